@@ -1,0 +1,99 @@
+"""The exceptions of the project: a small tree, so that callers catch what they can handle.
+
+Each class also derives from the built-in exception that a Python programmer would expect in its place,
+so `except ValueError` or `except FileNotFoundError` keep working. Programming mistakes (a wrong type of argument)
+stay plain `TypeError` and `ValueError`.
+"""
+
+from __future__ import annotations
+
+
+class BeamDatasetsError(Exception):
+    """Base of every error that the project raises on purpose."""
+
+
+class DatasetNotFoundError(BeamDatasetsError, FileNotFoundError, ValueError):
+    """No published dataset has this name, config or version."""
+
+
+class AlreadyPublishedError(BeamDatasetsError, FileExistsError):
+    """The version is published already; a published version never changes."""
+
+
+class SplitError(BeamDatasetsError, ValueError):
+    """A split expression cannot be parsed, or does not fit the dataset."""
+
+
+class MetadataError(BeamDatasetsError, ValueError):
+    """A metadata file (dataset_info.json, features.json, manifest.json, an index) is damaged or unknown."""
+
+
+class StorageError(BeamDatasetsError, OSError):
+    """A path cannot be read or written; the message names it."""
+
+
+class CorruptRecordError(BeamDatasetsError, ValueError):
+    """A record of a shard is damaged.
+
+    Attributes:
+        path: the shard.
+        offset: where the record begins in the file, in bytes.
+        record: the record's number in the file, from 0; None where it cannot be known.
+    """
+
+    def __init__(self, problem: str, *, path: str, offset: int, record: int | None = None) -> None:
+        place = f"{path}, byte {offset}" + ("" if record is None else f" (record {record})")
+        super().__init__(f"{place}: {problem}")
+        self.problem = problem
+        self.path = path
+        self.offset = offset
+        self.record = record
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _corrupt, (self.problem, self.path, self.offset, self.record)
+
+
+def _corrupt(problem: str, path: str, offset: int, record: int | None) -> CorruptRecordError:
+    return CorruptRecordError(problem, path=path, offset=offset, record=record)
+
+
+class FeatureError(BeamDatasetsError):
+    """A value does not fit its feature; the message begins with the feature's path."""
+
+
+class FeatureValueError(FeatureError, ValueError):
+    """The value's shape, range or content does not fit."""
+
+
+class FeatureTypeError(FeatureError, TypeError):
+    """The value's type does not fit."""
+
+
+class FeatureKeyError(FeatureError, KeyError):
+    """A feature is missing from the example, or one is there that the dataset does not have."""
+
+    __str__ = Exception.__str__  # KeyError would print the repr of the message
+
+
+class FeatureOverflowError(FeatureError, OverflowError):
+    """The number does not fit the feature's dtype."""
+
+
+class InvalidKeyError(BeamDatasetsError, TypeError):
+    """A key is of a type that cannot be hashed, or cannot be ordered where shuffling is disabled."""
+
+
+class DuplicateKeyError(BeamDatasetsError, ValueError):
+    """Two examples of a split have the same key; keys decide the order, so they must be unique."""
+
+
+class LostExamplesError(BeamDatasetsError, RuntimeError):
+    """The numbers of examples read, planned and written differ; nothing was published."""
+
+
+class StateError(BeamDatasetsError, ValueError):
+    """An iterator's saved state belongs to another dataset, slice or configuration, or is malformed."""
+
+
+class MissingDependencyError(BeamDatasetsError, ImportError):
+    """An optional package is needed; the message says what to install."""
