@@ -4,16 +4,20 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-BEAM = ["apache-beam>=2.77,<3"]
+BEAM = ["apache-beam>=2.77,<3", "tqdm>=4.60"]
 IMAGE = ["pillow>=10", "opencv-python-headless>=4.8"]
 REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
+SKLEARN = ["scikit-learn>=1.3"]
+TEST = ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
+LINT = ["ruff>=0.8,<0.18", "mypy>=1.11,<3", "types-protobuf"]
+README = Path(__file__).with_name("README.md")
 
 setup(
     name="beam_datasets",
     version="0.1.0",
     description="Deterministically shuffled, versioned datasets: generated with Apache Beam, read without it",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=README.read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
@@ -21,17 +25,17 @@ setup(
     package_data={"beam_datasets": ["py.typed"]},
     install_requires=["numpy>=1.24", "protobuf>=4.21", "crc32c>=2.3"],
     extras_require={
-        "beam": [*BEAM, "tqdm>=4.60"],
+        "beam": BEAM,
         "image": IMAGE,
         "remote": REMOTE,
         "files": FILES,
+        "sklearn": SKLEARN,
         "gcp": ["apache-beam[gcp]>=2.77,<3"],
         "torch": ["torch"],
         "tf": ["tensorflow"],
         "grain": ["grain"],
-        "sklearn": ["scikit-learn"],
-        "dev": [*BEAM, "tqdm>=4.60", *IMAGE, *REMOTE, *FILES, "scikit-learn", "pytest>=7", "pytest-xdist",
-                "hypothesis", "psutil", "ruff", "mypy", "types-protobuf"],
+        "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *SKLEARN, *TEST, *LINT],
+        "interop": [*BEAM, *IMAGE, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
     },
     entry_points={"console_scripts": ["beam-datasets = beam_datasets.cli:main"]},
 )

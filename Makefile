@@ -1,0 +1,78 @@
+# Every target sets itself up: Python 3.10+ and make are all that a machine needs beforehand.
+# Two environments live in the checkout and are made anew when setup.py changes:
+#   .venv          what generates, reads, tests and lints
+#   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Set PYTHON=/path/to/python to choose the interpreter; otherwise the first that is new enough.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$python"; break; }; done)
+DATA := build/quickstart
+BIN := .venv/bin
+INTEROP := .venv-interop/bin
+PYTEST_ARGS ?=
+
+.PHONY: help quickstart test test-interop lint format bench clean
+
+help:
+	@echo 'make quickstart    generate a dataset, look at it, read it back (in $(DATA))'
+	@echo 'make test          ruff, mypy and all tests'
+	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
+	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
+	@echo 'make bench         measures reading and generating'
+	@echo 'make clean         removes environments, caches and $(DATA)'
+
+# $(call environment,DIRECTORY,REQUIREMENTS): the stamp is written last, so an interrupted set-up is taken up again.
+define environment
+	@test -n '$(PYTHON)' || { echo 'No Python 3.10 or newer found; set PYTHON=/path/to/python.' >&2; exit 1; }
+	@test -x $(1)/bin/pip || { echo 'Making $(1) with $(PYTHON)'; $(PYTHON) -m venv --clear $(1); } || \
+		{ echo 'Making $(1) failed: $(PYTHON) lacks venv (Debian and Ubuntu: apt install python3-venv).' >&2; exit 1; }
+	@echo 'Installing into $(1); the first time takes a few minutes'
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2)
+	@touch $@
+endef
+
+.venv/.ready: setup.py
+	$(call environment,.venv,-e '.[dev]')
+
+.venv-interop/.ready: setup.py
+	$(call environment,.venv-interop,-e '.[interop]')
+
+quickstart: .venv/.ready
+	@rm -rf $(DATA)
+	$(BIN)/beam-datasets build stdlib_source --data_dir $(DATA)
+	$(BIN)/beam-datasets info stdlib_source --data_dir $(DATA)
+	$(BIN)/python -m pipelines.read stdlib_source --split 'train[:3]' --data_dir $(DATA)
+
+# All three run whatever the others say, and pytest's summary stands last.
+test: .venv/.ready
+	@failed=0; \
+	$(MAKE) --no-print-directory --keep-going lint || failed=1; \
+	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS) || failed=1; \
+	exit $$failed
+
+test-interop: .venv-interop/.ready
+	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
+
+lint: ruff mypy
+
+.PHONY: ruff mypy
+ruff: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+mypy: .venv/.ready
+	$(BIN)/mypy
+
+format: .venv/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.ready
+	$(BIN)/python -m pytest tests/benchmarks -o python_files='bench_*.py' -s $(PYTEST_ARGS)
+
+clean:
+	rm -rf .venv .venv-interop build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

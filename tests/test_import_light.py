@@ -1,0 +1,66 @@
+"""What `import beam_datasets` loads, seen in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = (
+    "apache_beam",
+    "tensorflow",
+    "tensorflow_datasets",
+    "torch",
+    "jax",
+    "grain",
+    "obstore",
+    "fsspec",
+    "PIL",
+    "cv2",
+    "pandas",
+    "pyarrow",
+    "sklearn",
+    "scipy",
+    "tqdm",
+)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Returns the top-level names of the modules that a statement loads in a new interpreter."""
+    code = (
+        "import sys, json\n"
+        "before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def light_modules() -> list[str]:
+    """Returns every module of the package that may not need Beam when it is loaded."""
+    files = sorted((ROOT / "beam_datasets").rglob("*.py"))
+    names = [".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for f in files]
+    return [name for name in names if not name.startswith(("beam_datasets.transforms", "beam_datasets.testing"))]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import beam_datasets",
+        "import " + ", ".join(light_modules()),
+    ],
+)
+def test_loads_nothing_heavy(statement: str) -> None:
+    loaded = loaded_by(statement)
+    assert "beam_datasets" in loaded
+    assert not loaded.intersection(HEAVY)
+
+
+def test_probe_sees_what_is_loaded() -> None:
+    assert "wave" in loaded_by("import beam_datasets, wave")

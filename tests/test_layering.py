@@ -1,0 +1,222 @@
+"""The wall between the rooms: which module may import which, read off the source with `ast`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "beam_datasets"
+
+# Left to right; rooms of one tuple do not import each other. docs/architecture.md says what is in each.
+ROOMS = (
+    ("errors",),
+    ("storage", "formats"),
+    ("features", "model"),
+    ("catalog",),
+    ("reading",),
+    ("adapters", "writing"),
+    ("transforms",),
+    ("builders",),
+    ("testing",),
+    ("cli",),
+)
+RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+
+# Imports inside functions that look to the right on purpose: (file, imported room) -> why.
+DOORS: dict[tuple[str, str], str] = {}
+
+# Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
+BASE = {"numpy", "google", "crc32c"}
+BEAM_AT_TOP = ("transforms/", "testing.py")
+BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/")
+
+
+class Import(NamedTuple):
+    """One imported module: its full name, the line, and whether it happens when the importing module is loaded."""
+
+    name: str
+    line: int
+    at_top: bool
+    for_typing: bool
+
+
+def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
+    """Yields every import of a module's source, those inside functions and `if TYPE_CHECKING` included."""
+
+    def visit(node: ast.AST, at_top: bool, for_typing: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno, at_top, for_typing) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (Import(n, node.lineno, at_top, for_typing) for n in _targets(node, module, is_package))
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.body:
+                yield from visit(child, at_top, True)
+            for child in node.orelse:
+                yield from visit(child, at_top, for_typing)
+        else:
+            inside = at_top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, inside, for_typing)
+
+    yield from visit(ast.parse(source), True, False)
+
+
+def _targets(node: ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:
+    base = node.module or ""
+    if node.level:
+        parts = module.split(".")
+        kept = parts[: len(parts) - node.level + is_package]
+        base = ".".join([*kept, base] if base else kept)
+    if base in ("beam_datasets", "pipelines"):  # `from beam_datasets import errors` imports a room
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+    else:
+        yield base
+
+
+def room_of(path: str) -> str:
+    """Returns the room of a file of the package, or of a dotted module below `beam_datasets`."""
+    return path.replace("/", ".").removesuffix(".py").split(".")[0]
+
+
+def violations(path: str, source: str) -> list[str]:
+    """Returns what a file (its path below beam_datasets/) does against the import rule."""
+    module = "beam_datasets." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    found = []
+    for item in imports(source, module, is_package=path.endswith("__init__.py")):
+        top, _, rest = item.name.partition(".")
+        if top == "beam_datasets":
+            problem = _wrong_room(path, rest, item)
+        elif top == "pipelines":
+            problem = "nothing imports pipelines"
+        else:
+            problem = _wrong_package(path, top, item)
+        if problem:
+            found.append(f"beam_datasets/{path}:{item.line} imports {item.name}: {problem}")
+    return found
+
+
+def _wrong_room(path: str, imported: str, item: Import) -> str:
+    here, there = room_of(path), room_of(imported)
+    if path == "__init__.py" or here == there or there not in RANK:
+        return "" if path == "__init__.py" or there in RANK else f"{there!r} is not a room of docs/architecture.md"
+    if here not in RANK:
+        return f"{here!r} is not a room of docs/architecture.md"
+    if RANK[there] < RANK[here] or ((path, there) in DOORS and not item.at_top):
+        return ""
+    return f"{there} is not left of {here}"
+
+
+def _wrong_package(path: str, package: str, item: Import) -> str:
+    if package in sys.stdlib_module_names or package in BASE or item.for_typing:
+        return ""
+    if package == "apache_beam":
+        allowed = BEAM_AT_TOP if item.at_top else BEAM_IN_FUNCTIONS
+        return "" if path.startswith(allowed) else "Beam belongs to transforms/, testing.py and functions of cli/"
+    return "an optional package is imported inside the function that needs it" if item.at_top else ""
+
+
+def sources(*folders: str) -> list[Path]:
+    """Returns the Python files that people wrote in folders of the checkout."""
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [path for path in files if not path.name.endswith("_pb2.py")]
+
+
+def test_package_keeps_the_import_rule() -> None:
+    files = sources("beam_datasets")
+    assert len(files) > 10
+    found = [v for f in files for v in violations(f.relative_to(PACKAGE).as_posix(), f.read_text(encoding="utf-8"))]
+    assert not found, "\n".join(found)
+
+
+def test_doors_are_in_use() -> None:
+    for (path, room), reason in DOORS.items():
+        source = (PACKAGE / path).read_text(encoding="utf-8")
+        names = {item.name for item in imports(source, "beam_datasets." + path.removesuffix(".py").replace("/", "."))}
+        assert any(name.startswith(f"beam_datasets.{room}") for name in names), f"{path} -> {room} ({reason}) is unused"
+
+
+@pytest.mark.parametrize(
+    "path, source",
+    [
+        ("formats/tfrecord.py", "from beam_datasets.storage import exists"),
+        ("formats/tfrecord.py", "from ..model import keys"),
+        ("reading/records.py", "def f():\n    import beam_datasets.writing.plan"),
+        ("reading/records.py", "from beam_datasets import writing"),
+        ("reading/records.py", "def f():\n    import apache_beam as beam"),
+        ("cli/main.py", "import apache_beam as beam"),
+        ("cli/main.py", "try:\n    import tqdm\nexcept ImportError:\n    tqdm = None"),
+        ("features/image.py", "class Image:\n    import PIL.Image"),
+        ("builders.py", "def f():\n    from pipelines import digits"),
+        ("helpers.py", "from beam_datasets import errors"),
+        ("reading/records.py", "from beam_datasets import helpers"),
+    ],
+)
+def test_rule_sees(path: str, source: str) -> None:
+    assert violations(path, source)
+
+
+@pytest.mark.parametrize(
+    "path, source",
+    [
+        (
+            "formats/tfrecord.py",
+            "import os\nimport numpy as np\nfrom beam_datasets.errors import CorruptRecordError",
+        ),
+        ("transforms/write.py", "import apache_beam as beam\nfrom beam_datasets.writing import plan"),
+        ("cli/build.py", "def f():\n    import apache_beam as beam\n    from beam_datasets.transforms import generate"),
+        ("features/image.py", "def f():\n    import PIL.Image"),
+        ("model/__init__.py", "from . import names\nfrom .splits import parse"),
+        ("builders.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import apache_beam as beam"),
+    ],
+)
+def test_rule_lets_pass(path: str, source: str) -> None:
+    assert not violations(path, source)
+
+
+def test_files_and_functions_stay_short() -> None:
+    package = sources("beam_datasets", "pipelines")
+    long = [
+        f"{path.relative_to(ROOT)} has more than 400 lines"
+        for path in [*package, *sources("tests")]
+        if _lines(path) > 400
+    ]
+    long += [problem for path in package for problem in _long_functions(path)]
+    assert not long, "\n".join(long)
+
+
+def _lines(path: Path) -> int:
+    return path.read_text(encoding="utf-8").count("\n")
+
+
+def _long_functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (length := _code_lines(node)) > 40:
+            yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}() has {length} lines (40 at most)"
+
+
+def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Returns a function's lines from `def` to its end, without its docstring and the functions inside it."""
+    left_out = [n for n in ast.walk(function) if n is not function and isinstance(n, ast.FunctionDef)]
+    docstring = function.body[:1] if ast.get_docstring(function) else []
+    lines = _span(function)
+    for node in [*left_out, *docstring]:
+        lines -= _span(node)
+    return len(lines)
+
+
+def _span(node: ast.stmt) -> set[int]:
+    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def test_no_drawer_modules() -> None:
+    drawers = {"utils", "util", "common", "helpers", "helper", "misc"}
+    found = [str(path.relative_to(ROOT)) for path in sources("beam_datasets", "pipelines") if path.stem in drawers]
+    assert not found, f"{found}: name a module after what it does"
