@@ -1,0 +1,227 @@
+"""Versions of datasets: MAJOR.MINOR.PATCH, their order, patterns such as `1.*.*`, and which one a request means."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from beam_datasets.errors import DatasetNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+VersionOrStr: TypeAlias = "Version | str"
+
+LATEST = ("latest", "experimental_latest")  # requests that mean the highest version
+_NUMBER = r"(\d|[1-9]\d*)"
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}$")
+_PATTERN = re.compile(rf"({_NUMBER}|\*)\.({_NUMBER}|\*)\.({_NUMBER}|\*)$")
+
+
+class Experiment(enum.Enum):
+    """Changes of a dataset that its author switches on version by version."""
+
+    DUMMY = 1  # does nothing; for tests
+
+
+class Version:
+    """A version of a dataset, ordered by its three numbers.
+
+    It compares with strings too; two versions are equal where their numbers are. A higher major version may read
+    differently, a higher minor version holds more or better data, a higher patch the same data.
+
+    Attributes:
+        major: the first number.
+        minor: the second.
+        patch: the third.
+        description: what the version is about.
+        prepare_with: the version of the library that can generate this one; None where this library can.
+
+    >>> Version("1.9.0") < "1.10.0", Version("1.9.0").match("1.*.*")
+    (True, True)
+    """
+
+    __slots__ = ("_experiments", "description", "major", "minor", "patch", "prepare_with")
+
+    major: int
+    minor: int
+    patch: int
+    description: str
+    prepare_with: str | None
+    _experiments: Mapping[Experiment, bool]
+
+    def __init__(
+        self,
+        version: VersionOrStr,
+        description: str | Mapping[Experiment, bool] = "",
+        *,
+        experiments: Mapping[Experiment, bool] | None = None,
+        prepare_with: str | None = None,
+        tfds_version_to_prepare: str | None = None,
+    ) -> None:
+        """Parses a version.
+
+        Args:
+            version: 'x.y.z', three numbers without leading zeros; or a Version, whose other attributes are kept
+                where they are not given.
+            description: what the version is about. A mapping in its place is `experiments`.
+            experiments: which experiments the version implements; those not named it does not.
+            prepare_with: the version of the library that can generate this version, where this one no longer can.
+            tfds_version_to_prepare: the same by the name that TensorFlow Datasets gives it.
+
+        Raises:
+            ValueError: `version` is no 'x.y.z'.
+            TypeError: it is no text.
+        """
+        if isinstance(description, Mapping):
+            experiments, description = description, ""
+        prepare_with = prepare_with or tfds_version_to_prepare
+        if isinstance(version, Version):
+            description = description or version.description
+            experiments = version._experiments if experiments is None else experiments
+            prepare_with = prepare_with or version.prepare_with
+        self.major, self.minor, self.patch = _parse(version)
+        self.description = description
+        self.prepare_with = prepare_with
+        self._experiments = dict(experiments or {})
+
+    def implements(self, experiment: Experiment) -> bool:
+        """Whether the version has an experiment switched on."""
+        return self._experiments.get(experiment, False)
+
+    @property
+    def tuple(self) -> tuple[int, int, int]:
+        """The three numbers."""
+        return self.major, self.minor, self.patch
+
+    @property
+    def tfds_version_to_prepare(self) -> str | None:
+        """`prepare_with` by the name that TensorFlow Datasets gives it."""
+        return self.prepare_with
+
+    def match(self, pattern: VersionOrStr) -> bool:
+        """Whether the version fits a pattern of three parts, each a number or `*`.
+
+        >>> [Version("1.2.3").match(p) for p in ("1.*.*", "*.2.3", "2.*.*")]
+        [True, True, False]
+
+        Raises:
+            ValueError: the pattern is no such thing ('1' or '1.2' are none).
+        """
+        found = _PATTERN.match(str(pattern))
+        if not found:
+            raise ValueError(
+                f"{str(pattern)!r} is no version pattern; "
+                "needed: 'x.y.z', each part a number without leading zeros or '*'."
+            )
+        return all(want == "*" or int(want) == have for want, have in zip(found.group(1, 3, 5), self.tuple))
+
+    @classmethod
+    def is_valid(cls, version: VersionOrStr | None) -> bool:
+        """Whether a text is a version.
+
+        >>> Version.is_valid("1.2.3"), Version.is_valid("1.2"), Version.is_valid("1.*.*")
+        (True, False, False)
+        """
+        return isinstance(version, Version) or (version is not None and _VERSION.match(version) is not None)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __hash__(self) -> int:
+        return hash(self.tuple)
+
+    def __eq__(self, other: object) -> bool:
+        return other is not None and self.tuple == _operand(other)
+
+    def __lt__(self, other: VersionOrStr) -> bool:
+        return self.tuple < _operand(other)
+
+    def __le__(self, other: VersionOrStr) -> bool:
+        return self.tuple <= _operand(other)
+
+    def __gt__(self, other: VersionOrStr) -> bool:
+        return self.tuple > _operand(other)
+
+    def __ge__(self, other: VersionOrStr) -> bool:
+        return self.tuple >= _operand(other)
+
+
+def _parse(version: VersionOrStr) -> tuple[int, int, int]:
+    if isinstance(version, Version):
+        return version.tuple
+    if not isinstance(version, str):
+        raise TypeError(f"a version is a str such as '1.0.0', not {version!r} of type {type(version).__name__}.")
+    found = _VERSION.match(version)
+    if not found:
+        raise ValueError(f"{version!r} is no version; needed: 'x.y.z', three numbers without leading zeros.")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def _operand(other: object) -> tuple[int, int, int]:
+    if isinstance(other, (Version, str)):
+        return _parse(other)
+    raise TypeError(
+        f"a version cannot be compared with {other!r} of type {type(other).__name__}; give a Version or str."
+    )
+
+
+@dataclass(frozen=True)
+class BlockedVersions:
+    """Versions, or configs of versions, that must not be used any more.
+
+    Attributes:
+        versions: version -> why, or None for no reason given; all its configs are blocked.
+        configs: version -> config -> why.
+    """
+
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def reason(self, version: VersionOrStr, config: str | None = None) -> str | None:
+        """Returns why a version (with a config) is blocked; None where it is not."""
+        name = str(version)
+        if name in self.versions:
+            return self.versions[name] or f"version {name} is blocked."
+        of_version = self.configs.get(name, {})
+        if config is not None and config in of_version:
+            return of_version[config] or f"config {config!r} of version {name} is blocked."
+        return None
+
+
+def choose_version(
+    requested: VersionOrStr | None, available: Iterable[VersionOrStr], *, canonical: VersionOrStr | None = None, of: str
+) -> Version:
+    """Returns the version that a request means.
+
+    Args:
+        requested: a version; a pattern, which means the highest that matches; 'latest' for the highest of all; None
+            for the canonical one, and the highest where there is no canonical one.
+        available: the versions there are.
+        canonical: the version that the dataset's code is at.
+        of: whose versions they are, for the error.
+
+    >>> choose_version("1.*.*", ["1.0.0", "1.2.0", "2.0.0"], of="digits")
+    Version('1.2.0')
+
+    Raises:
+        DatasetNotFoundError: none is meant; the message lists what there is.
+        ValueError: the request is neither a version nor a pattern.
+    """
+    versions = sorted({Version(version) for version in available})
+    if requested is None and canonical is not None:
+        return Version(canonical)
+    if requested is None or str(requested) in LATEST:
+        fitting, what = versions, "version"
+    else:
+        fitting, what = [version for version in versions if version.match(requested)], f"version {requested}"
+    if not fitting:
+        there = ", ".join(map(str, versions)) or "none"
+        raise DatasetNotFoundError(f"{of} has no {what}; versions there are: {there}.")
+    return fitting[-1]
