@@ -1,0 +1,163 @@
+"""Interleaved order against a walk through tf.data's algorithm, and against what TFDS recorded."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_datasets.reading.interleave import InterleaveOrder
+
+VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/interleave.json").read_text())
+LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([0, 16, 32, 48, 300]), max_size=24)
+
+
+def walk(lengths, cycle, block):
+    """The order, slot by slot and example by example."""
+    slots, current, taken, next_file, opened, done = [None] * cycle, 0, 0, 0, 0, False
+    while not done or opened:
+        if slots[current] is not None:
+            file, index = slots[current]
+            if index < lengths[file]:
+                yield file, index
+                slots[current] = (file, index + 1)
+                taken += 1
+                if taken < block:
+                    continue
+            else:
+                slots[current] = None
+                opened -= 1
+        elif not done:
+            if next_file < len(lengths):
+                slots[current] = (next_file, 0)
+                next_file += 1
+                opened += 1
+            else:
+                done = True
+            continue
+        taken, current = 0, (current + 1) % cycle
+
+
+def flat(runs):
+    return [(file, index) for file, first, count in runs for index in range(first, first + count)]
+
+
+def test_walk_is_that_of_tf_data():
+    for case in VECTORS["cases"]:
+        lengths, cycle, block = case["shard_lengths"], case["cycle_length"], case["block_length"]
+        assert [list(place) for place in walk(lengths, cycle, block)] == case["order"]
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{len(case['order'])}")
+def test_recorded_orders(case):
+    order = InterleaveOrder(case["shard_lengths"], case["cycle_length"], case["block_length"])
+    expected = [tuple(place) for place in case["order"]]
+    assert len(order) == len(expected)
+    assert flat(order.runs()) == expected
+    assert [order.locate(p) for p in range(len(order))] == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(LENGTHS, st.integers(1, 20), st.integers(1, 20), st.data())
+def test_any_files(lengths, cycle, block, data):
+    order = InterleaveOrder(lengths, cycle, block)
+    expected = list(walk(lengths, cycle, block))
+    assert len(order) == len(expected) == sum(lengths)
+    start = data.draw(st.integers(0, len(order)))
+    stop = data.draw(st.integers(start, len(order)))
+    assert flat(order.runs(start, stop)) == expected[start:stop]
+    for position in {start, stop, len(order) - 1, len(order) // 2} & set(range(len(order))):
+        assert order.locate(position) == expected[position]
+
+
+@settings(max_examples=100, deadline=None)
+@given(LENGTHS, st.integers(1, 20), st.integers(1, 20))
+def test_locate_everywhere_and_runs_are_maximal(lengths, cycle, block):
+    order = InterleaveOrder(lengths, cycle, block)
+    assert [order.locate(position) for position in range(len(order))] == list(walk(lengths, cycle, block))
+    runs = list(order.runs())
+    assert all(count > 0 for _, _, count in runs)
+    assert all((f, first + count) != (g, second) for (f, first, count), (g, second, _) in itertools.pairwise(runs))
+
+
+@pytest.mark.parametrize("cycle,block", [(16, 16), (3, 1), (1, 16), (7, 1000), (100_000, 2)])
+def test_runs_across_many_chunks(cycle, block):
+    lengths = np.random.default_rng(7).integers(0, 400, 500).tolist()
+    expected = list(walk(lengths, min(cycle, len(lengths)), block))
+    order = InterleaveOrder(lengths, cycle, block)
+    assert flat(order.runs()) == expected
+    for start in (1, 5_000, len(expected) - 3_000):
+        assert flat(order.runs(start, start + 2_500)) == expected[start : start + 2_500]
+
+
+def test_few_long_files_after_many_short_ones():
+    lengths = [50_000, 3, 100_000, 0, 16, *[5] * 50, 30_000]
+    expected = list(walk(lengths, 4, 16))
+    order = InterleaveOrder(lengths, 4, 16)
+    assert flat(order.runs()) == expected
+    for position in range(0, len(expected), 997):
+        assert order.locate(position) == expected[position]
+
+
+def test_one_file_is_one_run_whatever_its_length():
+    assert list(InterleaveOrder([10**12]).runs(5)) == [(0, 5, 10**12 - 5)]
+    assert list(InterleaveOrder([10**6, 0, 10**6], cycle_length=1).runs()) == [(0, 0, 10**6), (2, 0, 10**6)]
+    assert list(InterleaveOrder([3, 10**6]).runs(10)) == [(1, 7, 10**6 - 7)]
+
+
+def test_positions_far_out_take_no_time():
+    """10^9 examples and more in 10,000 and 100,000 uneven files; the limits are ten times what is needed."""
+    for files, seconds in ((10_000, 0.1), (100_000, 1.0)):
+        lengths = np.random.default_rng(1).integers(0, 10**6, files)
+        begin = time.perf_counter()
+        order = InterleaveOrder(lengths)
+        places = [order.locate(10**9), order.locate(len(order) - 1)]
+        assert next(order.runs(10**9))[:2] == places[0]
+        assert time.perf_counter() - begin < seconds
+
+
+def test_no_files_and_empty_files():
+    for lengths in ([], [0], [0] * 40):
+        order = InterleaveOrder(lengths)
+        assert len(order) == 0
+        assert list(order.runs()) == []
+        with pytest.raises(IndexError, match=r"position 0 is not in \[0, 0\)"):
+            order.locate(0)
+
+
+def test_is_a_value():
+    order = InterleaveOrder(np.array([3, 4], dtype=np.uint32), 2, 2)
+    order.locate(5)
+    assert pickle.loads(pickle.dumps(order)) == order == InterleaveOrder([3, 4], 2, 2)
+    assert hash(order) == hash(InterleaveOrder([3, 4], 2, 2))
+    assert order != InterleaveOrder([3, 4], 2, 3)
+    assert order != "order"
+    with pytest.raises(ValueError, match="read-only"):
+        order.lengths[0] = 1
+
+
+def test_refuses_what_is_no_order():
+    with pytest.raises(ValueError, match=r"lengths\[1\] is -3"):
+        InterleaveOrder([1, -3])
+    with pytest.raises(ValueError, match="sequence of integers"):
+        InterleaveOrder([1.5])
+    with pytest.raises(ValueError, match="sequence of integers"):
+        InterleaveOrder([[1]])
+    with pytest.raises(ValueError, match="cycle_length must be at least 1, got 0"):
+        InterleaveOrder([1], cycle_length=0)
+    with pytest.raises(TypeError, match="block_length must be an int"):
+        InterleaveOrder([1], block_length=None)
+    order = InterleaveOrder([3])
+    for start, stop in ((-1, 2), (2, 1), (0, 4)):
+        with pytest.raises(IndexError, match="not a range of positions"):
+            order.runs(start, stop)
+    for position in (-1, 3):
+        with pytest.raises(IndexError, match="is not in"):
+            order.locate(position)
