@@ -1,0 +1,186 @@
+"""Finding input files and cutting them into pieces that workers read side by side.
+
+Files are found and opened by Beam's own file systems, so local paths, gs://, s3:// and hdfs:// work alike and a name
+that ends in .gz, .bz2, .xz, .zst or .deflate is read uncompressed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from beam_datasets.errors import BeamDatasetsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+WILDCARDS = "*?["
+PIECE_SIZE = 32 << 20  # bytes; large enough that opening a file costs nothing beside it, small enough to share out
+_LINE_BLOCK = 1 << 20
+
+
+class InputError(BeamDatasetsError, ValueError):
+    """An input file, or a row of it, cannot be used; the message names the file and the line."""
+
+
+@dataclass(frozen=True, order=True)
+class InputFile:
+    """A file to read.
+
+    Attributes:
+        name: the path below the pattern's fixed folder, with `/`. It stands in keys, so the same files in another
+            folder or on another machine make the same dataset.
+        path: what to open.
+        size: bytes as stored (before decompression).
+    """
+
+    name: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part [start, stop) of a file, in bytes; `stop` None is the end of the file."""
+
+    file: InputFile
+    start: int = 0
+    stop: int | None = None
+
+
+def find(patterns: str | Sequence[str]) -> list[InputFile]:
+    """Returns the files that match any of the patterns, each once, in the order of their names.
+
+    A folder stands for all files below it. Where a wildcard matched, files that begin with `.` or `_` (`_SUCCESS`,
+    `.DS_Store`) are left out, as Hive and Spark do.
+
+    Raises:
+        InputError: a pattern matches nothing.
+    """
+    listed = [_absolute(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+    found = {path: size for pattern in listed for path, size in _match(pattern)}
+    root = _common_folder(listed)
+    return sorted(InputFile(path[len(root) :].replace(os.sep, "/"), path, size) for path, size in found.items())
+
+
+def _absolute(pattern: str) -> str:
+    return pattern if "://" in pattern else os.path.abspath(os.path.expanduser(pattern))
+
+
+def _match(pattern: str) -> list[tuple[str, int]]:
+    if "://" not in pattern:
+        if os.path.isdir(pattern):
+            pattern = os.path.join(pattern, "**")
+        elif os.path.exists(pattern):  # also a name with brackets in it
+            return [(pattern, os.path.getsize(pattern))]
+    wild = any(mark in pattern for mark in WILDCARDS)
+    [result] = FileSystems.match([pattern])
+    files = [(m.path, m.size_in_bytes) for m in result.metadata_list]
+    if wild:
+        files = [(path, size) for path, size in files if not os.path.basename(path).startswith((".", "_"))]
+    if not files:
+        raise InputError(f"no file matches {pattern!r}")
+    return files
+
+
+def _common_folder(patterns: Sequence[str]) -> str:
+    """Returns the deepest folder, with its last separator, that all patterns lie in."""
+    folders = [_fixed_folder(pattern) for pattern in patterns]
+    shared = next((i for i, letters in enumerate(zip(*folders)) if len(set(letters)) > 1), min(map(len, folders)))
+    return _folder_of(folders[0][:shared])
+
+
+def _fixed_folder(pattern: str) -> str:
+    if os.path.isdir(pattern):
+        return pattern.rstrip(os.sep) + os.sep
+    if "://" not in pattern and os.path.exists(pattern):
+        return _folder_of(pattern)
+    return _folder_of(pattern[: min([len(pattern), *(pattern.find(mark) for mark in WILDCARDS if mark in pattern)])])
+
+
+def _folder_of(path: str) -> str:
+    return path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file's name says that it is compressed."""
+    return bool(CompressionTypes.detect_compression_type(path) != CompressionTypes.UNCOMPRESSED)
+
+
+def open_bytes(path: str) -> BinaryIO:
+    """Returns the file's uncompressed bytes as a stream."""
+    return FileSystems.open(path)
+
+
+def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[Piece]:
+    """Returns pieces that cover the files; files that hold lines may be cut, compressed ones stay whole.
+
+    >>> [(p.start, p.stop) for p in pieces([InputFile("a.txt", "/in/a.txt", 25)], piece_size=10)]
+    [(0, 10), (10, 20), (20, None)]
+    """
+    cut = []
+    for file in files:
+        starts = [0] if is_compressed(file.path) else range(0, max(file.size, 1), piece_size)
+        stops = [*starts[1:], None]
+        cut += [Piece(file, start, stop) for start, stop in zip(starts, stops)]
+    return cut
+
+
+def lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
+    r"""Yields (byte offset, line) of the lines that begin in the piece, without their `\n` or `\r\n`.
+
+    Offsets count uncompressed bytes. The pieces of a file yield each of its lines exactly once.
+    """
+    with open_bytes(piece.file.path) as stream:
+        offset = piece.start
+        if offset:  # the line under way here belongs to the piece before, unless it ends just here
+            stream.seek(offset - 1)
+            offset += len(stream.readline()) - 1
+        while piece.stop is None or offset < piece.stop:
+            line = stream.readline()
+            if not line:
+                return
+            yield offset, line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
+            offset += len(line)
+
+
+def line_number(path: str, offset: int) -> int:
+    """Returns the number, from 1, of the line that begins at a byte offset; reads the file up to there."""
+    count = 1
+    with open_bytes(path) as stream:
+        while offset > 0 and (block := stream.read(min(_LINE_BLOCK, offset))):
+            count += block.count(b"\n")
+            offset -= len(block)
+    return count
+
+
+def line_place(file: InputFile, offset: int) -> str:
+    """Returns how an error names a line: file, line number, byte offset."""
+    return f"{file.path}, line {line_number(file.path, offset)} (byte {offset})"
+
+
+def decode_line(line: bytes, encoding: str, file: InputFile, offset: int) -> str:
+    """Returns a line's text; a byte order mark at the start of the file is dropped.
+
+    Raises:
+        InputError: the bytes are not text in this encoding.
+    """
+    try:
+        text = line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{line_place(file, offset)}: {undecodable(error)}") from None
+    return text.removeprefix("\ufeff") if offset == 0 else text
+
+
+def undecodable(error: UnicodeDecodeError) -> str:
+    """Returns what is wrong with the bytes and what to do."""
+    got = error.object[error.start : error.start + 4]
+    hint = "it looks like UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "name the file's encoding"
+    return (
+        f"not {error.encoding}: byte {error.object[error.start]:#04x} in column {error.start + 1} ({got!r}, "
+        f"{error.reason}); {hint} (--encoding cp1252, latin-1, utf-16 ...)"
+    )
