@@ -79,6 +79,10 @@ class FeatureOverflowError(FeatureError, OverflowError):
     """The number does not fit the feature's dtype."""
 
 
+class InputError(BeamDatasetsError, ValueError):
+    """A source file, or a row of it, cannot be used; the message names the file and the line."""
+
+
 class InvalidKeyError(BeamDatasetsError, TypeError):
     """A key is of a type that cannot be hashed, or cannot be ordered where shuffling is disabled."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 WILDCARDS = "*?["
 PIECE_SIZE = 32 << 20  # bytes; large enough that opening a file costs nothing beside it, small enough to share out
 _LINE_BLOCK = 1 << 20
-
-
-class InputError(BeamDatasetsError, ValueError):
-    """An input file, or a row of it, cannot be used; the message names the file and the line."""
 
 
 @dataclass(frozen=True, order=True)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_datasets.errors import InputError
 from pipelines.files import inputs
-from pipelines.files.inputs import InputError, find, line_number, lines, pieces
+from pipelines.files.inputs import find, line_number, lines, pieces
 
 
 @pytest.fixture
