@@ -1,0 +1,248 @@
+"""The index of a shard: where each record begins, and the sort key of each, as arrays that can be mapped into memory.
+
+A file of little-endian numbers, of 40 + 8 (n + 1) bytes, and 16 n more where the keys are present:
+
+    magic     8 bytes   b"BDINDEX" and the format's version, 1
+    n         u64       number of records
+    size      u64       the shard's size in bytes
+    flags     u32       bit 0: keys are present; bit 1: they are ordered integers, not hashes
+    crc       u32       CRC-32C of the offsets
+    crc       u32       CRC-32C of the keys
+    crc       u32       CRC-32C of the 36 bytes before
+    offsets   u64       n + 1: where each record begins in the shard, and where the last one ends
+    keys      16 bytes  n sort keys, ascending (see `model.keys`)
+
+A change of this layout, or a flag that an older reader must not ignore, raises the version.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from crc32c import crc32c
+
+from beam_datasets.errors import MetadataError
+from beam_datasets.formats.tfrecord import OVERHEAD
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+    from typing_extensions import Buffer
+
+KEY_SIZE = 16
+"""Bytes of a sort key."""
+
+_MAGIC = b"BDINDEX"
+_VERSION = 1
+_HEADER = struct.Struct("<7sBQQIIII")
+_HAS_KEYS, _ORDERED = 1, 2
+_REBUILD = "The index is damaged; delete it to have the shard scanned instead, or restore it"
+
+
+class Index:
+    """Where the records of a shard begin, and their sort keys. Does not change.
+
+    >>> index = Index([0, 20, 50], [bytes(15) + b"a", bytes(15) + b"b"])
+    >>> len(index), index.find(bytes(15) + b"b"), index.find(bytes(16))
+    (2, 1, None)
+    """
+
+    __slots__ = ("_keys", "_offsets", "_ordered", "_unchecked")
+
+    def __init__(self, offsets: ArrayLike, keys: ArrayLike | None = None, *, ordered: bool = False) -> None:
+        """Checks the arrays, and keeps them without a copy where their types fit.
+
+        Args:
+            offsets: n + 1 integers: where each record begins in the shard, and where the last one ends, in bytes.
+            keys: n sort keys, strictly ascending: uint8 of shape (n, 16), or a sequence of `bytes`; None for none.
+            ordered: whether the keys are ordered integers (`model.keys.ordered_key`), not hashes.
+
+        Raises:
+            ValueError: the arrays do not fit these words.
+        """
+        self._offsets = _as_offsets(offsets)
+        self._keys = None if keys is None else _as_keys(keys)
+        self._ordered = ordered
+        self._unchecked: tuple[int, str] | None = None
+        problem = _offsets_problem(self._offsets)
+        if not problem and self._keys is not None:
+            problem = _keys_problem(self._keys, len(self))
+        if not problem and ordered and keys is None:
+            problem = "the keys cannot be ordered integers where there are no keys"
+        if problem:
+            raise ValueError(problem)
+
+    @property
+    def offsets(self) -> NDArray[np.uint64]:
+        """Where each record begins in the shard, and where the last one ends, in bytes; shape (n + 1,)."""
+        return self._offsets
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the sort keys are present."""
+        return self._keys is not None
+
+    @property
+    def keys(self) -> NDArray[np.uint8] | None:
+        """The sort keys, shape (n, 16), strictly ascending; None where they are not present.
+
+        Raises:
+            MetadataError: the keys in the file are damaged; this is checked at their first use.
+        """
+        if self._unchecked is not None and self._keys is not None:
+            crc, path = self._unchecked
+            if (got := crc32c(self._keys.data)) != crc:
+                raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
+            if problem := _keys_problem(self._keys, len(self)):
+                raise MetadataError(f"{path}: {problem}. {_REBUILD}")
+            self._unchecked = None
+        return self._keys
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the keys are ordered integers, not hashes."""
+        return self._ordered
+
+    @property
+    def shard_size(self) -> int:
+        """The shard's size in bytes."""
+        return int(self._offsets[-1])
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self._offsets) - 1
+
+    def find(self, sort_key: bytes) -> int | None:
+        """Returns the number in the shard of the record that has this sort key; None where there is none.
+
+        Raises:
+            MetadataError: the keys are not present or damaged.
+        """
+        if len(sort_key) != KEY_SIZE:
+            raise ValueError(f"a sort key has {KEY_SIZE} bytes; got {len(sort_key)}: {sort_key!r}")
+        keys = self.keys
+        if keys is None:
+            raise MetadataError("this index has no sort keys to find a record by; its shard was written without keys")
+        place = bisect.bisect_left(range(len(self)), sort_key, key=lambda i: keys[i].tobytes())
+        return place if place < len(self) and keys[place].tobytes() == sort_key else None
+
+    def to_bytes(self) -> bytes:
+        """Returns the index file."""
+        keys = self.keys
+        flags = _HAS_KEYS * (keys is not None) | _ORDERED * self._ordered
+        key_bytes = b"" if keys is None else keys.data
+        crcs = crc32c(self._offsets.data), crc32c(key_bytes)
+        header = _HEADER.pack(_MAGIC, _VERSION, len(self), self.shard_size, flags, *crcs, 0)[:-4]
+        return b"".join((header, struct.pack("<I", crc32c(header)), self._offsets.data, key_bytes))
+
+    @classmethod
+    def from_bytes(cls, buffer: Buffer, *, path: str) -> Index:
+        """Returns the index that a buffer holds; its arrays are views of the buffer.
+
+        Everything is checked here but the keys, which are at their first use: to read examples needs the offsets only.
+
+        Args:
+            buffer: the whole file, for instance mapped into memory.
+            path: the file, for errors.
+
+        Raises:
+            MetadataError: the index is damaged, or of a format that this version cannot read.
+        """
+        view = memoryview(buffer).cast("B")
+        n, size, flags, offsets_crc, keys_crc = _header(view, path)
+        offsets_end = _HEADER.size + 8 * (n + 1)
+        offsets = np.frombuffer(view[_HEADER.size : offsets_end], "<u8")
+        if (got := crc32c(offsets.data)) != offsets_crc:
+            raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REBUILD}")
+        try:
+            index = cls(offsets)
+        except ValueError as error:
+            raise MetadataError(f"{path}: {error}. {_REBUILD}") from None
+        if index.shard_size != size:
+            raise MetadataError(
+                f"{path}: the last offset is {index.shard_size}, but the shard's size is {size}. {_REBUILD}"
+            )
+        if flags & _HAS_KEYS:
+            index._keys = np.frombuffer(view[offsets_end:], np.uint8).reshape(n, KEY_SIZE)
+            index._ordered = bool(flags & _ORDERED)
+            index._unchecked = keys_crc, path
+        return index
+
+    def __repr__(self) -> str:
+        keys = "ordered keys" if self._ordered else "hashed keys" if self.has_keys else "no keys"
+        return f"Index({len(self)} records, {self.shard_size} bytes, {keys})"
+
+
+def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
+    """Returns the number of records, the shard's size, the flags, and the CRCs of the offsets and of the keys."""
+    if len(view) < _HEADER.size:
+        raise MetadataError(f"{path} has {len(view)} bytes, but the header of an index has {_HEADER.size}. {_REBUILD}")
+    magic, version, n, size, flags, offsets_crc, keys_crc, crc = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise MetadataError(f"{path} is not an index: it begins with {bytes(view[:8])!r}, not {_MAGIC!r}")
+    if version != _VERSION:
+        raise MetadataError(
+            f"{path} is an index of format {version}, and this version of beam_datasets reads format {_VERSION}. "
+            "Upgrade beam_datasets, or delete the index to have the shard scanned instead"
+        )
+    if (got := crc32c(view[:36])) != crc:
+        raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
+    if flags & ~(_HAS_KEYS | _ORDERED) or flags == _ORDERED:
+        raise MetadataError(f"{path}: the flags are {flags:#x}, but 0x0, 0x1 and 0x3 are known. {_REBUILD}")
+    expected = _HEADER.size + 8 * (n + 1) + (KEY_SIZE * n if flags & _HAS_KEYS else 0)
+    if len(view) != expected:
+        raise MetadataError(f"{path} has {len(view)} bytes, but an index of {n} records has {expected}. {_REBUILD}")
+    return n, size, flags, offsets_crc, keys_crc
+
+
+def _as_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
+    array: NDArray[Any] = np.asarray(offsets)
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+        raise ValueError(f"offsets are n + 1 integers; got {array.dtype} of shape {array.shape}")
+    if array.dtype.kind == "i" and array.min() < 0:
+        raise ValueError(f"offsets are 0 or more; got {array.min()}")
+    return np.ascontiguousarray(array, "<u8")
+
+
+def _as_keys(keys: ArrayLike) -> NDArray[np.uint8]:
+    """Returns the keys as uint8 of shape (n, 16)."""
+    if isinstance(keys, np.ndarray):
+        array: NDArray[Any] = keys
+    else:
+        joined: list[bytes] = list(keys)  # type: ignore[arg-type]
+        if wrong := [key for key in joined if len(key) != KEY_SIZE]:
+            raise ValueError(f"a sort key has {KEY_SIZE} bytes; got {len(wrong[0])}: {wrong[0]!r}")
+        array = np.frombuffer(b"".join(joined), np.uint8).reshape(-1, KEY_SIZE)
+    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != KEY_SIZE:
+        raise ValueError(f"keys are uint8 of shape (n, {KEY_SIZE}); got {array.dtype} of shape {array.shape}")
+    return np.ascontiguousarray(array)
+
+
+def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
+    if offsets[0] != 0:
+        return f"the first record begins at byte {offsets[0]}, but must at 0"
+    # Compared, not subtracted: a difference of unsigned numbers does not go below 0.
+    wrong = (offsets[1:] < offsets[:-1]) | (offsets[1:] - offsets[:-1] < OVERHEAD)
+    if not wrong.any():
+        return None
+    i = int(wrong.argmax())
+    return (
+        f"record {i} is from byte {offsets[i]} to {offsets[i + 1]}, but a framed record has at least {OVERHEAD} bytes"
+    )
+
+
+def _keys_problem(keys: NDArray[np.uint8], n: int) -> str | None:
+    if len(keys) != n:
+        return f"there are {n} records but {len(keys)} keys"
+    halves = keys.view(">u8")
+    high, low = halves[:, 0], halves[:, 1]
+    wrong = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
+    if not wrong.any():
+        return None
+    i = int(wrong.argmax())
+    return (
+        "sort keys must ascend, and differ, but those of records "
+        f"{i} and {i + 1} are {keys[i].tobytes().hex()} and {keys[i + 1].tobytes().hex()}"
+    )
