@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from beam_datasets.model.names import FilenameTemplate
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -129,6 +131,15 @@ def shard_lengths(num_examples: int, num_shards: int) -> list[int]:
 def _round_half_even(numerator: int, denominator: int) -> int:
     quotient, rest = divmod(numerator, denominator)
     return quotient + (2 * rest + (quotient & 1) > denominator)
+
+
+def shard_filename(dataset: str, split: str, shard_index: int, num_shards: int) -> str:
+    """Returns the name of a shard that is written.
+
+    >>> shard_filename("digits", "train", 3, 8)
+    'digits-train.tfrecord-00003-of-00008'
+    """
+    return FilenameTemplate(dataset, split).filename(shard_index, num_shards)
 
 
 def shard_offsets(shard_lengths: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ _PATTERN = re.compile(rf"({_NUMBER}|\*)\.({_NUMBER}|\*)\.({_NUMBER}|\*)$")
 
 
 class Experiment(enum.Enum):
-    """Changes of a dataset that its author switches on version by version."""
+    """Changes that an author switches on version by version; an enum of the author's own serves as well."""
 
     DUMMY = 1  # does nothing; for tests
 
@@ -51,14 +51,14 @@ class Version:
     patch: int
     description: str
     prepare_with: str | None
-    _experiments: Mapping[Experiment, bool]
+    _experiments: Mapping[enum.Enum, bool]
 
     def __init__(
         self,
         version: VersionOrStr,
-        description: str | Mapping[Experiment, bool] = "",
+        description: str | Mapping[enum.Enum, bool] = "",
         *,
-        experiments: Mapping[Experiment, bool] | None = None,
+        experiments: Mapping[enum.Enum, bool] | None = None,
         prepare_with: str | None = None,
         tfds_version_to_prepare: str | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class Version:
         self.prepare_with = prepare_with
         self._experiments = dict(experiments or {})
 
-    def implements(self, experiment: Experiment) -> bool:
+    def implements(self, experiment: enum.Enum) -> bool:
         """Whether the version has an experiment switched on."""
         return self._experiments.get(experiment, False)
 

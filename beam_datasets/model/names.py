@@ -1,0 +1,371 @@
+"""Names: of datasets (`ds/config:1.*.*/k=v`), of splits, and of shard files.
+
+Names come from people and from files that anybody may have written. A name becomes part of a path, so whatever could
+lead out of the dataset's directory (`..`, an absolute path, a separator within a name) is refused here, at the door.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias, overload
+
+from beam_datasets.errors import MetadataError
+
+Scalar: TypeAlias = "bool | int | float | str"
+
+DEFAULT_FILENAME_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+NUM_DIGITS = 5  # shard numbers have this many digits at least
+
+_DATASET = r"[a-zA-Z]\w*"
+_CONFIG = r"[\w+\-.]+"
+_NAME = re.compile(
+    rf"(?:(?P<namespace>[\w\-]+):)?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
+    r"(?::(?P<version>(?:\d+|\*)(?:\.(?:\d+|\*)){2}))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?$"
+)
+_FILENAME = re.compile(
+    rf"(?P<dataset>{_DATASET})-(?P<split>[\w\-]+)\.(?P<fileformat>\w+)-(?P<index>\d{{5,}})-of-(?P<count>\d{{5,}})\Z"
+)
+_SCHEME_OR_DRIVE = re.compile(r"[a-zA-Z][\w+.\-]*:")
+_UNSAFE_IN_A_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class DatasetName:
+    """What a name such as `digits/small:1.*.*/rate=0.5` asks for.
+
+    Attributes:
+        name: the dataset's, in snake case.
+        config: None for the default one.
+        version: a version or a pattern; None for the default one.
+        kwargs: further arguments for the builder.
+        namespace: what stands before a colon in front of the name.
+    """
+
+    name: str
+    config: str | None = None
+    version: str | None = None
+    kwargs: Mapping[str, Scalar] = field(default_factory=dict)
+    namespace: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> DatasetName:
+        """Parses `[namespace:]name[/config][:version][/key=value,...]`.
+
+        CamelCase names become snake case; values become bool, int or float where they read as one; `config` and
+        `version` may stand among them.
+
+        >>> DatasetName.parse("MyDigits/small:1.*.*/rate=0.5")
+        DatasetName(name='my_digits', config='small', version='1.*.*', kwargs={'rate': 0.5}, namespace=None)
+
+        Raises:
+            ValueError: the text does not read so.
+        """
+        found = _NAME.match(text)
+        if not found:
+            raise ValueError(
+                f"{text!r} is no dataset name; needed: name[/config][:version][/key=value,...], for example 'digits', "
+                "'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'."
+            )
+        kwargs = _parse_kwargs(found["kwargs"] or "", text)
+        for part in ("config", "version"):
+            if found[part] is not None and part in kwargs:
+                raise ValueError(f"{text!r} gives {part} twice: {found[part]!r} and {kwargs[part]!r}.")
+        config, version = (_taken(kwargs, part) or found[part] for part in ("config", "version"))
+        if config is not None:
+            check_config_name(config)
+        return cls(camel_to_snake(found["name"]), config, version, kwargs, found["namespace"])
+
+    def __str__(self) -> str:
+        """Returns the name as it is written; `parse` reads it back."""
+        return "".join(
+            [
+                f"{self.namespace}:" if self.namespace else "",
+                self.name,
+                f"/{self.config}" if self.config else "",
+                f":{self.version}" if self.version else "",
+                "/" + ",".join(f"{key}={value}" for key, value in self.kwargs.items()) if self.kwargs else "",
+            ]
+        )
+
+
+def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
+    kwargs: dict[str, Scalar] = {}
+    for item in text.split(",") if text else []:
+        name, equals, value = item.partition("=")
+        if not equals or "=" in value:
+            raise ValueError(f"{whole!r}: {item!r} is no argument; needed: key=value, separated by commas.")
+        kwargs[name] = _scalar(value)
+    return kwargs
+
+
+def _taken(kwargs: dict[str, Scalar], name: str) -> str | None:
+    return str(kwargs.pop(name)) if name in kwargs else None
+
+
+def _scalar(text: str) -> Scalar:
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def is_valid_dataset_name(text: str) -> bool:
+    """Whether a text has the form of a dataset name with its config, version and arguments."""
+    return _NAME.match(text) is not None
+
+
+def check_dataset_name(name: str) -> str:
+    """Returns a dataset's own name; a ValueError if it is none.
+
+    Raises:
+        ValueError: it is not a letter followed by letters, digits and underscores.
+    """
+    if not re.fullmatch(_DATASET, name):
+        raise ValueError(f"{name!r} is no dataset name; needed: a letter, then letters, digits or '_'.")
+    return name
+
+
+def check_config_name(name: str) -> str:
+    """Returns a config's name; a ValueError if it is none.
+
+    Raises:
+        ValueError: it has other characters than letters, digits, `_`, `+`, `-` and `.`, or nothing but dots.
+    """
+    if not re.fullmatch(_CONFIG, name) or not name.strip("."):
+        raise ValueError(
+            f"{name!r} is no config name; needed: letters, digits, '_', '+', '-' or '.', and not dots alone."
+        )
+    return name
+
+
+def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
+    """Returns a split's name; a ValueError if it is none.
+
+    Args:
+        name: the split's.
+        reserved: names in lower case that are not free; a split that is to be written cannot be called 'all'.
+
+    Raises:
+        ValueError: it has no letter or digit, or has a path separator or a control character, or is reserved.
+    """
+    if not any(character.isalnum() for character in name):
+        raise ValueError(f"{name!r} is no split name; needed: at least one letter or digit.")
+    if _UNSAFE_IN_A_NAME.search(name):
+        raise ValueError(
+            f"{name!r} is no split name; it becomes part of a file name, "
+            "so it cannot hold '/', '\\' or control characters."
+        )
+    if name.lower() in reserved:
+        raise ValueError(f"{name!r} cannot name a split: it means every split of a dataset. Choose another name.")
+    return name
+
+
+def camel_to_snake(name: str) -> str:
+    """Returns a CamelCase name in snake case.
+
+    >>> [camel_to_snake(name) for name in ("MyDataset", "HTTPServer", "CIFAR10", "mnist")]
+    ['my_dataset', 'http_server', 'cifa_r10', 'mnist']
+    """
+    words = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()
+
+
+def snake_to_camel(name: str) -> str:
+    """Returns a snake_case name in CamelCase.
+
+    >>> snake_to_camel("my_dataset")
+    'MyDataset'
+    """
+    return "".join(word.capitalize() for word in re.split(r"_+", name))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns ` Did you mean 'x'?` for the nearest of the known names, or nothing where none is near.
+
+    >>> did_you_mean("trian", ["test", "train"])
+    " Did you mean 'train'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+@dataclass(frozen=True)
+class ShardFilename:
+    """What the name of a shard says.
+
+    Attributes:
+        dataset: the dataset's name.
+        split: the split's name.
+        fileformat: such as 'tfrecord'.
+        shard_index: from 0.
+        num_shards: of the split.
+    """
+
+    dataset: str
+    split: str
+    fileformat: str
+    shard_index: int
+    num_shards: int
+
+    @classmethod
+    def parse(cls, filename: str) -> ShardFilename:
+        """Parses a name such as `digits-train.tfrecord-00000-of-00004`; directories before it are ignored.
+
+        Raises:
+            ValueError: it is no such name.
+        """
+        found = _FILENAME.match(re.split(r"[/\\]", filename)[-1])
+        if not found:
+            raise ValueError(
+                f"{filename!r} is no shard; needed: a name such as 'digits-train.tfrecord-00000-of-00004'."
+            )
+        return cls(found["dataset"], found["split"], found["fileformat"], int(found["index"]), int(found["count"]))
+
+    @classmethod
+    def is_valid(cls, filename: str) -> bool:
+        """Whether a name, without a directory before it, is that of a shard."""
+        return _FILENAME.match(filename) is not None
+
+    def __str__(self) -> str:
+        """Returns the name as it is written; `parse` reads it back."""
+        template = FilenameTemplate(self.dataset, self.split, self.fileformat)
+        return template.filename(self.shard_index, self.num_shards)
+
+
+@dataclass(frozen=True)
+class FilenameTemplate:
+    """How the shards of a split are called.
+
+    The template's variables are `{DATASET}`, `{SPLIT}`, `{FILEFORMAT}`, `{SHARD_INDEX}`, `{NUM_SHARDS}` and
+    `{SHARD_X_OF_Y}`, which is the index, `-of-` and the number. The numbers have five digits or as many as the number
+    of shards needs. The names lie in the dataset's directory or in one below it.
+
+    >>> FilenameTemplate("digits", "train").filename(3, 8)
+    'digits-train.tfrecord-00003-of-00008'
+
+    Raises:
+        MetadataError: the template has another variable, or its names could lie outside the dataset's directory.
+    """
+
+    dataset: str
+    split: str
+    fileformat: str = "tfrecord"
+    template: str = DEFAULT_FILENAME_TEMPLATE
+
+    def __post_init__(self) -> None:
+        for what, value in (("dataset", self.dataset), ("split", self.split), ("file format", self.fileformat)):
+            if _UNSAFE_IN_A_NAME.search(value):
+                raise MetadataError(
+                    f"{what} {value!r} would lead out of the dataset's directory; "
+                    "it cannot hold '/', '\\' or control characters."
+                )
+        sample = self.filename(0, 1)
+        parts = sample.split("/")
+        if (
+            _UNSAFE_IN_A_NAME.search("".join(parts))
+            or _SCHEME_OR_DRIVE.match(sample)
+            or any(part in ("", ".", "..") for part in parts)
+        ):
+            raise MetadataError(
+                f"filename template {self.template!r} gives {sample!r}, which could lie outside the dataset's "
+                f"directory; needed: a relative path without '..', such as {DEFAULT_FILENAME_TEMPLATE!r}."
+            )
+
+    def pattern(self, num_shards: int | None = None) -> Callable[[int], str]:
+        """Returns the function from a shard's index to its name, relative to the dataset's directory.
+
+        Raises:
+            ValueError: the template needs the number of shards, and it is not given.
+        """
+        if num_shards is None and re.search(r"\{(NUM_SHARDS|SHARD_X_OF_Y)\}", self.template):
+            raise ValueError(f"filename template {self.template!r} needs the number of shards.")
+        width = max(NUM_DIGITS, len(str(num_shards or 0)))
+        index, count = f"{{0:0{width}d}}", f"{num_shards or 0:0{width}d}"
+        values = {
+            "DATASET": _escape(self.dataset),
+            "SPLIT": _escape(self.split),
+            "FILEFORMAT": _escape(self.fileformat),
+            "SHARD_INDEX": index,
+            "NUM_SHARDS": count,
+            "SHARD_X_OF_Y": f"{index}-of-{count}",
+        }
+        literal_or_variable = re.split(r"\{([^{}]*)\}", self.template)
+        for text in literal_or_variable[::2]:
+            if "{" in text or "}" in text:
+                raise MetadataError(f"filename template {self.template!r} has a brace without its partner.")
+        for variable in literal_or_variable[1::2]:
+            if variable not in values:
+                raise MetadataError(
+                    f"filename template {self.template!r} has the unknown variable {{{variable}}}; "
+                    f"known are {', '.join(values)}."
+                )
+        literal_or_variable[1::2] = [values[variable] for variable in literal_or_variable[1::2]]
+        return "".join(literal_or_variable).format
+
+    def filename(self, shard_index: int, num_shards: int | None = None) -> str:
+        """Returns the name of a shard, relative to the dataset's directory.
+
+        Raises:
+            ValueError: the template needs the number of shards, and it is not given.
+        """
+        return self.pattern(num_shards)(shard_index)
+
+    def filenames(self, num_shards: int) -> Filenames:
+        """Returns the names of all shards, each made when it is asked for.
+
+        Raises:
+            MetadataError: the template gives several shards the same name.
+        """
+        if num_shards > 1 and self.filename(0, num_shards) == self.filename(1, num_shards):
+            raise MetadataError(
+                f"filename template {self.template!r} names {num_shards} shards alike; it lacks {{SHARD_INDEX}}."
+            )
+        return Filenames(self, num_shards)
+
+    def spec(self, num_shards: int) -> str:
+        """Returns all the shards in one text, `@` before their number.
+
+        >>> FilenameTemplate("digits", "train").spec(8)
+        'digits-train.tfrecord@8'
+        """
+        name = self.filename(0, num_shards)
+        return re.sub(r"-?0{5,}-of-\d{5,}", f"@{num_shards}", name)
+
+
+def _escape(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@dataclass(frozen=True)
+class Filenames(Sequence[str]):
+    """The names of a split's shards in order, each made when it is asked for; it takes no memory for them."""
+
+    template: FilenameTemplate
+    num_shards: int
+
+    @cached_property
+    def _pattern(self) -> Callable[[int], str]:
+        return self.template.pattern(self.num_shards)
+
+    def __len__(self) -> int:
+        return self.num_shards
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self.num_shards))]
+        return self._pattern(range(self.num_shards)[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._pattern, range(self.num_shards))
