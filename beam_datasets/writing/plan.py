@@ -1,0 +1,250 @@
+"""The plan of a dataset's shards: made once from the counts of all examples, before any shard is written.
+
+A shard holds the examples of exact ranks [start, stop) in ascending sort key. What travels to a shard is whole bins of the
+histogram, so the plan says for each *group* (a shard, or one of the parts of a large shard) which sort keys it is sent,
+how many examples that is, how many of them to skip and how many to take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.formats import tfrecord
+from beam_datasets.model import shards as shard_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.writing.blocks import AnyBlock
+    from beam_datasets.writing.histogram import Histogram
+
+MAX_PART_SIZE = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingOptions:
+    """What decides the number of shards and which examples are in them.
+
+    Attributes:
+        num_shards: of each split, or one number for all; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule, in bytes.
+        max_shard_size: upper limit of the size rule, in bytes.
+        max_examples_per_split: keep only so many, those of the lowest sort keys; None keeps all.
+        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        ordered: keys are integers whose order is kept (`disable_shuffling`).
+        max_part_size: larger shards are written in parts of about this size in bytes.
+    """
+
+    num_shards: int | Mapping[str, int] | None = None
+    min_shard_size: int = shard_rules.MIN_SHARD_SIZE
+    max_shard_size: int = shard_rules.MAX_SHARD_SIZE
+    max_examples_per_split: int | None = None
+    ignore_duplicates: bool = False
+    ordered: bool = False
+    max_part_size: int = MAX_PART_SIZE
+
+    def __post_init__(self) -> None:
+        counts = self.num_shards.values() if isinstance(self.num_shards, dict) else [self.num_shards]
+        for count in counts:
+            if count is not None and count < 1:
+                raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
+        if not 0 < self.min_shard_size <= self.max_shard_size:
+            raise ValueError(
+                f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
+                "expected 0 < min_shard_size <= max_shard_size."
+            )
+        if self.max_examples_per_split is not None and self.max_examples_per_split < 1:
+            raise ValueError(
+                f"max_examples_per_split is {self.max_examples_per_split}; give at least 1, or None for all."
+            )
+        if self.max_part_size < 1:
+            raise ValueError(f"max_part_size is {self.max_part_size} bytes; give at least 1.")
+
+    def shards_of(self, split: str) -> int | None:
+        """Returns the number of shards asked for; None where the size rule chooses."""
+        return self.num_shards.get(split) if isinstance(self.num_shards, dict) else self.num_shards  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one call of the shard writer gets and does.
+
+    Attributes:
+        split: the split's name.
+        shard: index of the shard, and `num_shards` of the split.
+        num_shards: shards of the split.
+        part: index of the part within the shard, and `num_parts` of it.
+        num_parts: parts of the shard.
+        received: examples whose sort keys are in the group's bins (different keys, where duplicates are ignored).
+        skip: how many of them, in order, belong to groups before.
+        take: how many belong to this group.
+    """
+
+    split: str
+    shard: int
+    num_shards: int
+    part: int
+    num_parts: int
+    received: int
+    skip: int
+    take: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The groups of one split, in order.
+
+    Attributes:
+        split: the split's name.
+        num_examples: examples that the split will have.
+        num_shards: shards that it will have.
+        first_group: number of the first group among those of all splits.
+        lows: (groups, 2) uint64, the lowest sort key that a group is sent.
+        highs: (groups, 2) uint64, the highest sort key that a group is sent.
+        shards: (groups,) shard of each group.
+        received: (groups,) examples that a group is sent.
+        skips: (groups,) how many of them are not the group's.
+        takes: (groups,) how many are.
+    """
+
+    split: str
+    num_examples: int
+    num_shards: int
+    first_group: int
+    lows: NDArray[np.uint64] = field(repr=False)
+    highs: NDArray[np.uint64] = field(repr=False)
+    shards: NDArray[np.int64] = field(repr=False)
+    received: NDArray[np.int64] = field(repr=False)
+    skips: NDArray[np.int64] = field(repr=False)
+    takes: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def group(self, index: int) -> Group:
+        """Returns the split's group of this index, counted from 0."""
+        shard = int(self.shards[index])
+        first, last = np.searchsorted(self.shards, [shard, shard + 1])
+        return Group(
+            self.split, shard, self.num_shards, index - int(first), int(last - first),
+            int(self.received[index]), int(self.skips[index]), int(self.takes[index]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plans of all splits, in the order in which the builder names them."""
+
+    splits: tuple[SplitPlan, ...]
+
+    def split(self, name: str) -> SplitPlan:
+        """Returns the plan of the split of this name."""
+        return next(split for split in self.splits if split.split == name)
+
+    def group(self, number: int) -> Group:
+        """Returns the group of this number, counted over all splits."""
+        split = next(s for s in reversed(self.splits) if s.first_group <= number)
+        return split.group(number - split.first_group)
+
+
+def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], options: ShardingOptions) -> Plan:
+    """Returns the plan of all splits.
+
+    Raises:
+        BeamDatasetsError: a split has no examples, or fewer than shards were asked for.
+    """
+    plans: list[SplitPlan] = []
+    first_group = 0
+    for split in splits:
+        if split not in histograms:
+            raise BeamDatasetsError(
+                f"split {split!r} has no examples; a published split needs at least one. "
+                "Check what _split_generators returns for it, or leave the split out."
+            )
+        plans.append(plan_split(split, histograms[split], options, first_group))
+        first_group += len(plans[-1])
+    return Plan(tuple(plans))
+
+
+def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:
+    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts."""
+    total = histogram.total
+    num_examples = min(total, options.max_examples_per_split or total)
+    size = int(histogram.num_bytes.sum()) * num_examples // total
+    num_shards = options.shards_of(split) or shard_rules.choose_num_shards(
+        num_examples,
+        size - tfrecord.OVERHEAD * num_examples,
+        min_shard_size=options.min_shard_size,
+        max_shard_size=options.max_shard_size,
+    )
+    if num_shards > num_examples:
+        raise BeamDatasetsError(
+            f"split {split!r} has {num_examples} examples, too few for {num_shards} shards; "
+            f"ask for at most num_shards={num_examples}."
+        )
+    ends = shard_rules.shard_ends(num_examples, num_shards)
+    ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
+    stops, shards = _cut(np.asarray(ends, np.int64), ranks, histogram, options.max_part_size)
+    starts = np.concatenate([[0], stops[:-1]])
+    first_bins = np.searchsorted(ranks, starts, side="right") - 1
+    last_bins = np.searchsorted(ranks, stops, side="left") - 1
+    return SplitPlan(
+        split, num_examples, num_shards, first_group,
+        lows=histogram.bins[first_bins],
+        highs=_last_keys(histogram.bins[last_bins], histogram.shift),
+        shards=shards,
+        received=ranks[last_bins + 1] - ranks[first_bins],
+        skips=starts - ranks[first_bins],
+        takes=stops - starts,
+    )  # fmt: skip
+
+
+def _cut(
+    ends: NDArray[np.int64], ranks: NDArray[np.int64], histogram: Histogram, max_part_size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns (ranks where groups end, shard of each group): shard ends, and cuts between bins inside large shards."""
+    bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
+    size_at_ends = np.interp(ends, ranks, bytes_before)
+    sizes = np.diff(size_at_ends, prepend=0)
+    large = np.flatnonzero(sizes > max_part_size)
+    cuts = [ends]
+    for shard in large.tolist():
+        parts = int(-(-sizes[shard] // max_part_size))
+        at = size_at_ends[shard] - sizes[shard] * (1 - np.arange(1, parts) / parts)
+        start = ends[shard - 1] if shard else 0
+        inside = ranks[np.searchsorted(bytes_before, at)]
+        cuts.append(inside[(inside > start) & (inside < ends[shard])])
+    stops = np.unique(np.concatenate(cuts))
+    return stops, np.searchsorted(ends, stops).astype(np.int64)
+
+
+def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
+    """Returns the last sort key of each bin (n, 2)."""
+    ones = (1 << shift) - 1
+    return bins | np.array([ones >> 64, ones & (2**64 - 1)], np.uint64)
+
+
+def route(block: AnyBlock, plan: SplitPlan) -> Iterator[tuple[int, AnyBlock]]:
+    """Yields (number of the group, the records of the block that it is sent), in order.
+
+    A record in a bin that straddles two groups goes to both.
+    """
+    keys, sizes = block.load()
+    ascending = np.frombuffer(keys, "S16")
+    firsts = np.searchsorted(ascending, _as_bytes(plan.lows), side="left")
+    lasts = np.searchsorted(ascending, _as_bytes(plan.highs), side="right")
+    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)])
+    for group in np.flatnonzero(lasts > firsts).tolist():
+        first, last = int(firsts[group]), int(lasts[group])
+        yield plan.first_group + group, block.cut(first, last, int(offsets[first]), int(offsets[last]))
+
+
+def _as_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+    """Returns keys (n, 2) as 16 big-endian bytes each, which compare like the numbers."""
+    return np.ascontiguousarray(keys.astype(">u8")).view("S16").ravel()

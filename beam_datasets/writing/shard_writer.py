@@ -1,0 +1,287 @@
+"""Writing a shard: the sorted blocks that a group was sent are merged, cut at exact ranks, and written with their index.
+
+What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. Payload is
+gathered a chunk at a time: memory holds the sort keys and sizes of the group (20 bytes an example), and one chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import crc32c
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import DuplicateKeyError, LostExamplesError
+from beam_datasets.formats import example as example_format
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.model.names import ShardFilename
+from beam_datasets.writing.blocks import KEY_BYTES, AnyBlock, key_array, size_array, sort_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.writing.plan import Group
+
+CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """A shard, or a part of one, that stands in the staging directory.
+
+    Attributes:
+        split: the split's name.
+        shard: index of the shard.
+        part: index of the part.
+        path: the file; its index is beside it under `<path>.index`.
+        num_examples: records in the file.
+        num_bytes: size of the records in bytes, without framing.
+        file_bytes: size of the file in bytes.
+        crc32c: CRC-32C of the file.
+        index_crc32c: CRC-32C of the index file.
+    """
+
+    split: str
+    shard: int
+    part: int
+    path: str
+    num_examples: int
+    num_bytes: int
+    file_bytes: int
+    crc32c: int
+    index_crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where shards are put while a dataset is being made.
+
+    Attributes:
+        directory: the staging directory.
+        dataset: the dataset's name, the first part of a file name.
+        ordered: the sort keys are integers in their order, not hashes.
+        ignore_duplicates: keep one example of each key.
+        chunk_bytes: payload gathered at once, in bytes.
+    """
+
+    directory: str
+    dataset: str
+    ordered: bool = False
+    ignore_duplicates: bool = False
+    chunk_bytes: int = CHUNK_BYTES
+
+    def path(self, split: str, shard: int, num_shards: int) -> str:
+        """Returns the path of a shard."""
+        return storage.join(self.directory, str(ShardFilename(self.dataset, split, "tfrecord", shard, num_shards)))
+
+    def part_path(self, group: Group) -> str:
+        """Returns the path of a group's file: the shard itself, or a part beside the shards."""
+        path = self.path(group.split, group.shard, group.num_shards)
+        if group.num_parts == 1:
+            return path
+        return storage.join(self.directory, "parts", f"{storage.basename(path)}.part-{group.part:05d}")
+
+
+def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> WrittenShard:
+    """Writes a group's shard (or part) and index; returns what was written.
+
+    Raises:
+        LostExamplesError: more or fewer examples came than were counted.
+        DuplicateKeyError: two examples have the same key, and duplicates are not ignored.
+    """
+    merge = _Merge.of(blocks)
+    if destination.ignore_duplicates:
+        merge = merge.without_duplicates()
+    if len(merge.order) != group.received:
+        raise LostExamplesError(
+            f"split {group.split!r}, shard {group.shard} of {group.num_shards}: {len(merge.order)} examples arrived, "
+            f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was published. "
+            "Run it again, and not with direct_running_mode=multi_threading."
+        )
+    merge.check_unique(group, destination)
+    merge = merge.slice(group.skip, group.skip + group.take)
+    path = destination.part_path(group)
+    checksum = 0
+    with storage.open_writer(path) as writer:
+        for chunk in merge.chunks(destination.chunk_bytes):
+            checksum = crc32c.crc32c(chunk, checksum)
+            writer.write([chunk])
+    sizes = merge.sizes[merge.order]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
+    index = Index(offsets, merge.ordered_keys(), ordered=destination.ordered).to_bytes()
+    storage.write_bytes(f"{path}.index", index)
+    file_bytes = int(offsets[-1])
+    return WrittenShard(
+        group.split, group.shard, group.part, path, len(sizes), file_bytes - tfrecord.OVERHEAD * len(sizes), file_bytes,
+        checksum, crc32c.crc32c(index),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """The examples of some blocks, and the order in which they are to stand.
+
+    Attributes:
+        blocks: the blocks, each in ascending sort key.
+        keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
+        sizes: (n,) int64, their framed sizes in bytes.
+        block_of: (n,) the block of each.
+        starts: (n,) where each begins in its block's payload, in bytes.
+        order: the examples to write, in order, as places in the arrays above.
+    """
+
+    blocks: Sequence[AnyBlock]
+    keys: NDArray[np.uint64]
+    sizes: NDArray[np.int64]
+    block_of: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    order: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, blocks: Iterable[AnyBlock]) -> _Merge:
+        blocks = list(blocks)
+        loaded = [block.load() for block in blocks]
+        keys = key_array(b"".join(keys for keys, _ in loaded))
+        sizes = [size_array(sizes) for _, sizes in loaded]
+        return cls(
+            blocks,
+            keys,
+            np.concatenate(sizes) if sizes else np.empty(0, np.int64),
+            np.repeat(np.arange(len(blocks)), [len(s) for s in sizes]),
+            np.concatenate([np.cumsum(s) - s for s in sizes]) if sizes else np.empty(0, np.int64),
+            sort_order(keys),
+        )
+
+    def slice(self, start: int, stop: int) -> _Merge:
+        """Returns the merge of ranks [start, stop)."""
+        return _Merge(self.blocks, self.keys, self.sizes, self.block_of, self.starts, self.order[start:stop])
+
+    def ordered_keys(self) -> NDArray[np.uint8]:
+        """Returns the sort keys in order, as (n, 16) big-endian bytes."""
+        return self.keys[self.order].astype(">u8").view(np.uint8).reshape(-1, KEY_BYTES)
+
+    def record(self, place: int) -> bytes:
+        """Returns the record at a place of the arrays, without its framing."""
+        start = int(self.starts[place])
+        return self.blocks[int(self.block_of[place])].read(start + 12, start + int(self.sizes[place]) - 4)
+
+    def _repeats(self) -> NDArray[np.intp]:
+        """Returns the ranks whose key is that of the rank before."""
+        keys = self.keys[self.order]
+        return np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1)) + 1
+
+    def check_unique(self, group: Group, destination: Destination) -> None:
+        repeats = self._repeats()
+        if not len(repeats):
+            return
+        second = int(repeats[0])
+        one, other = (self.record(int(self.order[rank])) for rank in (second - 1, second))
+        key = self.keys[self.order[second]]
+        number = int(key[0]) << 64 | int(key[1])
+        name = f"the key {number - (1 << 127)}" if destination.ordered else f"a key (its hash is {number:032x})"
+        raise DuplicateKeyError(
+            f"split {group.split!r}: two examples have {name}, and {len(repeats)} such repeats are in shard {group.shard} "
+            f"of {group.num_shards}. Keys decide the order and must be unique; make them so, or build with "
+            f"ignore_duplicates. The two examples:\n  {_show(one)}\n  {_show(other)}"
+        )
+
+    def without_duplicates(self) -> _Merge:
+        """Returns the merge in which of examples with the same key only the smallest record is left."""
+        repeats = self._repeats()
+        if not len(repeats):
+            return self
+        order = self.order.copy()
+        for rank in repeats.tolist():  # the smallest of the run so far moves to its last rank
+            order[rank - 1 : rank + 1] = sorted(order[rank - 1 : rank + 1].tolist(), key=self.record, reverse=True)
+        keep = np.ones(len(order), np.bool_)
+        keep[repeats - 1] = False
+        return _Merge(self.blocks, self.keys, self.sizes, self.block_of, self.starts, order[keep])
+
+    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
+        """Yields the framed records in order, about chunk_bytes at a time."""
+        ends = np.cumsum(self.sizes[self.order])
+        start = 0
+        while start < len(ends):
+            before = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + chunk_bytes, side="right")))
+            yield self._gather(self.order[start:stop])
+            start = stop
+
+    def _gather(self, places: NDArray[np.intp]) -> bytes:
+        """Returns the framed records at these places, in this order; reads each block's stretch once."""
+        blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
+        starts = self.starts[places]
+        stops = starts + self.sizes[places]
+        lows = np.full(len(blocks), np.iinfo(np.int64).max)
+        highs = np.zeros(len(blocks), np.int64)
+        np.minimum.at(lows, block_of, starts)
+        np.maximum.at(highs, block_of, stops)
+        stretches = [
+            self.blocks[block].read(low, high)
+            for block, low, high in zip(blocks.tolist(), lows.tolist(), highs.tolist(), strict=True)
+        ]
+        if len(stretches) == 1 and (starts[1:] == stops[:-1]).all():
+            return stretches[0]
+        buffer = memoryview(b"".join(stretches))
+        shift = (np.cumsum(highs - lows) - highs)[block_of]
+        first, last = (starts + shift).tolist(), (stops + shift).tolist()
+        return b"".join([buffer[a:b] for a, b in zip(first, last, strict=True)])
+
+
+def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:
+    """Makes one shard of its parts and returns it; a shard of one part is done already.
+
+    TFRecord files concatenate, so a shard is its parts one after the other.
+    """
+    parts = sorted(parts, key=lambda part: part.part)
+    if len(parts) == 1 and parts[0].path == destination.path(parts[0].split, parts[0].shard, num_shards):
+        return parts[0]
+    first = parts[0]
+    path = destination.path(first.split, first.shard, num_shards)
+    checksum = 0
+    with storage.open_writer(path) as writer:
+        for part in parts:
+            for chunk in _file_chunks(part.path, destination.chunk_bytes):
+                checksum = crc32c.crc32c(chunk, checksum)
+                writer.write([chunk])
+    index = _joined_index(parts, destination.ordered).to_bytes()
+    storage.write_bytes(f"{path}.index", index)
+    return WrittenShard(
+        first.split, first.shard, 0, path,
+        sum(part.num_examples for part in parts),
+        sum(part.num_bytes for part in parts),
+        sum(part.file_bytes for part in parts),
+        checksum, crc32c.crc32c(index),
+    )  # fmt: skip
+
+
+def _file_chunks(path: str, chunk_bytes: int) -> Iterator[bytes]:
+    with storage.open_reader(path) as reader:
+        for start in range(0, reader.size, chunk_bytes):
+            yield bytes(reader.read(start, min(start + chunk_bytes, reader.size)))
+
+
+def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
+    offsets, keys, before = [np.zeros(1, np.uint64)], [], 0
+    for part in parts:
+        path = f"{part.path}.index"
+        index = Index.from_bytes(storage.read_bytes(path), path=path)
+        offsets.append(index.offsets[1:] + np.uint64(before))
+        if index.keys is not None:
+            keys.append(index.keys)
+        before += part.file_bytes
+    return Index(np.concatenate(offsets), np.concatenate(keys), ordered=ordered)
+
+
+def _show(record: bytes, limit: int = 300) -> str:
+    """Returns a record's content in at most `limit` characters."""
+    try:
+        text = ", ".join(f"{name}: {values!r}" for name, values in example_format.parse(record).items())
+    except ValueError:
+        text = repr(record)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

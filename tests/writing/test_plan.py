@@ -1,0 +1,124 @@
+"""Plans against the obvious: sort everything, cut at exact ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.model.shards import shard_ends
+from beam_datasets.writing import histogram, plan
+from beam_datasets.writing.blocks import Block, key_array, make_block, size_array
+
+
+def numbers(keys: bytes) -> list[int]:
+    return [int.from_bytes(keys[i : i + 16], "big") for i in range(0, len(keys), 16)]
+
+
+def block_of(keys: list[int], sizes: list[int]) -> Block:
+    return make_block("train", b"".join(k.to_bytes(16, "big") for k in keys), [bytes(n) for n in sizes])
+
+
+def counted(block: Block, max_bins: int) -> histogram.Histogram:
+    return histogram.count_keys(key_array(block.keys), size_array(block.sizes), max_bins)
+
+
+NARROW = st.integers(2**127 - 500, 2**127 + 500)
+WIDE = st.integers(0, 2**128 - 1)
+
+
+@given(
+    st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=120),
+    st.integers(1, 5),
+    st.integers(1, 12),
+    st.integers(2, 300),
+    st.integers(20, 3000),
+    st.one_of(st.none(), st.integers(1, 130)),
+    st.randoms(use_true_random=False),
+)
+def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max_part_size, limit, random):
+    sizes = [random.randrange(40) for _ in keys]
+    parts = [[] for _ in range(num_blocks)]
+    for item in zip(keys, sizes):
+        random.choice(parts).append(item)
+    blocks = [block_of(*map(list, zip(*part))) for part in parts if part]
+    merged = histogram.merge([counted(b, max_bins) for b in blocks], max_bins)
+    examples = min(len(keys), limit or len(keys))
+    num_shards = min(num_shards, examples)
+    options = plan.ShardingOptions(num_shards=num_shards, max_part_size=max_part_size, max_examples_per_split=limit)
+    split = plan.plan_split("train", merged, options, first_group=7)
+    routed: dict[int, list[int]] = {}
+    for block in blocks:
+        for group, part in plan.route(block, split):
+            routed.setdefault(group - 7, []).extend(numbers(part.keys))
+            assert sum(len(k) for k in [part.sizes]) == 4 * len(part)
+            assert len(part.payload) == size_array(part.sizes).sum()
+    in_order, starts = sorted(keys), [0, *shard_ends(examples, num_shards)]
+    shards: dict[int, list[int]] = {}
+    assert sorted(routed) == list(range(len(split)))
+    for number in range(len(split)):
+        group = split.group(number)
+        assert len(routed[number]) == group.received
+        shards.setdefault(group.shard, []).extend(sorted(routed[number])[group.skip : group.skip + group.take])
+    assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in zip(starts, starts[1:])]
+
+
+@given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=200), st.integers(1, 6), st.integers(2, 50))
+def test_merged_histogram_does_not_depend_on_the_grouping(keys, num_blocks, max_bins):
+    whole = counted(block_of(keys, [len(str(k)) for k in keys]), max_bins)
+    cuts = np.array_split(np.array(keys, object), num_blocks)
+    parts = [counted(block_of(list(c), [len(str(k)) for k in c]), max_bins) for c in cuts if len(c)]
+    merged = histogram.merge(parts, max_bins)
+    assert merged.shift == whole.shift
+    assert len(merged.bins) <= max_bins
+    for name in ("bins", "counts", "num_bytes"):
+        assert (getattr(merged, name) == getattr(whole, name)).all()
+
+
+def test_outliers_leave_the_bins_fine():
+    keys = [0, 2**127 - 1, 2**128 - 1, *range(2**127, 2**127 + 1000)]
+    counts = counted(block_of(keys, [1] * len(keys)), 1 << 10)
+    assert counts.shift <= 1
+
+
+def test_a_large_shard_is_cut_into_parts():
+    rng = np.random.default_rng(0)
+    keys = [int.from_bytes(rng.bytes(16), "big") for _ in range(5000)]
+    split = plan.plan_split(
+        "train", counted(block_of(keys, [84] * 5000), 1 << 18), plan.ShardingOptions(num_shards=2, max_part_size=60_000)
+    )
+    groups = [split.group(i) for i in range(len(split))]
+    assert [g.num_parts for g in groups] == [5] * 10
+    assert sum(g.take for g in groups) == 5000
+    assert max(g.take for g in groups) < 800
+
+
+def test_the_size_rule_chooses_by_payload_and_examples():
+    counts = counted(block_of(list(range(1000)), [1000 - 16] * 1000), 1 << 18)
+    options = plan.ShardingOptions(min_shard_size=100_000, max_shard_size=1_000_000)
+    assert plan.plan_split("train", counts, options).num_shards == 8
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"num_shards": 0}, "num_shards is 0"),
+        ({"num_shards": {"train": -1}}, "num_shards is -1"),
+        ({"min_shard_size": 2, "max_shard_size": 1}, "min_shard_size"),
+        ({"max_examples_per_split": 0}, "max_examples_per_split is 0"),
+        ({"max_part_size": 0}, "max_part_size is 0"),
+    ],
+)
+def test_unusable_options_are_refused_at_birth(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        plan.ShardingOptions(**arguments)
+
+
+def test_a_split_without_examples_and_too_many_shards_are_errors():
+    with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
+        plan.make_plan({}, ["test"], plan.ShardingOptions())
+    counts = counted(block_of([1, 2], [1, 1]), 8)
+    with pytest.raises(BeamDatasetsError, match="2 examples, too few for 3 shards"):
+        plan.make_plan({"test": counts}, ["test"], plan.ShardingOptions(num_shards=3))
