@@ -1,8 +1,8 @@
 """Blocks: the records of a bundle, framed and in ascending sort key, as they travel from encoding to the shards.
 
-A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the framed
-records one after the other. Its payload stands inline, or was *spilled*: the three then lie one after the other in a file
-of the job's staging area, and what travels is where to find them.
+A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
+framed records one after the other. Its payload stands inline, or was *spilled*: the three then lie one after the other
+in a file of the job's staging area, and what travels is where to find them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Counting keys that may occur more than once, for builds that ignore duplicates.
 
-Ranks are exact only if each key counts once, wherever its copies are. So keys and sizes, without payload, meet in buckets by
-the lowest byte of the sort key, which spreads hashes and integers alike.
+Ranks are exact only if each key counts once, wherever its copies are. So keys and sizes, without payload, meet in
+buckets by the lowest byte of the sort key, which spreads hashes and integers alike.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
 """Counting examples by sort key, so that shards can end at exact ranks before anything is sorted as a whole.
 
-A histogram counts the examples and bytes of one split in bins of equal width: bin = sort key >> shift, and only bins that
-hold something are kept. It starts as fine as it can be, and halves its resolution while it has too many bins. So a few
-outliers among integer keys cost nothing: what counts is how many bins are occupied, not how far they lie apart.
+A histogram counts the examples and bytes of one split in bins of equal width: bin = sort key >> shift, and only bins
+that hold something are kept. It starts as fine as it can be, and halves its resolution while it has too many bins. So
+a few outliers among integer keys cost nothing: what counts is how many bins are occupied, not how far they lie apart.
 
 How fine the bins are decides only how much is read twice where a bin straddles two shards, never what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 MAX_BINS = 1 << 20

@@ -1,8 +1,8 @@
 """The plan of a dataset's shards: made once from the counts of all examples, before any shard is written.
 
-A shard holds the examples of exact ranks [start, stop) in ascending sort key. What travels to a shard is whole bins of the
-histogram, so the plan says for each *group* (a shard, or one of the parts of a large shard) which sort keys it is sent,
-how many examples that is, how many of them to skip and how many to take.
+A shard holds the examples of exact ranks [start, stop) in ascending sort key. What travels to a shard is whole bins of
+the histogram, so the plan says for each *group* (a shard, or one of the parts of a large shard) which sort keys it is
+sent, how many examples that is, how many of them to skip and how many to take.
 """
 
 from __future__ import annotations

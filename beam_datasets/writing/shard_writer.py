@@ -1,4 +1,4 @@
-"""Writing a shard: the sorted blocks that a group was sent are merged, cut at exact ranks, and written with their index.
+"""Writing a shard: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their index.
 
 What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. Payload is
 gathered a chunk at a time: memory holds the sort keys and sizes of the group (20 bytes an example), and one chunk.
@@ -100,8 +100,8 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
     if len(merge.order) != group.received:
         raise LostExamplesError(
             f"split {group.split!r}, shard {group.shard} of {group.num_shards}: {len(merge.order)} examples arrived, "
-            f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was published. "
-            "Run it again, and not with direct_running_mode=multi_threading."
+            f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was "
+            "published. Run it again, and not with direct_running_mode=multi_threading."
         )
     merge.check_unique(group, destination)
     merge = merge.slice(group.skip, group.skip + group.take)
@@ -185,8 +185,8 @@ class _Merge:
         number = int(key[0]) << 64 | int(key[1])
         name = f"the key {number - (1 << 127)}" if destination.ordered else f"a key (its hash is {number:032x})"
         raise DuplicateKeyError(
-            f"split {group.split!r}: two examples have {name}, and {len(repeats)} such repeats are in shard {group.shard} "
-            f"of {group.num_shards}. Keys decide the order and must be unique; make them so, or build with "
+            f"split {group.split!r}: two examples have {name}; shard {group.shard} of {group.num_shards} has "
+            f"{len(repeats)} such repeats. Keys decide the order and must be unique; make them so, or build with "
             f"ignore_duplicates. The two examples:\n  {_show(one)}\n  {_show(other)}"
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,7 +64,7 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
         group = split.group(number)
         assert len(routed[number]) == group.received
         shards.setdefault(group.shard, []).extend(sorted(routed[number])[group.skip : group.skip + group.take])
-    assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in zip(starts, starts[1:])]
+    assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in itertools.pairwise(starts)]
 
 
 @given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=200), st.integers(1, 6), st.integers(2, 50))

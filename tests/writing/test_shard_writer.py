@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import crc32c
@@ -60,7 +61,7 @@ def expected_files(examples, num_shards, sort_key):
     in_order = sorted((sort_key(key), record) for key, record in examples)
     starts = [0, *shard_ends(len(in_order), num_shards)]
     files = []
-    for start, stop in zip(starts, starts[1:]):
+    for start, stop in itertools.pairwise(starts):
         framed = [tfrecord.frame(record) for _, record in in_order[start:stop]]
         offsets = np.cumsum([0, *map(len, framed)])
         files.append((b"".join(framed), [key for key, _ in in_order[start:stop]], offsets.tolist()))
@@ -135,7 +136,7 @@ def test_of_duplicates_the_smallest_record_stays(tmp_path):
 
 def test_a_duplicate_key_is_an_error_that_shows_both(tmp_path):
     blocks = build_blocks([*some_examples(20), ("key-3", b"the other")], 2)
-    with pytest.raises(DuplicateKeyError, match="two examples have a key(.|\n)*the other"):
+    with pytest.raises(DuplicateKeyError, match=r"two examples have a key(.|\n)*the other"):
         write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
     assert not list(tmp_path.glob("*.tfrecord*"))
 
