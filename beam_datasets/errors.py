@@ -32,6 +32,18 @@ class StorageError(BeamDatasetsError, OSError):
     """A path cannot be read or written; the message names it."""
 
 
+class PathNotFoundError(StorageError, FileNotFoundError):
+    """There is no such file or directory."""
+
+
+class PathExistsError(StorageError, FileExistsError):
+    """There is a file or directory where none may be."""
+
+
+class PathPermissionError(StorageError, PermissionError):
+    """This user may not read or write the path."""
+
+
 class CorruptRecordError(BeamDatasetsError, ValueError):
     """A record of a shard is damaged.
 

@@ -1,0 +1,58 @@
+"""The only room that touches a file system: local paths by `os`, object stores by obstore, other schemes by fsspec.
+
+A path is a `str`; every function here takes any `os.PathLike` too, expands `~`, and makes a relative path absolute.
+`s3://`, `gs://`, `az://`, `abfs://`, `https://`, `http://` and `memory://` (of this process, for tests) go to
+obstore; it takes its options from the environment, for instance AWS_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SKIP_SIGNATURE,
+GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME.
+
+Errors are `errors.StorageError`, and FileNotFoundError, FileExistsError or PermissionError where that is what happened;
+they begin with the path.
+"""
+
+from beam_datasets.storage.backend import Reader, Writer
+from beam_datasets.storage.files import (
+    create_bytes,
+    exists,
+    is_dir,
+    list_dir,
+    make_dirs,
+    memory_map,
+    open_reader,
+    open_writer,
+    read_bytes,
+    read_range,
+    read_ranges,
+    remove,
+    remove_tree,
+    rename_dir,
+    size,
+    write_bytes,
+)
+from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename, dirname, is_remote, join, normalize
+
+__all__ = [
+    "TEMPORARY_PREFIX",
+    "Reader",
+    "Writer",
+    "basename",
+    "create_bytes",
+    "dirname",
+    "exists",
+    "is_dir",
+    "is_remote",
+    "join",
+    "list_dir",
+    "make_dirs",
+    "memory_map",
+    "normalize",
+    "open_reader",
+    "open_writer",
+    "read_bytes",
+    "read_range",
+    "read_ranges",
+    "remove",
+    "remove_tree",
+    "rename_dir",
+    "size",
+    "write_bytes",
+]

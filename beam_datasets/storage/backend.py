@@ -1,0 +1,122 @@
+"""What a kind of storage provides: the functions and objects that `files` builds the doors of this room on.
+
+`local`, `objects` and `generic` are modules that have these functions. Their paths are normal (`paths.normalize`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+from beam_datasets.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Buffer, Self
+
+Range = tuple[int, int]
+"""Bytes [start, stop) of a file."""
+
+
+class Reader(ABC):
+    """An open file. Threads may read from it at once; close it when none does any more.
+
+    Attributes:
+        path: the file.
+        size: its size in bytes, when it was opened.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+
+    def read(self, start: int = 0, stop: int | None = None) -> Buffer:
+        """Returns bytes [start, stop) of the file, never fewer; to its end where `stop` is None.
+
+        Raises:
+            StorageError: they cannot be read, or the file ends before `stop`.
+        """
+        stop = self.size if stop is None else stop
+        check_range(self.path, start, stop, self.size)
+        return self._read(start, stop) if stop > start else b""
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> Buffer:
+        """Returns bytes [start, stop) of the file; there are some, and they are within it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Writer(ABC):
+    """A file being written, which nobody sees before `commit`. As a context manager it commits, or aborts on an error.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @abstractmethod
+    def write(self, buffers: Iterable[Buffer]) -> None:
+        """Appends the buffers, one after another."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Puts the file in its place, instead of one that is there."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Forgets what was written; a file that is there stays as it is. Raises nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+
+class Backend(Protocol):
+    """The functions of a kind of storage; what they do is said where `files` calls them."""
+
+    def exists(self, path: str) -> bool: ...  # noqa: D102
+    def is_dir(self, path: str) -> bool: ...  # noqa: D102
+    def size(self, path: str) -> int: ...  # noqa: D102
+    def list_dir(self, path: str) -> list[str]: ...  # noqa: D102
+    def make_dirs(self, path: str) -> None: ...  # noqa: D102
+    def read_bytes(self, path: str) -> bytes: ...  # noqa: D102
+    def read_ranges(self, path: str, ranges: Sequence[Range]) -> list[bytes]: ...  # noqa: D102
+    def open_reader(self, path: str) -> Reader: ...  # noqa: D102
+    def open_writer(self, path: str) -> Writer: ...  # noqa: D102
+    def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102
+    def remove(self, path: str) -> None: ...  # noqa: D102
+    def remove_tree(self, path: str) -> None: ...  # noqa: D102
+
+
+def check_range(path: str, start: int, stop: int, size: int) -> None:
+    """Raises where bytes [start, stop) are not within a file of `size` bytes.
+
+    Raises:
+        ValueError: the range is none.
+        StorageError: the file is too short, as one that was cut off is.
+    """
+    if not 0 <= start <= stop:
+        raise ValueError(f"{path}: bytes [{start}, {stop}) are no range: 0 <= start <= stop is needed")
+    if stop > size:
+        raise StorageError(
+            f"{path} has {size} bytes, but bytes [{start}, {stop}) were asked for. "
+            "It is cut off, or was replaced: rebuild or restore it"
+        )

@@ -1,0 +1,175 @@
+"""The doors of this room: each takes any path, and goes to the kind of storage that its scheme says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beam_datasets.errors import StorageError
+from beam_datasets.storage import local, paths
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from beam_datasets.storage.backend import Backend, Range, Reader, Writer
+    from beam_datasets.storage.paths import PathLike
+
+_OBJECT_STORES = frozenset(
+    ["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "https", "http", "memory"],
+)
+
+
+def exists(path: PathLike) -> bool:
+    """Returns whether there is a file or a directory."""
+    backend, path = _at(path)
+    return backend.exists(path)
+
+
+def is_dir(path: PathLike) -> bool:
+    """Returns whether there is a directory; on an object store, whether there is anything below it."""
+    backend, path = _at(path)
+    return backend.is_dir(path)
+
+
+def size(path: PathLike) -> int:
+    """Returns the file's size in bytes.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    backend, path = _at(path)
+    return backend.size(path)
+
+
+def list_dir(path: PathLike) -> list[str]:
+    """Returns the names in a directory, sorted.
+
+    Raises:
+        FileNotFoundError: there is no such directory; on an object store, there is nothing below it.
+    """
+    backend, path = _at(path)
+    return sorted(backend.list_dir(path))
+
+
+def make_dirs(path: PathLike) -> None:
+    """Makes the directory and those above it, where they are missing; nothing on an object store."""
+    backend, path = _at(path)
+    backend.make_dirs(path)
+
+
+def read_bytes(path: PathLike) -> bytes:
+    """Returns the whole file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    backend, path = _at(path)
+    return backend.read_bytes(path)
+
+
+def read_range(path: PathLike, start: int, stop: int) -> bytes:
+    """Returns bytes [start, stop) of the file, never fewer.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        StorageError: the file ends before `stop`.
+    """
+    return read_ranges(path, [(start, stop)])[0]
+
+
+def read_ranges(path: PathLike, ranges: Sequence[Range]) -> list[bytes]:
+    """Returns bytes [start, stop) of the file for each range; an object store is asked for all at once.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        StorageError: the file ends before a range does.
+    """
+    backend, path = _at(path)
+    return backend.read_ranges(path, ranges)
+
+
+def open_reader(path: PathLike) -> Reader:
+    """Opens a file to read ranges of it; threads may share the reader.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    backend, path = _at(path)
+    return backend.open_reader(path)
+
+
+def open_writer(path: PathLike) -> Writer:
+    """Opens a file to write, which nobody sees before it is committed. Directories above it are made.
+
+    Locally it is written under a temporary name beside the file (`TEMPORARY_PREFIX` and a unique rest) and renamed.
+    On an object store it is an upload in parts; of one that was aborted, the store may keep parts that nobody sees,
+    until a rule of the bucket removes incomplete uploads.
+    """
+    backend, path = _at(path)
+    return backend.open_writer(path)
+
+
+def write_bytes(path: PathLike, data: Buffer) -> None:
+    """Writes a whole file, instead of one that is there; a reader sees the old or the new, never a part."""
+    with open_writer(path) as writer:
+        writer.write([data])
+
+
+def create_bytes(path: PathLike, data: Buffer) -> None:
+    """Writes a whole file where there is none; of several that try at once, one succeeds.
+
+    Raises:
+        FileExistsError: there is one.
+    """
+    backend, path = _at(path)
+    backend.create_bytes(path, data)
+
+
+def remove(path: PathLike) -> None:
+    """Removes a file; nothing where there is none."""
+    backend, path = _at(path)
+    backend.remove(path)
+
+
+def remove_tree(path: PathLike) -> None:
+    """Removes a directory and all below it; nothing where there is none."""
+    backend, path = _at(path)
+    backend.remove_tree(path)
+
+
+def rename_dir(source: PathLike, target: PathLike) -> None:
+    """Renames a local directory, in one step; directories above the target are made.
+
+    Raises:
+        FileExistsError: the target exists and is no empty directory.
+        StorageError: a path is not local: object stores have no such step.
+    """
+    for path in (source, target):
+        if paths.is_remote(path):
+            raise StorageError(f"{path}: only a local directory can be renamed in one step")
+    local.rename_dir(paths.normalize(source), paths.normalize(target))
+
+
+def memory_map(path: PathLike) -> Buffer:
+    """Returns the file's bytes: a local file mapped into memory (it holds a file descriptor), another one read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
+
+
+def _at(path: PathLike) -> tuple[Backend, str]:
+    """Returns the kind of storage and the path as it takes it. Local paths import neither obstore nor fsspec."""
+    normal = paths.normalize(path)
+    scheme = paths.scheme(normal)
+    if scheme == "file":
+        return local, normal
+    if scheme in _OBJECT_STORES:
+        from beam_datasets.storage import objects
+
+        return objects, normal
+    from beam_datasets.storage import generic
+
+    return generic, normal

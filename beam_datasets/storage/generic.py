@@ -1,0 +1,197 @@
+"""Schemes that neither `os` nor obstore serves (hdfs://, ftp://, ...), by fsspec and its plugins."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import (
+    MissingDependencyError,
+    PathExistsError,
+    PathNotFoundError,
+    PathPermissionError,
+    StorageError,
+)
+from beam_datasets.storage.backend import Range, Reader, Writer, check_range
+from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+
+class GenericReader(Reader):
+    """Asks the file system for each range."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, size(path))
+
+    def _read(self, start: int, stop: int) -> bytes:
+        return read_ranges(self.path, [(start, stop)])[0]
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class GenericWriter(Writer):
+    """Writes under a temporary name of its own beside the file, and moves it at the end."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._fs, self._target = _at(path)
+        parent, _, _ = self._target.rpartition("/")
+        self._temporary = f"{parent}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        with _named(path):
+            self._fs.makedirs(parent, exist_ok=True)
+            self._file = self._fs.open(self._temporary, "wb")
+
+    def write(self, buffers: Iterable[Buffer]) -> None:
+        """Appends the buffers."""
+        with _named(self.path):
+            for buffer in buffers:
+                self._file.write(buffer)
+
+    def commit(self) -> None:
+        """Moves the file to its place."""
+        try:
+            with _named(self.path):
+                self._file.close()
+                self._fs.mv(self._temporary, self._target)
+        except StorageError:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Removes the temporary file."""
+        with contextlib.suppress(Exception):
+            self._file.close()
+        with contextlib.suppress(Exception):
+            self._fs.rm_file(self._temporary)
+
+
+def exists(path: str) -> bool:
+    """Returns whether there is a file or a directory."""
+    fs, name = _at(path)
+    with _named(path):
+        return bool(fs.exists(name))
+
+
+def is_dir(path: str) -> bool:
+    """Returns whether there is a directory."""
+    fs, name = _at(path)
+    with _named(path):
+        return bool(fs.isdir(name))
+
+
+def size(path: str) -> int:
+    """Returns the file's size in bytes."""
+    fs, name = _at(path)
+    with _named(path):
+        found = fs.info(name)
+    if found["type"] == "directory":
+        raise StorageError(f"{path}: is a directory, not a file")
+    return int(found["size"])
+
+
+def list_dir(path: str) -> list[str]:
+    """Returns the names in a directory."""
+    fs, name = _at(path)
+    with _named(path):
+        return [basename(entry) for entry in fs.ls(name, detail=False)]
+
+
+def make_dirs(path: str) -> None:
+    """Makes the directory and those above it."""
+    fs, name = _at(path)
+    with _named(path):
+        fs.makedirs(name, exist_ok=True)
+
+
+def read_bytes(path: str) -> bytes:
+    """Returns the whole file."""
+    fs, name = _at(path)
+    with _named(path):
+        return bytes(fs.cat_file(name))
+
+
+def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
+    """Returns the ranges, one after another."""
+    num_bytes = size(path)
+    for start, stop in ranges:
+        check_range(path, start, stop, num_bytes)
+    fs, name = _at(path)
+    with _named(path):
+        return [bytes(fs.cat_file(name, start=start, end=stop)) if stop > start else b"" for start, stop in ranges]
+
+
+def open_reader(path: str) -> GenericReader:
+    """Returns a reader."""
+    return GenericReader(path)
+
+
+def open_writer(path: str) -> GenericWriter:
+    """Returns a writer."""
+    return GenericWriter(path)
+
+
+def create_bytes(path: str, data: Buffer) -> None:
+    """Writes a whole file where there is none; in one step only where the file system can create exclusively."""
+    fs, name = _at(path)
+    with _named(path):
+        fs.makedirs(name.rpartition("/")[0], exist_ok=True)
+        if fs.exists(name):
+            raise FileExistsError(name)
+        try:
+            file = fs.open(name, "xb")
+        except (ValueError, NotImplementedError):
+            file = fs.open(name, "wb")
+        with file:
+            file.write(data)
+
+
+def remove(path: str) -> None:
+    """Removes a file."""
+    fs, name = _at(path)
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        fs.rm_file(name)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory and all below it."""
+    fs, name = _at(path)
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        fs.rm(name, recursive=True)
+
+
+def _at(path: str) -> tuple[Any, str]:
+    """Returns the file system and the path as it calls it."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingDependencyError(f"{path} needs fsspec: pip install 'beam_datasets[remote]'") from error
+    try:
+        fs, name = fsspec.core.url_to_fs(path)
+    except ImportError as error:
+        raise MissingDependencyError(f"{path} needs another package for fsspec: {error}") from error
+    except (ValueError, OSError) as error:
+        raise StorageError(f"{path}: {error}") from error
+    return fs, name
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Makes an error of the file system an error of the project that names the path."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except FileNotFoundError as error:
+        raise PathNotFoundError(f"{path}: there is no such file or directory") from error
+    except FileExistsError as error:
+        raise PathExistsError(f"{path}: exists already") from error
+    except PermissionError as error:
+        raise PathPermissionError(f"{path}: {error}") from error
+    except (OSError, NotImplementedError) as error:
+        raise StorageError(f"{path}: {str(error) or type(error).__name__}") from error

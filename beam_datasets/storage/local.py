@@ -1,0 +1,239 @@
+"""Files of this machine, by `os`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+import uuid
+from typing import TYPE_CHECKING
+
+from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
+from beam_datasets.storage.backend import Range, Reader, Writer
+from beam_datasets.storage.paths import TEMPORARY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+_WRITE_BUFFER = 1 << 20
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
+
+
+class LocalReader(Reader):
+    """Reads by position, so that threads do not disturb each other."""
+
+    def __init__(self, path: str) -> None:
+        with _named(path):
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        super().__init__(path, os.fstat(self._file.fileno()).st_size)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        try:
+            data = os.pread(self._file.fileno(), stop - start, start)
+            if len(data) == stop - start:
+                return data
+            return self._read_on(data, start, stop)
+        except OSError as error:
+            raise _as_storage_error(self.path, error) from error
+
+    def _read_on(self, data: bytes, start: int, stop: int) -> bytes:
+        """Returns what a read that the system cut (Linux does above 2 GiB) began."""
+        parts = [data]
+        start += len(data)
+        while start < stop:
+            data = os.pread(self._file.fileno(), stop - start, start)
+            if not data:
+                raise StorageError(f"{self.path} ended at byte {start} while it was read; it had {self.size} bytes")
+            parts.append(data)
+            start += len(data)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class LocalWriter(Writer):
+    """Writes under a temporary name of its own beside the file, and renames at the end."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        directory = os.path.dirname(path)
+        self._temporary = os.path.join(directory, TEMPORARY_PREFIX + uuid.uuid4().hex)
+        with _named(path):
+            try:
+                self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
+            except FileNotFoundError:
+                os.makedirs(directory, exist_ok=True)  # as on an object store, where there are no directories
+                self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
+
+    def write(self, buffers: Iterable[Buffer]) -> None:
+        """Appends the buffers; on an error the temporary file is gone."""
+        with _named(self.path, self.abort):
+            self._file.writelines(buffers)
+
+    def commit(self) -> None:
+        """Renames; on an error the temporary file is gone."""
+        with _named(self.path, self.abort):
+            self._file.close()
+            os.replace(self._temporary, self.path)
+
+    def commit_new(self) -> None:
+        """Puts the file in its place where there is none, in one step.
+
+        Raises:
+            PathExistsError: there is one.
+        """
+        with _named(self.path, self.abort):
+            self._file.close()
+            os.link(self._temporary, self.path)
+            os.unlink(self._temporary)
+
+    def abort(self) -> None:
+        """Removes the temporary file."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+
+
+def exists(path: str) -> bool:
+    """Returns whether there is a file or a directory."""
+    return os.path.exists(path)
+
+
+def is_dir(path: str) -> bool:
+    """Returns whether there is a directory."""
+    return os.path.isdir(path)
+
+
+def size(path: str) -> int:
+    """Returns the file's size in bytes."""
+    with _named(path):
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return os.stat(path).st_size
+
+
+def list_dir(path: str) -> list[str]:
+    """Returns the names in a directory."""
+    with _named(path):
+        return os.listdir(path)
+
+
+def make_dirs(path: str) -> None:
+    """Makes the directory and those above it."""
+    with _named(path):
+        os.makedirs(path, exist_ok=True)
+
+
+def read_bytes(path: str) -> bytes:
+    """Returns the whole file."""
+    with _named(path), open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
+    """Returns the ranges."""
+    with LocalReader(path) as reader:
+        return [bytes(reader.read(start, stop)) for start, stop in ranges]
+
+
+def open_reader(path: str) -> LocalReader:
+    """Returns a reader."""
+    return LocalReader(path)
+
+
+def open_writer(path: str) -> LocalWriter:
+    """Returns a writer."""
+    return LocalWriter(path)
+
+
+def create_bytes(path: str, data: Buffer) -> None:
+    """Writes a whole file where there is none, in one step: by a hard link."""
+    writer = LocalWriter(path)
+    writer.write([data])
+    try:
+        writer.commit_new()
+    except StorageError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _create_in_place(path, data)
+
+
+def _create_in_place(path: str, data: Buffer) -> None:
+    """Does so on a file system without hard links: still only one can create it, but a reader may see a part."""
+    with _named(path):
+        file = open(path, "xb")  # noqa: SIM115
+    with _named(path, lambda: remove(path)), file:
+        file.write(data)
+
+
+def remove(path: str) -> None:
+    """Removes a file."""
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory and all below it."""
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def rename_dir(source: str, target: str) -> None:
+    """Renames a directory; directories above the target are made."""
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise _as_storage_error(target, FileExistsError(errno.EEXIST, "")) from error
+        raise _as_storage_error(f"{source} to {target}", error) from error
+
+
+def memory_map(path: str) -> Buffer:
+    """Returns the file's bytes, mapped into memory."""
+    with _named(path), open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return b""  # an empty file cannot be mapped
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@contextlib.contextmanager
+def _named(path: str, undo: Callable[[], object] | None = None) -> Iterator[None]:
+    """Makes an OSError an error of the project that names the path; calls `undo` on any error."""
+    try:
+        yield
+    except BaseException as error:
+        if undo is not None:
+            undo()
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise _as_storage_error(path, error) from error
+        raise
+
+
+def _as_storage_error(path: str, error: OSError) -> StorageError:
+    if isinstance(error, StorageError):
+        return error
+    made = StorageError(f"{path}: {_reason(error)}")
+    if isinstance(error, FileNotFoundError):
+        made = PathNotFoundError(f"{path}: there is no such file or directory")
+    elif isinstance(error, FileExistsError):
+        made = PathExistsError(f"{path}: exists already")
+    elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        made = PathPermissionError(f"{path}: {_reason(error)}; this user ({os.geteuid()}) may not do this")
+    made.errno = error.errno
+    return made
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"the disk is full ({error.strerror}); nothing was kept of this file. Free some space, or write elsewhere"
+        )
+    return error.strerror or str(error)

@@ -1,0 +1,240 @@
+"""Object stores and web servers, by obstore: https://developmentseed.org/obstore."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import (
+    MissingDependencyError,
+    PathExistsError,
+    PathNotFoundError,
+    PathPermissionError,
+    StorageError,
+)
+from beam_datasets.storage.backend import Range, Reader, Writer, check_range
+from beam_datasets.storage.paths import scheme, split_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+_PART_SIZE = 8 << 20
+_PARTS_AT_ONCE = 4
+_LIST_SIZE = 1000
+_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
+_MEMORY: dict[str, Any] = {}
+"""The stores of `memory://`: what is put there lives as long as the process."""
+
+
+class ObjectReader(Reader):
+    """Asks for each range; keeps nothing open."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, size(path))
+
+    def _read(self, start: int, stop: int) -> Buffer:
+        obstore, store, key = _at(self.path)
+        with _named(self.path):
+            data = memoryview(obstore.get_range(store, key, start=start, end=stop))
+        check_range(self.path, start, stop, start + len(data))
+        return data
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class ObjectWriter(Writer):
+    """Uploads in parts; the store shows the object when the upload is completed.
+
+    It holds up to `_PARTS_AT_ONCE + 1` parts of `_PART_SIZE` bytes; a file of one part is put whole.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        obstore, store, key = _at(path)
+        with _named(path):
+            self._file = obstore.open_writer(store, key, buffer_size=_PART_SIZE, max_concurrency=_PARTS_AT_ONCE)
+
+    def write(self, buffers: Iterable[Buffer]) -> None:
+        """Appends the buffers."""
+        with _named(self.path):
+            for piece in _joined(buffers, _PART_SIZE):
+                self._file.write(piece)
+
+    def commit(self) -> None:
+        """Completes the upload."""
+        with _named(self.path):
+            self._file.close()
+
+    def abort(self) -> None:
+        """Leaves the upload incomplete, so that nobody sees it."""
+        self._file = None
+
+
+def exists(path: str) -> bool:
+    """Returns whether there is an object, or any below; a web server is asked for the object only."""
+    try:
+        size(path)
+    except PathNotFoundError:
+        return not _is_web(path) and is_dir(path)
+    return True
+
+
+def is_dir(path: str) -> bool:
+    """Returns whether there is any object below."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        return any(len(batch) for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=1))
+
+
+def size(path: str) -> int:
+    """Returns the object's size in bytes."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        return int(obstore.head(store, key)["size"])
+
+
+def list_dir(path: str) -> list[str]:
+    """Returns the names below, up to the next slash."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        found = obstore.list_with_delimiter(store, key or None)
+    names = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
+    if not names and key:
+        raise PathNotFoundError(f"{path}: there is nothing below it")
+    # Some tools put an empty object under the name of a "directory": it is none of its content.
+    return [name.rstrip("/").rpartition("/")[2] for name in names if name.strip("/") != key]
+
+
+def make_dirs(path: str) -> None:
+    """Does nothing: there are no directories."""
+
+
+def read_bytes(path: str) -> bytes:
+    """Returns the whole object."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        return bytes(obstore.get(store, key).bytes())
+
+
+def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
+    """Returns the ranges, asked for together; near ones in one request."""
+    obstore, store, key = _at(path)
+    some = [(start, stop) for start, stop in ranges if start != stop]
+    for start, stop in some:
+        check_range(path, start, stop, stop)
+    with _named(path):
+        starts, stops = [start for start, _ in some], [stop for _, stop in some]
+        got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
+    data = [b"" if start == stop else bytes(next(got)) for start, stop in ranges]
+    for (start, stop), part in zip(ranges, data):
+        check_range(path, start, stop, start + len(part))
+    return data
+
+
+def open_reader(path: str) -> ObjectReader:
+    """Returns a reader; asks for the object's size."""
+    return ObjectReader(path)
+
+
+def open_writer(path: str) -> ObjectWriter:
+    """Returns a writer."""
+    return ObjectWriter(path)
+
+
+def create_bytes(path: str, data: Buffer) -> None:
+    """Puts the object on the condition that there is none."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        obstore.put(store, key, bytes(data), mode="create")
+
+
+def remove(path: str) -> None:
+    """Deletes the object."""
+    obstore, store, key = _at(path)
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        obstore.delete(store, key)
+
+
+def remove_tree(path: str) -> None:
+    """Deletes all objects below."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
+            obstore.delete(store, [item["path"] for item in batch])
+
+
+def _at(path: str) -> tuple[Any, Any, str]:
+    """Returns the obstore module, the store, and the key in it."""
+    try:
+        import obstore
+    except ImportError as error:
+        raise MissingDependencyError(f"{path} needs obstore: pip install 'beam_datasets[remote]'") from error
+    root, key = split_remote(path)
+    if not key and _is_web(path):
+        raise StorageError(f"{path}: names a server, but no file on it")
+    return obstore, _store(root, os.getpid()), key
+
+
+@functools.cache
+def _store(root: str, pid: int) -> Any:
+    """Returns the client of a bucket or server, one a process: a fork may not use its parent's connections."""
+    from obstore.store import HTTPStore, MemoryStore, from_url
+
+    kind = scheme(root)
+    if kind == "memory":
+        return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
+    with _named(root):
+        if kind in ("http", "https"):
+            # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
+            return HTTPStore.from_url(root, client_options={"allow_http": kind == "http"})
+        plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+        return from_url(root, client_options={"allow_http": True}) if plain else from_url(root)
+
+
+def _is_web(path: str) -> bool:
+    return scheme(path) in ("http", "https")
+
+
+def _joined(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
+    """Yields the buffers joined to pieces of at least `enough` bytes, so that a write is not a call a record."""
+    waiting: list[Buffer] = []
+    num_bytes = 0
+    for buffer in buffers:
+        waiting.append(buffer)
+        num_bytes += memoryview(buffer).nbytes
+        if num_bytes >= enough:
+            yield b"".join(waiting)
+            waiting, num_bytes = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Makes an error of obstore an error of the project that names the path."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except StorageError:
+        raise
+    except (FileNotFoundError, exceptions.NotFoundError) as error:
+        raise PathNotFoundError(f"{path}: there is no such object") from error
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+        raise PathExistsError(f"{path}: exists already") from error
+    except (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise PathPermissionError(
+            f"{path}: {_reason(error)}. Do the credentials in the environment allow it?"
+        ) from error
+    except (exceptions.BaseError, OSError, NotImplementedError) as error:
+        raise StorageError(f"{path}: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Returns an error's text without the dump of Rust values that follows it."""
+    return str(error).partition("\n\nDebug source:")[0]

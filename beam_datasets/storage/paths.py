@@ -1,0 +1,98 @@
+"""Paths as text: arithmetic only, nothing here looks at a file."""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+from typing import TypeAlias
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+TEMPORARY_PREFIX = ".tmp-"
+"""How the names of unfinished local files begin; a killed process may leave some."""
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+
+
+def scheme(path: str) -> str:
+    """Returns the path's scheme in lower case; `file` for a local path.
+
+    >>> scheme("s3://bucket/name"), scheme("/data"), scheme("file:///data")
+    ('s3', 'file', 'file')
+    """
+    match = _SCHEME.match(path)
+    return match.group(1).lower() if match else "file"
+
+
+def is_remote(path: PathLike) -> bool:
+    """Returns whether the path is not on a file system of this machine."""
+    return scheme(os.fspath(path)) != "file"
+
+
+def normalize(path: PathLike) -> str:
+    """Returns the path as every function of this room uses it: absolute, `~` expanded, without a slash at its end.
+
+    >>> normalize("/data/../data/mnist/"), normalize("s3://bucket/mnist/"), normalize("file:///my%20data")
+    ('/data/mnist', 's3://bucket/mnist', '/my data')
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"a path is a str or an os.PathLike of str; got {text!r}")
+    if not text:
+        raise ValueError("the path is empty")
+    if is_remote(text):
+        head, rest = text.split("://", 1)
+        return f"{head.lower()}://{rest.rstrip('/')}"
+    if match := _SCHEME.match(text):
+        text = urllib.parse.unquote(text[match.end() :])
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def join(base: PathLike, *names: str) -> str:
+    """Returns the path of a name below `base`.
+
+    >>> join("s3://bucket/", "mnist", "1.0.0"), join("/data/", "mnist")
+    ('s3://bucket/mnist/1.0.0', '/data/mnist')
+    """
+    text = os.fspath(base)
+    if not is_remote(text):
+        return os.path.join(text, *names)
+    return "/".join((text.rstrip("/"), *names)) if names else text
+
+
+def basename(path: PathLike) -> str:
+    """Returns the last name of the path.
+
+    >>> basename("s3://bucket/mnist/1.0.0/"), basename("s3://bucket")
+    ('1.0.0', '')
+    """
+    return _split(os.fspath(path))[1]
+
+
+def dirname(path: PathLike) -> str:
+    """Returns the path without its last name.
+
+    >>> dirname("s3://bucket/mnist/1.0.0/"), dirname("/data/mnist"), dirname("/data")
+    ('s3://bucket/mnist', '/data', '/')
+    """
+    return _split(os.fspath(path))[0]
+
+
+def _split(path: str) -> tuple[str, str]:
+    if not is_remote(path):
+        return os.path.split(path.rstrip("/") or path)
+    root, key = split_remote(path)
+    head, _, name = key.rpartition("/")
+    return (f"{root}/{head}" if head else root), name
+
+
+def split_remote(path: str) -> tuple[str, str]:
+    """Returns the root of the store, and the key in it.
+
+    >>> split_remote("s3://bucket/mnist/1.0.0")
+    ('s3://bucket', 'mnist/1.0.0')
+    """
+    head, rest = path.split("://", 1)
+    root, _, key = rest.partition("/")
+    return f"{head}://{root}", key.strip("/")

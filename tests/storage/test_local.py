@@ -1,0 +1,139 @@
+"""What only the file system of this machine can do, or fail at."""
+
+import errno
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from beam_datasets import storage
+from beam_datasets.errors import StorageError
+from beam_datasets.storage import local
+
+
+def test_paths(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    storage.write_bytes("~/a/x", b"home")
+    assert storage.read_bytes("a/x") == storage.read_bytes(tmp_path / "a" / "x") == b"home"
+    assert storage.normalize("a/../b/") == str(tmp_path / "b")
+    assert storage.normalize("~/b") == str(tmp_path / "b")
+
+
+@pytest.mark.parametrize("path", [b"bytes", 3, None])
+def test_what_is_no_path(path):
+    with pytest.raises(TypeError):
+        storage.read_bytes(path)
+    with pytest.raises(ValueError, match="empty"):
+        storage.read_bytes("")
+
+
+def test_rename_dir(tmp_path):
+    source, target = tmp_path / "s", tmp_path / "deep" / "t"
+    storage.write_bytes(source / "x", b"1")
+    storage.rename_dir(source, target)
+    assert storage.list_dir(target) == ["x"]
+    assert not storage.exists(source)
+    storage.write_bytes(source / "y", b"2")
+    with pytest.raises(FileExistsError, match=f"^{target}: exists already"):
+        storage.rename_dir(source, target)
+    assert storage.list_dir(target) == ["x"]
+    assert storage.list_dir(source) == ["y"]
+    with pytest.raises(FileExistsError):
+        storage.rename_dir(source, target / "x")
+    storage.make_dirs(tmp_path / "empty")
+    storage.rename_dir(source, tmp_path / "empty")
+    with pytest.raises(FileNotFoundError, match=f"^{source} to "):
+        storage.rename_dir(source, tmp_path / "u")
+    with pytest.raises(StorageError, match=r"^memory://b/t: only a local directory"):
+        storage.rename_dir(source, "memory://b/t")
+
+
+def test_a_directory_is_no_file(tmp_path):
+    storage.make_dirs(tmp_path / "d")
+    for act in (storage.size, storage.read_bytes, lambda path: storage.write_bytes(path, b"1")):
+        with pytest.raises(StorageError, match=f"^{tmp_path}/d: Is a directory"):
+            act(tmp_path / "d")
+    storage.write_bytes(tmp_path / "f", b"1")
+    with pytest.raises(StorageError, match=f"^{tmp_path}/f/x: "):
+        storage.write_bytes(tmp_path / "f" / "x", b"1")
+    assert storage.list_dir(tmp_path) == ["d", "f"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_says_so(tmp_path):
+    with pytest.raises(StorageError, match=r"^/dev/full: the disk is full"), local._named("/dev/full"):
+        Path("/dev/full").write_bytes(b"1")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
+    """A limit of the file size stands for the full disk: both fail in the middle of a write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    storage.write_bytes(tmp_path / "x", b"old")
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        with pytest.raises(StorageError, match=f"^{tmp_path}/x: File too large"):
+            storage.write_bytes(tmp_path / "x", bytes(3_000_000))
+        with pytest.raises(StorageError, match=f"^{tmp_path}/x: File too large"):
+            storage.write_bytes(tmp_path / "x", bytes(200_000))  # fails at the last flush
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert storage.list_dir(tmp_path) == ["x"]
+    assert storage.read_bytes(tmp_path / "x") == b"old"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match=f"^{tmp_path}/x: "):
+        storage.write_bytes(tmp_path / "x", b"1")
+
+
+def test_errors_are_of_the_kind_that_they_say():
+    kinds = {
+        errno.EACCES: PermissionError,
+        errno.EROFS: PermissionError,
+        errno.ENOENT: FileNotFoundError,
+        errno.EEXIST: FileExistsError,
+        errno.EIO: StorageError,
+        errno.EDQUOT: StorageError,
+    }
+    for number, kind in kinds.items():
+        with pytest.raises(kind, match=r"^/x: ") as error, local._named("/x"):
+            raise OSError(number, os.strerror(number))
+        assert isinstance(error.value, StorageError)
+        assert error.value.errno == number
+
+
+def test_create_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    storage.create_bytes(tmp_path / "x", b"first")
+    with pytest.raises(FileExistsError, match=f"^{tmp_path}/x: exists already"):
+        storage.create_bytes(tmp_path / "x", b"second")
+    assert storage.read_bytes(tmp_path / "x") == b"first"
+    assert storage.list_dir(tmp_path) == ["x"]
+
+
+def test_a_read_that_the_system_cuts_goes_on(tmp_path, monkeypatch):
+    data = bytes(range(100))
+    storage.write_bytes(tmp_path / "x", data)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, start: pread(file, min(size, 7), start))
+    with storage.open_reader(tmp_path / "x") as reader:
+        assert reader.read(3, 90) == data[3:90]
+        (tmp_path / "x").write_bytes(data[:50])
+        with pytest.raises(StorageError, match=f"^{tmp_path}/x ended at byte 50"):
+            reader.read(3, 90)
+
+
+def test_permissions_of_a_new_file_follow_the_umask(tmp_path):
+    storage.write_bytes(tmp_path / "x", b"1")
+    (tmp_path / "y").write_bytes(b"1")
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode

@@ -1,0 +1,119 @@
+"""Object stores: errors, web servers, and the options."""
+
+import functools
+import http.server
+import threading
+import uuid
+
+import pytest
+
+from beam_datasets import storage
+from beam_datasets.errors import StorageError
+
+pytest.importorskip("obstore")
+
+
+class RangeHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves a directory and, unlike its parent, ranges."""
+
+    def do_GET(self):
+        wanted = self.headers.get("Range")
+        if not wanted:
+            return super().do_GET()
+        with open(self.translate_path(self.path), "rb") as file:
+            data = file.read()
+        start, _, last = wanted.removeprefix("bytes=").partition("-")
+        part = data[int(start) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("Content-Range", f"bytes {start}-{int(start) + len(part) - 1}/{len(data)}")
+        self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
+        self.end_headers()
+        return self.wfile.write(part)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    handler = functools.partial(RangeHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{web.server_address[1]}"
+        web.shutdown()
+        thread.join()
+
+
+def test_reads_from_a_web_server(server, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").write_bytes(bytes(range(200)))
+    path = f"{server}/d/x"
+    assert storage.read_bytes(path) == bytes(range(200))
+    assert storage.size(path) == 200
+    assert storage.read_ranges(path, [(5, 10), (150, 160)]) == [bytes(range(5, 10)), bytes(range(150, 160))]
+    with storage.open_reader(path) as reader:
+        assert bytes(reader.read(190)) == bytes(range(190, 200))
+    assert storage.exists(path)
+    assert not storage.exists(f"{server}/d/y")
+    with pytest.raises(FileNotFoundError, match=f"^{server}/d/y: "):
+        storage.read_bytes(f"{server}/d/y")
+    with pytest.raises(StorageError, match=f"^{server}/d: "):
+        storage.list_dir(f"{server}/d")
+    with pytest.raises(StorageError, match=f"^{server}: names a server"):
+        storage.read_bytes(server)
+
+
+def test_errors_are_one_line_that_begins_with_the_path():
+    path = f"memory://{uuid.uuid4().hex}/x"
+    storage.write_bytes(path, b"1")
+    with pytest.raises(StorageError) as error:
+        storage.read_range(path, 5, 9)
+    assert str(error.value).startswith(path)
+    assert "\n" not in str(error.value)
+
+
+def test_stores_of_another_name_are_others():
+    one, two = (f"memory://{uuid.uuid4().hex}" for _ in range(2))
+    storage.write_bytes(f"{one}/x", b"1")
+    assert storage.exists(f"{one}/x")
+    assert not storage.exists(f"{two}/x")
+    assert storage.list_dir(one) == ["x"]
+    assert storage.list_dir(two) == []
+
+
+def test_an_object_under_the_name_of_a_directory_is_not_its_content():
+    root = f"memory://{uuid.uuid4().hex}"
+    storage.write_bytes(f"{root}/d", b"")
+    storage.write_bytes(f"{root}/d/x", b"1")
+    assert storage.list_dir(f"{root}/d") == ["x"]
+
+
+@pytest.mark.parametrize("url, bucket", [("s3://b/x", "b"), ("gs://c/x/y", "c")])
+def test_buckets_need_no_options(url, bucket, monkeypatch):
+    from beam_datasets.storage import objects
+
+    monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
+    _, store, key = objects._at(url)
+    assert store.config["bucket"] == bucket
+    assert url.endswith(f"{bucket}/{key}")
+    objects._store.cache_clear()
+
+
+def test_a_plain_http_endpoint_is_allowed_where_the_environment_names_one(server, tmp_path, monkeypatch):
+    """The web server stands for an object store: a read without signature is a plain GET."""
+    bucket = f"b{uuid.uuid4().hex}"
+    (tmp_path / bucket).mkdir()
+    (tmp_path / bucket / "x").write_bytes(b"hello")
+    monkeypatch.setenv("AWS_ENDPOINT", server)
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    assert storage.read_bytes(f"s3://{bucket}/x") == b"hello"
+    assert storage.read_range(f"s3://{bucket}/x", 1, 3) == b"el"
+    with pytest.raises(FileNotFoundError, match=f"^s3://{bucket}/y: "):
+        storage.read_bytes(f"s3://{bucket}/y")
+
+
+def test_other_schemes_say_what_is_missing():
+    with pytest.raises(StorageError, match=r"^nonsense://x/y: "):
+        storage.read_bytes("nonsense://x/y")

@@ -1,0 +1,249 @@
+"""What every kind of storage does alike: the same tests on a directory, an object store in memory, and by fsspec."""
+
+import json
+import os
+import threading
+import uuid
+
+import numpy as np
+import pytest
+
+from beam_datasets import storage
+from beam_datasets.errors import StorageError
+
+DATA = bytes(range(256)) * 4
+
+
+@pytest.fixture(params=["local", "objects", "fsspec"])
+def root(request, tmp_path):
+    if request.param == "local":
+        return str(tmp_path / "root")
+    pytest.importorskip("obstore" if request.param == "objects" else "fsspec")
+    return f"memory://{uuid.uuid4().hex}/root" if request.param == "objects" else f"local://{tmp_path}/root"
+
+
+def test_write_and_read(root):
+    path = storage.join(root, "a", "b.bin")
+    assert not storage.exists(path)
+    storage.write_bytes(path, DATA)
+    assert storage.exists(path)
+    assert not storage.is_dir(path)
+    assert storage.size(path) == len(DATA)
+    assert storage.read_bytes(path) == DATA
+    assert bytes(storage.memory_map(path)) == DATA
+    storage.write_bytes(path, b"new")
+    assert storage.read_bytes(path) == b"new"
+
+
+def test_ranges_are_as_slices(root):
+    path = storage.join(root, "b.bin")
+    storage.write_bytes(path, DATA)
+    ranges = [(0, 3), (1000, 1024), (5, 5), (0, 1024), (2, 4), (1024, 1024)]
+    expected = [DATA[start:stop] for start, stop in ranges]
+    got = storage.read_ranges(path, ranges)
+    assert got == expected
+    assert all(isinstance(data, bytes) for data in got)
+    assert [storage.read_range(path, start, stop) for start, stop in ranges] == expected
+    assert storage.read_ranges(path, []) == []
+    with storage.open_reader(path) as reader:
+        assert reader.size == len(DATA)
+        assert [bytes(reader.read(start, stop)) for start, stop in ranges] == expected
+        assert bytes(reader.read()) == DATA
+        assert bytes(reader.read(1000)) == DATA[1000:]
+        assert np.frombuffer(reader.read(0, 16), "<u8")[1] == int.from_bytes(DATA[8:16], "little")
+
+
+@pytest.mark.parametrize("start, stop", [(1000, 1025), (2000, 2010), (0, 2**40)])
+def test_a_file_that_is_too_short_is_an_error(root, start, stop):
+    path = storage.join(root, "b.bin")
+    storage.write_bytes(path, DATA)
+    with storage.open_reader(path) as reader:
+        for read in (storage.read_range, lambda _, *place: reader.read(*place)):
+            with pytest.raises(StorageError, match=r"b\.bin"):
+                read(path, start, stop)
+
+
+def test_a_range_that_is_none(root):
+    path = storage.join(root, "b.bin")
+    storage.write_bytes(path, DATA)
+    for start, stop in [(-1, 5), (5, 4)]:
+        with pytest.raises(ValueError, match="no range"):
+            storage.read_range(path, start, stop)
+        with storage.open_reader(path) as reader, pytest.raises(ValueError, match="no range"):
+            reader.read(start, stop)
+
+
+def test_an_empty_file(root):
+    path = storage.join(root, "empty")
+    with storage.open_writer(path):
+        pass
+    assert storage.size(path) == 0
+    assert storage.read_bytes(path) == b""
+    assert bytes(storage.memory_map(path)) == b""
+    with storage.open_reader(path) as reader:
+        assert bytes(reader.read()) == b""
+
+
+def test_listing(root):
+    for name in ("b", "a/x", "a/y", "c/d/e", "bb"):
+        storage.write_bytes(f"{root}/{name}", b"1")
+    assert storage.list_dir(root) == ["a", "b", "bb", "c"]
+    assert storage.list_dir(root + "/") == ["a", "b", "bb", "c"]
+    assert storage.list_dir(f"{root}/a") == ["x", "y"]
+    assert storage.is_dir(root)
+    assert storage.is_dir(f"{root}/c/d")
+    assert storage.exists(f"{root}/c/d")
+    assert not storage.is_dir(f"{root}/b")
+    assert not storage.exists(f"{root}/c/dd")
+
+
+def test_what_is_missing(root):
+    storage.write_bytes(f"{root}/there", b"1")
+    path = f"{root}/missing"
+    for act in (
+        storage.size,
+        storage.read_bytes,
+        storage.open_reader,
+        storage.list_dir,
+        storage.memory_map,
+        lambda path: storage.read_range(path, 0, 1),
+    ):
+        with pytest.raises(FileNotFoundError, match=f"^{path}: ") as error:
+            act(path)
+        assert isinstance(error.value, StorageError)
+    storage.remove(path)
+    storage.remove_tree(path)
+    assert not storage.is_dir(path)
+
+
+def test_remove(root):
+    for name in ("a/x", "a/y/z", "ab"):
+        storage.write_bytes(f"{root}/{name}", b"1")
+    storage.remove(f"{root}/a/x")
+    assert not storage.exists(f"{root}/a/x")
+    storage.remove_tree(f"{root}/a")
+    assert storage.list_dir(root) == ["ab"]
+
+
+def test_make_dirs(root):
+    storage.make_dirs(f"{root}/a/b")
+    storage.make_dirs(f"{root}/a/b")
+    storage.write_bytes(f"{root}/a/b/c", b"1")
+    assert storage.is_dir(f"{root}/a/b")
+
+
+def test_create_bytes(root):
+    path = f"{root}/a/manifest.json"
+    storage.create_bytes(path, b"first")
+    with pytest.raises(FileExistsError, match=f"^{path}: exists already") as error:
+        storage.create_bytes(path, b"second")
+    assert isinstance(error.value, StorageError)
+    assert storage.read_bytes(path) == b"first"
+    assert storage.list_dir(f"{root}/a") == ["manifest.json"]
+
+
+def test_of_many_that_create_one_succeeds(root):
+    if root.startswith("local:"):
+        pytest.skip("fsspec cannot promise it")
+    storage.make_dirs(root)
+    done, start = [], threading.Barrier(8)
+
+    def create(number):
+        start.wait()
+        try:
+            storage.create_bytes(f"{root}/x", b"%d" % number)
+        except FileExistsError:
+            return
+        done.append(b"%d" % number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [storage.read_bytes(f"{root}/x")] == done
+
+
+def test_writer_takes_any_buffers(root):
+    path = f"{root}/x"
+    with storage.open_writer(path) as writer:
+        writer.write([b"ab", bytearray(b"cd"), memoryview(b"ef")])
+        writer.write(iter([np.array([1, 2], "<u2").data, b""]))
+    assert storage.read_bytes(path) == b"abcdef\1\0\2\0"
+
+
+def test_writer_of_much(root):
+    rng = np.random.default_rng(0)
+    piece = rng.bytes(1_000_003)
+    with storage.open_writer(f"{root}/x") as writer:
+        for _ in range(5):
+            writer.write([piece, *[piece[i : i + 100] for i in range(0, 100_000, 100)], piece * 3])
+    expected = (piece + piece[:100_000] + piece * 3) * 5
+    assert storage.read_bytes(f"{root}/x") == expected
+
+
+def test_nothing_is_seen_before_commit_or_after_abort(root):
+    path = f"{root}/a/x"
+    storage.write_bytes(path, b"old")
+    writer = storage.open_writer(path)
+    writer.write([b"new" * 100])
+    assert storage.read_bytes(path) == b"old"
+    writer.abort()
+    with pytest.raises(KeyError), storage.open_writer(path) as writer:  # noqa: PT012
+        writer.write([b"new"])
+        raise KeyError
+    assert storage.read_bytes(path) == b"old"
+    assert storage.list_dir(f"{root}/a") == ["x"]
+    writer = storage.open_writer(path)
+    writer.write([b"new"])
+    writer.commit()
+    assert storage.read_bytes(path) == b"new"
+    assert storage.list_dir(f"{root}/a") == ["x"]
+
+
+def test_two_writers_of_one_path_do_not_mix(root):
+    path = f"{root}/x"
+    with storage.open_writer(path) as one, storage.open_writer(path) as two:
+        one.write([b"one" * 10])
+        two.write([b"two"])
+        one.write([b"one"])
+    assert storage.read_bytes(path) == b"one" * 11  # `one` commits last
+    assert storage.list_dir(root) == ["x"]
+
+
+def test_threads_share_a_reader(root):
+    path = f"{root}/x"
+    data = np.arange(20_000, dtype="<u8").tobytes()
+    storage.write_bytes(path, data)
+    wrong = []
+    with storage.open_reader(path) as reader:
+
+        def read(step):
+            starts = range(0, len(data) - 800, 800 * step)
+            wrong.extend(at for at in starts if bytes(reader.read(at, at + 800)) != data[at : at + 800])
+
+        threads = [threading.Thread(target=read, args=(step,)) for step in (1, 2, 3, 4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_takes_path_objects(tmp_path):
+    storage.write_bytes(tmp_path / "x.json", json.dumps([1]).encode())
+    assert json.loads(storage.read_bytes(tmp_path / "x.json")) == [1]
+    assert storage.read_bytes(f"file://{tmp_path}/x.json") == b"[1]"
+
+
+def test_local_paths_import_neither_obstore_nor_fsspec(tmp_path):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from beam_datasets import storage; storage.write_bytes(sys.argv[1], b'1'); "
+        "storage.list_dir('.'); storage.is_remote('s3://b/x'); storage.memory_map(sys.argv[1]); "
+        "sys.exit(bool({'obstore', 'fsspec', 'numpy'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x")], check=True, env=environment, cwd=tmp_path)
