@@ -6,15 +6,15 @@ the reader (slices to file instructions).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, overload
 
-from beam_datasets.model.names import FilenameTemplate
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
 OVERHEAD_PER_EXAMPLE = 16  # bytes that a TFRecord adds to each record
 MIN_SHARD_SIZE = 64 << 20  # bytes
@@ -47,8 +47,8 @@ class FileInstruction:
 
     @property
     def takes_all(self) -> bool:
-        """Whether the run is the whole shard."""
-        return self.take == self.examples_in_shard
+        """Whether the run takes all that follows what it skips, so that it ends where the shard does."""
+        return self.skip + self.take == self.examples_in_shard
 
 
 def choose_num_shards(
@@ -133,38 +133,15 @@ def _round_half_even(numerator: int, denominator: int) -> int:
     return quotient + (2 * rest + (quotient & 1) > denominator)
 
 
-def shard_filename(dataset: str, split: str, shard_index: int, num_shards: int) -> str:
-    """Returns the name of a shard that is written.
+def shard_offsets(shard_lengths: Sequence[int]) -> NDArray[np.int64]:
+    """Returns the index of each shard's first example, and last the number of all examples; shape (n + 1,).
 
-    >>> shard_filename("digits", "train", 3, 8)
-    'digits-train.tfrecord-00003-of-00008'
-    """
-    return FilenameTemplate(dataset, split).filename(shard_index, num_shards)
-
-
-def shard_offsets(shard_lengths: Sequence[int]) -> list[int]:
-    """Returns the index of each shard's first example, and last the number of all examples.
-
-    >>> shard_offsets([10, 7, 0, 13])
+    >>> shard_offsets([10, 7, 0, 13]).tolist()
     [0, 10, 17, 17, 30]
     """
-    return list(accumulate(shard_lengths, initial=0))
-
-
-def shard_range(start: int, stop: int, offsets: Sequence[int]) -> range:
-    """Returns the shards that hold examples [start, stop); some in the midst may be empty.
-
-    Args:
-        start: index of the first example.
-        stop: index after the last example; at `start` or before it for none.
-        offsets: see `shard_offsets`.
-
-    >>> shard_range(12, 18, [0, 10, 17, 17, 30])
-    range(1, 4)
-    """
-    if start >= stop:
-        return range(0)
-    return range(bisect_right(offsets, start) - 1, bisect_left(offsets, stop))
+    offsets = np.zeros(len(shard_lengths) + 1, np.int64)
+    np.cumsum(shard_lengths, out=offsets[1:])
+    return offsets
 
 
 def file_instructions(
@@ -178,25 +155,121 @@ def file_instructions(
     Raises:
         ValueError: the range does not lie in the split.
     """
-    offsets = shard_offsets(shard_lengths)
-    if not 0 <= start <= stop <= offsets[-1]:
-        raise ValueError(
-            f"[{start}, {stop}) does not lie in a split of {offsets[-1]} examples; "
-            f"needed: 0 <= start <= stop <= {offsets[-1]}."
+    return tuple(FileInstructions.between(start, stop, shard_offsets(shard_lengths), filenames))
+
+
+class FileInstructions(Sequence[FileInstruction]):
+    """File instructions in columns: a sequence of `FileInstruction`, each made when it is asked for.
+
+    A split of 100,000 shards takes a millisecond to slice and four arrays to keep. It compares with any sequence of
+    file instructions.
+
+    Attributes:
+        skip: how many examples of its shard each run leaves out before it, int64, shape (n,).
+        take: how many examples each run has, at least one, likewise.
+        examples_in_shard: how many examples each run's whole shard has, likewise.
+        num_examples: of all runs.
+    """
+
+    def __init__(
+        self,
+        filenames: Sequence[Sequence[str]],
+        source: NDArray[np.int64],
+        shard: NDArray[np.int64],
+        skip: NDArray[np.int64],
+        take: NDArray[np.int64],
+        examples_in_shard: NDArray[np.int64],
+    ) -> None:
+        """Puts columns together; `between` and `concatenate` make them.
+
+        Args:
+            filenames: of each source of shards, all its shards' names.
+            source: which source each run is of, shape (n,).
+            shard: which shard of it.
+            skip: see the class.
+            take: see the class.
+            examples_in_shard: see the class.
+        """
+        self._filenames = tuple(filenames)
+        self._source = source
+        self._shard = shard
+        self.skip = skip
+        self.take = take
+        self.examples_in_shard = examples_in_shard
+        self.num_examples = int(take.sum())
+
+    @classmethod
+    def between(cls, start: int, stop: int, offsets: NDArray[np.int64], filenames: Sequence[str]) -> FileInstructions:
+        """Returns the runs that make up examples [start, stop) of a split.
+
+        Args:
+            start: index of the first example.
+            stop: index after the last one.
+            offsets: see `shard_offsets`.
+            filenames: of the shards.
+
+        Raises:
+            ValueError: the range does not lie in the split.
+        """
+        total = int(offsets[-1])
+        if not 0 <= start <= stop <= total:
+            raise ValueError(
+                f"[{start}, {stop}) does not lie in a split of {total} examples; needed: 0 <= start <= stop <= {total}."
+            )
+        first, last = np.searchsorted(offsets, (start, stop), side="right") - 1
+        shard = np.arange(first, min(last + 1, len(offsets) - 1))
+        begin, end = offsets[shard], offsets[shard + 1]
+        skip = np.maximum(start - begin, 0)
+        take = np.minimum(stop, end) - begin - skip
+        kept = take > 0
+        columns = (shard[kept], skip[kept], take[kept], (end - begin)[kept])
+        return cls([filenames], np.zeros_like(columns[0]), *columns)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[FileInstructions]) -> FileInstructions:
+        """Returns the runs of all parts, one part after the other."""
+        parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
+        filenames = [names for part in parts for names in part._filenames]
+        sources, base = [_NO_RUNS], 0
+        for part in parts:
+            sources.append(part._source + base)
+            base += len(part._filenames)
+        columns = (
+            np.concatenate([_NO_RUNS, *(getattr(part, column) for part in parts)])
+            for column in ("_shard", "skip", "take", "examples_in_shard")
         )
-    return tuple(
-        FileInstruction(filenames[shard], skip, take, shard_lengths[shard])
-        for shard, skip, take in shard_runs(start, stop, offsets)
-    )
+        return cls(filenames, np.concatenate(sources), *columns)
+
+    def filename(self, run: int) -> str:
+        """Returns the shard of a run."""
+        return self._filenames[int(self._source[run])][int(self._shard[run])]
+
+    def __len__(self) -> int:
+        return len(self.take)
+
+    @overload
+    def __getitem__(self, index: int) -> FileInstruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> FileInstructions: ...
+    def __getitem__(self, index: int | slice) -> FileInstruction | FileInstructions:
+        if isinstance(index, slice):
+            columns = (self._source, self._shard, self.skip, self.take, self.examples_in_shard)
+            return FileInstructions(self._filenames, *(column[index] for column in columns))
+        skip, take, examples = self.skip[index], self.take[index], self.examples_in_shard[index]
+        return FileInstruction(self.filename(index), int(skip), int(take), int(examples))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[:3]))
+        return f"FileInstructions([{shown}{', ...' if len(self) > 3 else ''}]) of {len(self)} runs"
 
 
-def shard_runs(start: int, stop: int, offsets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Returns (shard, skip, take) of the runs that make up examples [start, stop): the plan without the names."""
-    runs = []
-    for shard in shard_range(start, stop, offsets):
-        first, end = offsets[shard], offsets[shard + 1]
-        skip = max(start - first, 0)
-        take = min(stop, end) - first - skip
-        if take:
-            runs.append((shard, skip, take))
-    return runs
+_NO_RUNS = np.zeros(0, np.int64)

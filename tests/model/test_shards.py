@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from fractions import Fraction
 from pathlib import Path
 
@@ -116,7 +117,36 @@ def test_file_instructions_are_a_slice_of_the_concatenation(lengths, data):
     assert [(run.filename, i) for run in runs for i in range(run.skip, run.skip + run.take)] == everything[start:stop]
     assert all(run.take for run in runs)
     assert all(run.examples_in_shard == lengths[names.index(run.filename)] for run in runs)
-    assert [run.takes_all for run in runs] == [run.take == run.examples_in_shard for run in runs]
+    assert [run.takes_all for run in runs] == [run.skip + run.take == run.examples_in_shard for run in runs]
+
+
+@given(LENGTHS, LENGTHS, st.data())
+def test_runs_in_columns_are_the_same_runs(one, other, data):
+    parts, expected = [], []
+    for lengths, letter in ((one, "a"), (other, "b")):
+        start = data.draw(st.integers(0, sum(lengths)))
+        stop = data.draw(st.integers(start, sum(lengths)))
+        names = [f"{letter}{i}" for i in range(len(lengths))]
+        parts.append(shards.FileInstructions.between(start, stop, shards.shard_offsets(lengths), names))
+        expected += shards.file_instructions(start, stop, lengths, names)
+    runs = shards.FileInstructions.concatenate(parts)
+    assert runs == expected
+    assert list(runs) == expected
+    assert pickle.loads(pickle.dumps(runs)) == runs
+    assert runs[1:] == expected[1:]
+    assert runs[::-1] == expected[::-1]
+    assert runs.num_examples == sum(run.take for run in expected)
+    if expected:
+        assert runs != expected[1:]
+        assert runs[-1] == expected[-1]
+        assert runs[0].filename in repr(runs)
+        with pytest.raises(IndexError):
+            runs[len(expected)]
+    assert runs != 5
+
+
+def test_no_parts_are_no_runs():
+    assert shards.FileInstructions.concatenate([]) == []
 
 
 @pytest.mark.parametrize("start, stop", [(-1, 2), (2, 1), (0, 7), (7, 7)])
