@@ -86,6 +86,7 @@ def exists(path: str) -> bool:
 
 def is_dir(path: str) -> bool:
     """Returns whether there is any object below."""
+    _check_can_list(path)
     obstore, store, key = _at(path)
     with _named(path):
         return any(len(batch) for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=1))
@@ -100,6 +101,7 @@ def size(path: str) -> int:
 
 def list_dir(path: str) -> list[str]:
     """Returns the names below, up to the next slash."""
+    _check_can_list(path)
     obstore, store, key = _at(path)
     with _named(path):
         found = obstore.list_with_delimiter(store, key or None)
@@ -162,6 +164,7 @@ def remove(path: str) -> None:
 
 def remove_tree(path: str) -> None:
     """Deletes all objects below."""
+    _check_can_list(path)
     obstore, store, key = _at(path)
     with _named(path):
         for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
@@ -177,12 +180,23 @@ def _at(path: str) -> tuple[Any, Any, str]:
     root, key = split_remote(path)
     if not key and _is_web(path):
         raise StorageError(f"{path}: names a server, but no file on it")
-    return obstore, _store(root, os.getpid()), key
+    if scheme(root) != "memory" and _first_process() != os.getpid():
+        raise StorageError(
+            f"{path}: this process was forked from one that had used an object store, whose threads it lacks, so it "
+            "would wait for ever. Start workers by 'spawn' or 'forkserver': multiprocessing.set_start_method('spawn')"
+        )
+    return obstore, _store(root), key
 
 
 @functools.cache
-def _store(root: str, pid: int) -> Any:
-    """Returns the client of a bucket or server, one a process: a fork may not use its parent's connections."""
+def _first_process() -> int:
+    """Returns the process that first used obstore, of this one and those that it was forked from."""
+    return os.getpid()
+
+
+@functools.cache
+def _store(root: str) -> Any:
+    """Returns the client of a bucket or server; it keeps its connections."""
     from obstore.store import HTTPStore, MemoryStore, from_url
 
     kind = scheme(root)
@@ -194,6 +208,12 @@ def _store(root: str, pid: int) -> Any:
             return HTTPStore.from_url(root, client_options={"allow_http": kind == "http"})
         plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
         return from_url(root, client_options={"allow_http": True}) if plain else from_url(root)
+
+
+def _check_can_list(path: str) -> None:
+    """Raises for a web server: few answer, and those that do not would be asked again and again."""
+    if _is_web(path):
+        raise StorageError(f"{path}: the content of a directory cannot be asked of a web server; name a file")
 
 
 def _is_web(path: str) -> bool:

@@ -2,6 +2,8 @@
 
 import functools
 import http.server
+import os
+import signal
 import threading
 import uuid
 
@@ -59,10 +61,26 @@ def test_reads_from_a_web_server(server, tmp_path):
     assert not storage.exists(f"{server}/d/y")
     with pytest.raises(FileNotFoundError, match=f"^{server}/d/y: "):
         storage.read_bytes(f"{server}/d/y")
-    with pytest.raises(StorageError, match=f"^{server}/d: "):
-        storage.list_dir(f"{server}/d")
+    for act in (storage.list_dir, storage.is_dir, storage.remove_tree):
+        with pytest.raises(StorageError, match=f"^{server}/d: .* web server"):
+            act(f"{server}/d")
     with pytest.raises(StorageError, match=f"^{server}: names a server"):
         storage.read_bytes(server)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_says_so_and_does_not_hang(server, tmp_path):
+    (tmp_path / "x").write_bytes(b"hello")
+    assert storage.read_bytes(f"{server}/x") == b"hello"
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            storage.read_bytes(f"{server}/x")
+        except StorageError as error:
+            os._exit(7 if "spawn" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_errors_are_one_line_that_begins_with_the_path():
