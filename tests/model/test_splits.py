@@ -105,7 +105,7 @@ def test_expressions_agree_with_tfds():
 @pytest.mark.parametrize("kind, at_least", [("error", 500), ("mixed units", 60), ("reversed", 100)])
 def test_expressions_are_refused(kind, at_least):
     refused = [case for its_kind, case in CASES if its_kind == kind]
-    assert len(refused) > at_least
+    assert len(refused) >= at_least
     for case in refused:
         with pytest.raises(SplitError):
             LAYOUTS[case["layout"]][case["expr"]]
