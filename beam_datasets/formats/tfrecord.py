@@ -188,23 +188,44 @@ def unframe(
         CorruptRecordError: a CRC differs, or a length does not agree with the offsets; the first such record is named.
     """
     view = _as_bytes(buffer)
-    if len(offsets) <= _FEW:
-        places = offsets.tolist() if isinstance(offsets, np.ndarray) else offsets
-        return [
-            _unframe_one(view, a, b, path, offset, first_record + i, check)
-            for i, (a, b) in enumerate(itertools.pairwise(places))
-        ]
+    unframe_block = _unframe_few if len(offsets) <= _FEW else _unframe_many
+    records = unframe_block(view, offsets, check)
+    bad = len(records)
+    if bad < len(offsets) - 1:
+        _unframe_one(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad, check)
+    return records
+
+
+def _unframe_few(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[memoryview]:
+    """Returns the data of the records before the first bad one."""
+    places = offsets.tolist() if isinstance(offsets, np.ndarray) else offsets
+    records: list[memoryview] = []
+    for start, stop in itertools.pairwise(places):
+        if not (0 <= start <= stop - OVERHEAD and stop <= len(view)):
+            break
+        length, length_crc = _HEADER.unpack_from(view, start)
+        data = view[start + _HEADER.size : stop - 4]
+        if length != stop - start - OVERHEAD:
+            break
+        if check:
+            (data_crc,) = _U32.unpack_from(view, stop - 4)
+            if masked_crc32c(data) != data_crc or masked_crc32c(view[start : start + 8]) != length_crc:
+                break
+        records.append(data)
+    return records
+
+
+def _unframe_many(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[memoryview]:
+    """Returns the data of the records before the first bad one."""
     places = np.asarray(offsets).astype(np.int64, copy=False)
     bad = _first_misplaced(view, places, check)
     records = _data_views(view, places[: bad + 1])
     if check:
-        bad = min(bad, _first_bad_data(view, places[: bad + 1], map(crc32c, records)))
-    if bad < len(places) - 1:
-        _unframe_one(view, int(places[bad]), int(places[bad + 1]), path, offset, first_record + bad, check)
-    return records
+        bad = _first_bad_data(view, places[: bad + 1], map(crc32c, records))
+    return records[:bad] if bad < len(records) else records
 
 
-_FEW = 16
+_FEW = 24
 """Up to about so many records, a loop is faster than NumPy."""
 
 
