@@ -64,7 +64,7 @@ def test_recorded_orders(case):
     assert [order.locate(p) for p in range(len(order))] == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20), st.data())
 def test_any_files(lengths, cycle, block, data):
     order = InterleaveOrder(lengths, cycle, block)
@@ -77,7 +77,7 @@ def test_any_files(lengths, cycle, block, data):
         assert order.locate(position) == expected[position]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20))
 def test_locate_everywhere_and_runs_are_maximal(lengths, cycle, block):
     order = InterleaveOrder(lengths, cycle, block)

@@ -1,0 +1,258 @@
+"""Shuffles against recorded orders, against their being permutations, and against chance."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, _philox, file_order
+
+VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/interleave.json").read_text())
+SEEDS = st.integers(-(2**64), 2**64)
+
+
+def chi_square_z(counts, expected):
+    """How many standard deviations the chi-square of the counts is above what chance gives."""
+    counts = np.asarray(counts)
+    freedom = len(counts) - 1
+    return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
+
+
+# --- files
+
+
+def test_philox_known_answers():
+    """The vectors that the authors of the generator publish with it (kat_vectors of Random123)."""
+    assert [f"{w:08x}" for w in _philox(0, 0, 0, 1)] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
+    ones = _philox(2**64 - 1, 2**64 - 1, 2**64 - 1, 1)
+    assert [f"{w:08x}" for w in ones] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
+
+
+@pytest.mark.parametrize("case", VECTORS["file_shuffle"], ids=lambda c: f"{c['num_files']}-{c['shuffle_seed']}")
+def test_recorded_file_orders(case):
+    reshuffle = case["reshuffle_each_iteration"] is not False
+    for epoch, expected in enumerate(case["epochs"]):
+        assert file_order(case["num_files"], case["shuffle_seed"], epoch, reshuffle=reshuffle) == expected
+
+
+@pytest.mark.parametrize(
+    "seed,reshuffle,first,second",
+    [
+        (-1, True, [3, 6, 4, 1, 0, 5, 2], [1, 5, 6, 3, 4, 0, 2]),
+        (-1, False, [5, 2, 1, 0, 3, 4, 6], [5, 2, 1, 0, 3, 4, 6]),
+        (2147483647, True, [3, 5, 1, 6, 2, 0, 4], [6, 3, 0, 2, 4, 5, 1]),
+        (2147483647, False, [4, 2, 5, 0, 6, 1, 3], [4, 2, 5, 0, 6, 1, 3]),
+        (8589934597, True, [2, 5, 3, 1, 4, 0, 6], [0, 3, 1, 6, 5, 4, 2]),
+        (8589934597, False, [0, 2, 1, 5, 6, 3, 4], [0, 2, 1, 5, 6, 3, 4]),
+        (-9223372036854775808, True, [1, 6, 5, 2, 4, 0, 3], [4, 0, 1, 3, 6, 2, 5]),
+        (-9223372036854775808, False, [1, 3, 5, 2, 4, 0, 6], [1, 3, 5, 2, 4, 0, 6]),
+    ],
+)
+def test_file_orders_of_unusual_seeds(seed, reshuffle, first, second):
+    """tf.data's own orders of seven elements: seeds are taken modulo 2^31 - 1."""
+    assert [file_order(7, seed, epoch, reshuffle=reshuffle) for epoch in (0, 1)] == [first, second]
+
+
+def test_file_order_edges():
+    assert file_order(0, 1) == []
+    assert file_order(1, 1) == [0]
+    assert file_order(5, 7, 3, reshuffle=False) == file_order(5, 7, reshuffle=False)
+    assert sorted(file_order(1000, 3, 5)) == list(range(1000))
+    with pytest.raises(ValueError, match="epoch must be at least 0, got -1"):
+        file_order(3, 1, -1)
+
+
+# --- the whole range
+
+
+def test_golden_range_orders():
+    """These orders may never change: saved states and published experiments rely on them."""
+    assert RangeShuffle(10, seed=0).sources(range(10)).tolist() == [1, 2, 3, 9, 8, 5, 7, 4, 0, 6]
+    assert RangeShuffle(10, seed=0, epoch=1).sources(range(10)).tolist() == [5, 1, 7, 3, 0, 2, 6, 4, 8, 9]
+    assert RangeShuffle(1000, seed=42).sources(range(8)).tolist() == [176, 360, 466, 367, 257, 722, 928, 417]
+    assert RangeShuffle(10**12, seed=-7, epoch=3).sources(range(4)).tolist() == [
+        636827962295,
+        252484904817,
+        214613596045,
+        669084599379,
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 3000), SEEDS, st.integers(0, 100))
+def test_range_is_a_permutation_with_its_inverse(length, seed, epoch):
+    shuffle = RangeShuffle(length, seed, epoch)
+    sources = shuffle.sources(range(length))
+    assert sorted(sources.tolist()) == list(range(length))
+    assert shuffle.positions(sources).tolist() == list(range(length))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 2**62 - 1), SEEDS, st.data())
+def test_one_position_is_as_in_an_array(length, seed, data):
+    shuffle = RangeShuffle(length, seed)
+    positions = data.draw(st.lists(st.integers(0, length - 1), min_size=1, max_size=3)) * 20
+    sources = shuffle.sources(positions)
+    assert sources.tolist() == [shuffle.source(position) for position in positions]
+    assert [shuffle.position(int(source)) for source in sources] == positions
+    assert shuffle.positions(sources).tolist() == positions
+
+
+def test_epochs_seeds_and_salts_differ():
+    orders = [RangeShuffle(1000, *key).sources(range(1000)) for key in ((1,), (1, 1), (2,), (1, 0, "other"))]
+    for a, b in itertools.combinations(orders, 2):
+        assert (a == b).sum() < 10
+        assert abs(np.corrcoef(a, b)[0, 1]) < 0.15
+
+
+@pytest.mark.parametrize("length", [3, 5])
+def test_every_ordering_is_equally_likely(length):
+    orderings = math.factorial(length)
+    seen = Counter(tuple(RangeShuffle(length, seed).source(i) for i in range(length)) for seed in range(20 * orderings))
+    assert len(seen) == orderings
+    assert abs(chi_square_z(list(seen.values()), 20)) < 4
+
+
+@pytest.mark.parametrize("length", [10**5, 10**9 + 7, 2**61])
+def test_range_looks_random(length):
+    shares = RangeShuffle(length, seed=5).sources(range(100_000)) / length
+    pairs = np.histogram2d(shares[:-1], shares[1:], bins=30, range=[[0, 1]] * 2)[0].ravel()
+    assert abs(chi_square_z(pairs, 99_999 / 900)) < 4
+    for lag in (1, 2, 16, 317):
+        assert abs(np.corrcoef(shares[:-lag], shares[lag:])[0, 1]) < 0.015
+    assert abs(np.corrcoef(shares, np.arange(100_000))[0, 1]) < 0.015
+
+
+# --- a window
+
+
+def test_golden_window_orders():
+    """These orders may never change: saved states and published experiments rely on them."""
+    assert WindowShuffle(20, 9, seed=0).sources(range(20)).tolist() == [
+        0,
+        6,
+        2,
+        7,
+        5,
+        1,
+        8,
+        13,
+        4,
+        3,
+        14,
+        11,
+        12,
+        9,
+        19,
+        10,
+        15,
+        18,
+        17,
+        16,
+    ]
+    assert WindowShuffle(20, 9, seed=0, epoch=1).sources(range(20)).tolist() == [
+        3,
+        1,
+        6,
+        5,
+        8,
+        0,
+        2,
+        15,
+        14,
+        9,
+        4,
+        11,
+        7,
+        19,
+        10,
+        17,
+        18,
+        13,
+        12,
+        16,
+    ]
+    assert WindowShuffle(10, 100, seed=0).sources(range(10)).tolist() == [7, 9, 5, 6, 3, 2, 0, 8, 4, 1]
+    assert WindowShuffle(10**12, 1000, seed=42).sources(range(10**9, 10**9 + 4)).tolist() == [
+        1000000254,
+        999999436,
+        1000000388,
+        999999806,
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 300), st.integers(1, 350), SEEDS, st.integers(0, 100), st.data())
+def test_window_is_a_bounded_permutation_that_resumes_anywhere(length, window, seed, epoch, data):
+    shuffle = WindowShuffle(length, window, seed, epoch)
+    sources = shuffle.sources(range(length))
+    assert sorted(sources.tolist()) == list(range(length))
+    assert all(abs(source - position) < max(window, 3) or window == 1 for position, source in enumerate(sources))
+    start = data.draw(st.integers(0, length))
+    assert list(shuffle.apply(lambda first: iter(range(first, length)), start)) == sources[start:].tolist()
+    some = data.draw(st.permutations(range(length)))[:20]
+    assert shuffle.sources(some).tolist() == sources[some].tolist()
+    assert [shuffle.source(position) for position in some[:3]] == sources[some[:3]].tolist()
+
+
+@pytest.mark.parametrize("window", [3, 10, 99, 1000, 6000])
+@pytest.mark.parametrize("start", [0, 1234, 4999])
+def test_window_holds_no_more_than_it_says(window, start):
+    length, read, kept = 5000, [], 0
+    shuffle = WindowShuffle(length, window, 7)
+    shown_before = set(shuffle.sources(range(start)).tolist())
+
+    def items(first):
+        nonlocal kept
+        for position in range(first, length):
+            read.append(position)
+            kept += position not in shown_before
+            yield position
+
+    for shown, _ in enumerate(shuffle.apply(items, start)):
+        assert kept - shown <= window
+    assert read == list(range(read[0], read[0] + len(read)))
+    assert len(shown_before & set(read)) <= 4 / 3 * window
+
+
+def test_window_of_one_keeps_the_order_and_a_wide_one_is_uniform():
+    assert WindowShuffle(50, 1, 3).sources(range(50)).tolist() == list(range(50))
+    seen = Counter(tuple(WindowShuffle(4, 4, seed).sources(range(4)).tolist()) for seed in range(2400))
+    assert len(seen) == 24
+    assert abs(chi_square_z(list(seen.values()), 100)) < 4
+
+
+def test_window_mixes():
+    length, window = 100_000, 1000
+    moved = WindowShuffle(length, window, 3).sources(range(length)) - np.arange(length)
+    assert 0.34 < np.abs(moved).mean() / window < 0.38
+    assert abs(moved.mean()) == 0
+    next_epoch = WindowShuffle(length, window, 3, epoch=1).sources(range(length)) - np.arange(length)
+    assert abs(np.corrcoef(moved, next_epoch)[0, 1]) < 0.2
+    cuts = {WindowShuffle(length, window, 3, epoch)._passes[0].cut for epoch in range(10)}
+    assert len(cuts) > 5
+
+
+def test_refuses_what_is_no_shuffle():
+    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
+        WindowShuffle(3, 0, 1)
+    with pytest.raises(ValueError, match=r"length must be in \[0, 2\^62\), got -1"):
+        RangeShuffle(-1, 1)
+    with pytest.raises(ValueError, match=r"length must be in \[0, 2\^62\), got -1"):
+        WindowShuffle(-1, 3, 1)
+    for shuffle in (RangeShuffle(3, 1), WindowShuffle(3, 3, 1)):
+        for position in (-1, 3):
+            with pytest.raises(IndexError):
+                shuffle.source(position)
+            with pytest.raises(IndexError, match=r"are not all in \[0, 3\)"):
+                shuffle.sources([0, position])
+    with pytest.raises(IndexError, match=r"start 4 is not in \[0, 3\]"):
+        WindowShuffle(3, 2, 1).apply(iter, 4)
