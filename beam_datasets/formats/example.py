@@ -1,0 +1,384 @@
+"""The record of a shard: a serialized tf.train.Example, read and written without making protobuf objects.
+
+An Example is a map from names to features, and a feature is one list: of bytes, of float32, or of int64::
+
+    record   0a <length> entry entry ...                    the map's entries, here in the byte order of their names
+    entry    0a <length>  0a <length> name  12 <length> feature
+    feature  0a <length> (0a <length> bytes)*               a list of bytes
+             12 <length> [0a <length> float32 ...]          packed, little-endian
+             1a <length> [0a <length> varint ...]           packed
+
+What is written is canonical: entries sorted by the raw UTF-8 of their names, lists packed, empty ones without payload.
+What is read may be any serialization: whatever does not have the regular form is parsed again by protobuf itself.
+Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/example/{example,feature}.proto.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.formats.varint import (
+    ExampleError as ExampleError,
+)
+from beam_datasets.formats.varint import (
+    decode_varints,
+    encode_varints,
+    read_varint,
+    varint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+Values: TypeAlias = "list[bytes] | NDArray[np.float32] | NDArray[np.int64]"
+
+_ENTRY, _NAME, _FEATURE = b"\x0a", b"\x0a", b"\x12"
+_BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+def record(entries: bytes) -> bytes:
+    """Returns the record that holds the given entries, one after the other."""
+    return b"\x0a" + varint(len(entries)) + entries
+
+
+def entry(name: bytes, feature: bytes) -> bytes:
+    """Returns the map entry of a name and its serialized feature."""
+    body = _name_field(name) + varint(len(feature)) + feature
+    return _ENTRY + varint(len(body)) + body
+
+
+def _name_field(name: bytes) -> bytes:
+    """Returns what stands in an entry before the length of the feature."""
+    return _NAME + varint(len(name)) + name + _FEATURE
+
+
+def _framer(name: bytes, kind: bytes) -> Callable[[int], bytes]:
+    """Returns a function from a payload's length to all the bytes that stand in the entry before that payload."""
+    field = _name_field(name)
+
+    def head(length: int) -> bytes:
+        inner = kind[1:] + varint(length)
+        outer = kind[:1] + varint(len(inner) + length) + inner
+        middle = field + varint(len(outer) + length) + outer
+        return _ENTRY + varint(len(middle) + length) + middle
+
+    known = [head(length) for length in range(128)]
+    return lambda length: known[length] if length < 128 else head(length)
+
+
+def one_bytes_framer(name: bytes) -> Callable[[bytes], bytes]:
+    """Returns a function from a value to the entry of a list of that one value."""
+    head = _framer(name, _BYTES + b"\x0a")
+    return lambda value: head(len(value)) + value
+
+
+def bytes_list_framer(name: bytes) -> Callable[[Sequence[bytes]], bytes]:
+    """Returns a function from values to the entry of their list."""
+
+    def frame(values: Sequence[bytes]) -> bytes:
+        payload = b"".join([b"\x0a" + varint(len(value)) + value for value in values])
+        return entry(name, _BYTES + varint(len(payload)) + payload)
+
+    return frame
+
+
+def _packed_framer(name: bytes, kind: bytes) -> Callable[[bytes], bytes]:
+    head = _framer(name, kind + b"\x0a")
+    empty = entry(name, kind + b"\x00")
+    return lambda payload: head(len(payload)) + payload if payload else empty
+
+
+def floats_framer(name: bytes) -> Callable[[NDArray[np.float32]], bytes]:
+    """Returns a function from a contiguous array of float32 to the entry of its list."""
+    frame = _packed_framer(name, _FLOATS)
+    return lambda values: frame(values.astype("<f4", copy=False).tobytes())
+
+
+def ints_framer(name: bytes) -> Callable[[NDArray[np.int64]], bytes]:
+    """Returns a function from a one-dimensional array of int64 to the entry of its list."""
+    frame = _packed_framer(name, _INTS)
+    return lambda values: frame(encode_varints(values))
+
+
+def int_scalar_framer(name: bytes) -> Callable[[bytes], bytes]:
+    """Returns a function from one varint to the entry of the list of that one integer."""
+    head = _framer(name, _INTS + b"\x0a")
+    heads = [head(length) for length in range(11)]
+    return lambda number: heads[len(number)] + number
+
+
+def one_float_prefix(name: bytes) -> bytes:
+    """Returns what stands before the four bytes of the float in the entry of a list of one float."""
+    return _framer(name, _FLOATS + b"\x0a")(4)
+
+
+def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) -> bytes:
+    """Returns the canonical record of named lists.
+
+    A list of bytes, an array of floats, or one of integers. A list of Python numbers counts as an array, an empty list
+    as a list of bytes.
+
+    >>> serialize({"a": [300]}).hex()
+    '0a0d0a0b0a016112061a040a02ac02'
+    """
+    named = sorted((name.encode("utf-8"), values) for name, values in features.items())
+    return record(b"".join(_serialize_one(name, values) for name, values in named))
+
+
+def _serialize_one(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
+    if not isinstance(values, np.ndarray) and (len(values) == 0 or isinstance(values[0], bytes)):
+        return bytes_list_framer(name)(values)  # type: ignore[arg-type]
+    array = np.asarray(values)
+    if array.dtype.kind == "f":
+        return floats_framer(name)(array.ravel().astype(np.float32))
+    if array.dtype.kind in "iub":
+        return ints_framer(name)(array.ravel().astype(np.int64))
+    raise TypeError(f"feature {name.decode()!r} holds {array.dtype}; expected bytes, floats or integers")
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
+    """Returns for each name in a regular record where its feature begins and ends.
+
+    Regular are records of one map whose entries have a name and then a feature, each once: as every known writer makes.
+
+    Raises:
+        IrregularRecord: the record has another form; it may still be a serialized Example, see `regular`.
+    """
+    spans: dict[bytes, tuple[int, int]] = {}
+    total = len(data)
+    try:
+        position = _open(data, total)
+        while position < total:
+            if data[position] != 10:
+                raise IrregularRecord(f"byte {position} is not the start of a map entry")
+            size = data[position + 1]
+            position += 2
+            if size > 127:
+                size, position = read_varint(data, position - 1)
+            stop = position + size
+            size = data[position + 1]
+            name = position + 2
+            if size > 127:
+                size, name = read_varint(data, position + 1)
+            after = name + size
+            size = data[after + 1]
+            start = after + 2
+            if size > 127:
+                size, start = read_varint(data, after + 1)
+            if data[position] != 10 or data[after] != 18 or start + size != stop or stop > total:
+                raise IrregularRecord(f"the map entry at byte {position} is not a name and a feature")
+            spans[data[name:after]] = start, stop
+            position = stop
+    except IndexError:
+        raise IrregularRecord(f"the record ends after {total} bytes, within a map entry") from None
+    return spans
+
+
+def _open(data: bytes, total: int) -> int:
+    """Returns where the map begins; it must fill the rest of the record."""
+    if not total:
+        return 0
+    size, position = read_varint(data, 1)
+    if data[0] != 10 or position + size != total:
+        raise IrregularRecord("the record is not one map of features")
+    return position
+
+
+class IrregularRecord(ExampleError):
+    """A record is not of the regular form; protobuf may be able to parse it."""
+
+
+def regular(data: bytes) -> bytes:
+    """Returns a record of the regular form with the features of any serialized Example.
+
+    Entries that protobuf merges (a name twice) are merged as it does: the last one counts.
+
+    Raises:
+        ExampleError: the bytes are not a serialized Example.
+    """
+    features = _proto("Example", data).features.feature
+    named = sorted((name.encode("utf-8"), feature.SerializeToString()) for name, feature in features.items())
+    return record(b"".join(entry(name, feature) for name, feature in named))
+
+
+def _proto(name: str, data: bytes) -> Any:
+    """Returns the protobuf message of bytes."""
+    from google.protobuf.message import DecodeError
+
+    from beam_datasets.formats import example_pb2
+
+    message = getattr(example_pb2, name)()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise ExampleError(f"{len(data)} bytes are not a serialized tf.train.{name}: {error}") from error
+    return message
+
+
+def one_int(data: bytes, start: int, stop: int) -> int:
+    """Returns the only integer of the list at [start, stop) of a record, in [-2**63, 2**63)."""
+    if stop - start == 5 and data[start] == 26 and data[start + 2] == 10 and data[start + 4] < 128:
+        return data[start + 4]
+    values = int_list(data, start, stop)
+    if len(values) != 1:
+        raise ExampleError(f"expected one integer, found {len(values)}")
+    return int(values[0])
+
+
+def int_list(data: bytes, start: int, stop: int) -> NDArray[np.int64]:
+    """Returns the list of integers at [start, stop) of a record."""
+    payload = _packed(data, start, stop, 26)
+    if payload is not None:
+        return decode_varints(payload)
+    return np.array(_slow_list(data, start, stop, "int64"), np.int64)
+
+
+def one_float(data: bytes, start: int, stop: int) -> np.float32:
+    """Returns the only float of the list at [start, stop) of a record."""
+    values = float_list(data, start, stop)
+    if len(values) != 1:
+        raise ExampleError(f"expected one float, found {len(values)}")
+    return values[0]  # type: ignore[no-any-return]
+
+
+def float_list(data: bytes, start: int, stop: int) -> NDArray[np.float32]:
+    """Returns the list of floats at [start, stop) of a record; the array may be read-only."""
+    payload = _packed(data, start, stop, 18)
+    if payload is None:
+        return np.array(_slow_list(data, start, stop, "float"), np.float32)
+    if len(payload) % 4:
+        raise ExampleError(f"a packed list of floats has {len(payload)} bytes, not a multiple of 4")
+    return np.frombuffer(payload, "<f4")
+
+
+def one_bytes(data: bytes, start: int, stop: int) -> bytes:
+    """Returns the only value of the list of bytes at [start, stop) of a record."""
+    try:
+        if data[start] == 10:
+            size, inner = read_varint(data, start + 1)
+            if inner + size == stop and data[inner] == 10:
+                size, place = read_varint(data, inner + 1)
+                if place + size == stop:
+                    return data[place:stop]
+    except IndexError:
+        pass
+    values = bytes_list(data, start, stop)
+    if len(values) != 1:
+        raise ExampleError(f"expected one value, found {len(values)}")
+    return values[0]
+
+
+def bytes_list(data: bytes, start: int, stop: int) -> list[bytes]:
+    """Returns the list of bytes at [start, stop) of a record."""
+    values: list[bytes] = []
+    try:
+        size, place = read_varint(data, start + 1)
+        if data[start] != 10 or place + size != stop:
+            return _slow_list(data, start, stop, "bytes")
+        while place < stop:
+            if data[place] != 10:
+                return _slow_list(data, start, stop, "bytes")
+            size, begin = read_varint(data, place + 1)
+            place = begin + size
+            values.append(data[begin:place])
+    except IndexError:
+        place = -1
+    return values if place == stop else _slow_list(data, start, stop, "bytes")
+
+
+def _packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:
+    """Returns the payload of a packed list, or None where the feature has another form."""
+    try:
+        if data[start] != kind:
+            return None
+        size, inner = read_varint(data, start + 1)
+        if inner == stop and not size:
+            return b""
+        if inner + size != stop or data[inner] != 10:
+            return None
+        size, place = read_varint(data, inner + 1)
+    except IndexError:
+        return None
+    return data[place:stop] if place + size == stop else None
+
+
+def _slow_list(data: bytes, start: int, stop: int, kind: str) -> list[bytes]:
+    """Returns the values of a feature as protobuf parses them.
+
+    Raises:
+        ExampleError: it cannot be parsed, or holds a list of another kind.
+    """
+    feature = _proto("Feature", data[start:stop])
+    found = feature.WhichOneof("kind")
+    if found != f"{kind}_list":
+        raise ExampleError(f"expected a list of {kind}, found {found or 'none'}")
+    return list(getattr(feature, found).value)
+
+
+def parse(data: Buffer) -> dict[str, Values]:
+    """Returns the named lists of a record: a list of bytes, an array of float32 or an array of int64 each.
+
+    Names without any list (an empty feature) get an empty list of bytes.
+
+    Raises:
+        ExampleError: the bytes are not a serialized Example.
+
+    >>> parse(serialize({"a": [1, 2], "b": [b"x"]}))
+    {'a': array([1, 2]), 'b': [b'x']}
+    """
+    whole, spans = spans_of(data)
+    out: dict[str, Values] = {}
+    for raw, (start, stop) in spans.items():
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ExampleError(f"the name {raw!r} is not UTF-8") from error
+        out[name] = parse_feature(whole, start, stop)
+    return out
+
+
+def parse_feature(data: bytes, start: int, stop: int) -> Values:
+    """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
+    kind = _proto("Feature", data[start:stop]).WhichOneof("kind")
+    return _READERS[kind](data, start, stop) if kind else []
+
+
+_READERS: dict[str, Callable[[bytes, int, int], Values]] = {
+    "bytes_list": bytes_list,
+    "float_list": float_list,
+    "int64_list": int_list,
+}
+
+
+def spans_of(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
+    """Returns a record as bytes of the regular form, and its spans.
+
+    Raises:
+        ExampleError: the bytes are not a serialized Example.
+    """
+    whole = data if type(data) is bytes else bytes(data)
+    try:
+        return whole, scan(whole)
+    except IrregularRecord:
+        whole = regular(whole)
+        return whole, scan(whole)
+
+
+def sort_entries(entries: Iterable[bytes]) -> bytes:
+    """Returns serialized map entries joined in the byte order of their names."""
+    whole = b"".join(entries)
+    data = record(whole)
+    spans = scan(data)
+    return b"".join(entry(name, data[slice(*spans[name])]) for name in sorted(spans))

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_datasets.formats import example, example_pb2
+from beam_datasets.formats.varint import (
+    ExampleError,
+    decode_varints,
+    encode_varints,
+    fast_varint,
+    read_varint,
+    varint,
+)
+
+INT64 = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 300),
+    st.integers(0, 63).flatmap(lambda bit: st.sampled_from([2**bit - 1, 2**bit - 2, -(2**bit)])),
+)
+LISTS = st.one_of(
+    st.lists(st.binary(max_size=200), max_size=5),
+    st.lists(INT64, min_size=1, max_size=40).map(lambda v: np.array(v, np.int64)),
+    st.lists(st.floats(width=32), min_size=1, max_size=40).map(lambda v: np.array(v, np.float32)),
+)
+FEATURES = st.dictionaries(st.text(max_size=8), LISTS, max_size=6)
+KIND = {"f": "float_list", "i": "int64_list"}
+
+
+def message(features):
+    """The same features as a protobuf message, made by protobuf."""
+    out = example_pb2.Example()
+    out.features.SetInParent()
+    for name, values in features.items():
+        kind = KIND[values.dtype.kind] if isinstance(values, np.ndarray) else "bytes_list"
+        getattr(out.features.feature[name], kind).SetInParent()
+        getattr(out.features.feature[name], kind).value.extend(
+            values.tolist() if isinstance(values, np.ndarray) else values
+        )
+    return out
+
+
+def assert_same(got, want):
+    assert got.keys() == want.keys()
+    for name, values in want.items():
+        if isinstance(values, np.ndarray):
+            assert got[name].dtype == values.dtype
+            assert got[name].tobytes() == values.tobytes()
+        else:
+            assert got[name] == values
+
+
+@given(st.lists(INT64, max_size=60))
+def test_varints_are_those_of_protobuf(numbers):
+    expected = example_pb2.Int64List(value=numbers).SerializeToString()
+    payload = encode_varints(np.array(numbers, np.int64))
+    assert (b"\x0a" + varint(len(payload)) + payload if numbers else b"") == expected
+    assert b"".join(map(varint, numbers)) == payload == b"".join(map(fast_varint(), numbers))
+    assert decode_varints(payload).tolist() == numbers
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_read_varint_reads_what_varint_writes(number):
+    assert read_varint(b"\xff" + varint(number) + b"\x01", 1) == (number, 1 + len(varint(number)))
+
+
+@given(FEATURES)
+def test_serialize_is_canonical_and_protobuf_reads_it(features):
+    record = example.serialize(features)
+    assert example_pb2.Example.FromString(record) == message(features) or "nan" in str(features)
+    assert list(example.scan(record)) == sorted(name.encode() for name in features)
+    assert_same(example.parse(record), features)
+
+
+@given(FEATURES)
+def test_parse_reads_what_protobuf_writes(features):
+    assert_same(example.parse(message(features).SerializeToString()), features)
+
+
+def entry(*fields):
+    return b"".join(tag + varint(len(value)) + value for tag, value in fields)
+
+
+UNUSUAL = {
+    "unpacked integers": (b"\x1a\x04\x08\x01\x08\x02", np.array([1, 2], np.int64)),
+    "integers in two chunks": (b"\x1a\x07\x0a\x02\x01\x02\x0a\x01\x03", np.array([1, 2, 3], np.int64)),
+    "mixed integers": (b"\x1a\x05\x0a\x01\x01\x08\x02", np.array([1, 2], np.int64)),
+    "unpacked floats": (b"\x12\x05\x0d\0\0\x80\x3f", np.array([1], np.float32)),
+    "an unknown field first": (b"\x20\x05\x1a\x03\x0a\x01\x07", np.array([7], np.int64)),
+    "two lists, the last counts": (b"\x0a\x00\x1a\x03\x0a\x01\x07", np.array([7], np.int64)),
+    "long length": (b"\x1a\x83\x00\x0a\x01\x07", np.array([7], np.int64)),
+    "no list": (b"", []),
+    "empty list": (b"\x1a\x00", np.array([], np.int64)),
+    "empty payload": (b"\x1a\x02\x0a\x00", np.array([], np.int64)),
+}
+
+
+@pytest.mark.parametrize("feature, expected", UNUSUAL.values(), ids=UNUSUAL)
+def test_unusual_features(feature, expected):
+    record = example.record(example.entry(b"x", feature))
+    assert_same(example.parse(record), {"x": expected})
+
+
+X, SEVEN = (b"\x0a", b"x"), (b"\x12", b"\x1a\x03\x0a\x01\x07")
+RECORDS = {
+    "value before name": entry((b"\x0a", entry((b"\x0a", entry(SEVEN, X))))),
+    "two maps": entry((b"\x0a", b""), (b"\x0a", entry((b"\x0a", entry(X, SEVEN))))),
+    "name twice": entry((b"\x0a", entry((b"\x0a", entry(X, (b"\x12", b"\x1a\x00"))), (b"\x0a", entry(X, SEVEN))))),
+    "unknown field": entry((b"\x0a", entry((b"\x0a", entry(X, SEVEN)))), (b"\x7a", b"more")),
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_unusual_records(record):
+    assert_same(example.parse(record), {"x": np.array([7], np.int64)})
+    assert list(example.spans_of(record)[1]) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x0a",
+        b"\x0a\x05abc",
+        b"\xff" * 12,
+        b"\x0a\x04\x0a\x02\x0a\x09",
+        entry((b"\x0a", entry((b"\x0a", b"\x0a\x01\xff")))),
+    ],
+)
+def test_what_is_no_example_is_refused(record):
+    with pytest.raises(ExampleError):
+        example.parse(record)
+
+
+@settings(max_examples=300)
+@given(FEATURES, st.data())
+def test_damaged_records_parse_as_protobuf_parses_them_or_are_refused(features, data):
+    record = bytearray(example.serialize(features))
+    for _ in range(data.draw(st.integers(1, 3))):
+        record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
+    record = bytes(record[: data.draw(st.integers(0, len(record)))])
+    try:
+        expected = example_pb2.Example.FromString(record)
+    except Exception:
+        expected = None
+    try:
+        got = example.parse(record)
+    except ExampleError:
+        return  # stricter than protobuf is allowed, but for the lists that are read
+    assert expected is not None
+    want = dict(expected.features.feature.items())
+    assert got.keys() == want.keys()
+    for name, feature in want.items():
+        kind = feature.WhichOneof("kind")
+        values = list(getattr(feature, kind).value) if kind else []
+        assert np.array_equal(np.array(got[name], object), np.array(values, object), equal_nan=False) or "nan" in str(
+            values
+        )
+
+
+def test_a_lying_length_allocates_nothing():
+    with pytest.raises(ExampleError):
+        example.parse(b"\x0a\xff\xff\xff\xff\x7f")
+
+
+def test_long_lists_are_not_slow_because_they_are_many_varints():
+    numbers = np.arange(100_000, dtype=np.int64) * 12345
+    assert np.array_equal(decode_varints(encode_varints(numbers)), numbers)
+
+
+@pytest.mark.parametrize("payload", [b"\x80", b"\x01\xff", b"\xff" * 10 + b"\x01", b"\x00" + b"\x80" * 11 + b"\x01"])
+def test_damaged_varints_are_refused(payload):
+    with pytest.raises(ExampleError):
+        decode_varints(payload)
