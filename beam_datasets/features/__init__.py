@@ -1,0 +1,16 @@
+from beam_datasets.features.base import Documentation as Documentation
+from beam_datasets.features.base import FeatureConnector as FeatureConnector
+from beam_datasets.features.class_label import ClassLabel as ClassLabel
+from beam_datasets.features.compiler import compile_decoder as compile_decoder
+from beam_datasets.features.compiler import compile_encoder as compile_encoder
+from beam_datasets.features.config import from_json as from_json
+from beam_datasets.features.config import from_json_text as from_json_text
+from beam_datasets.features.config import to_json_text as to_json_text
+from beam_datasets.features.features_dict import FeaturesDict as FeaturesDict
+from beam_datasets.features.ragged import RaggedArray as RaggedArray
+from beam_datasets.features.sequence import Sequence as Sequence
+from beam_datasets.features.tensor import Encoding as Encoding
+from beam_datasets.features.tensor import Scalar as Scalar
+from beam_datasets.features.tensor import Tensor as Tensor
+from beam_datasets.features.text import Text as Text
+from beam_datasets.features.unknown import UnknownFeature as UnknownFeature

@@ -1,0 +1,187 @@
+"""What every feature connector has: documentation, JSON, label files, and functions that encode and decode."""
+
+from __future__ import annotations
+
+import abc
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+Shape: TypeAlias = "tuple[int | None, ...]"
+Json: TypeAlias = "dict[str, Any]"
+Stored: TypeAlias = "list[bytes] | NDArray[Any]"
+"""The values of one list of a record."""
+
+Items: TypeAlias = "list[Any] | tuple[Any, ...] | NDArray[Any]"
+"""The items of a sequence."""
+
+Lengths: TypeAlias = "tuple[NDArray[np.int64], ...]"
+"""How many items each sequence has, for every level below the outermost sequence, outer ones first."""
+
+Spans: TypeAlias = "dict[bytes, tuple[int, int]]"
+"""Where each feature of a record begins and ends, by name."""
+
+Encode: TypeAlias = "Callable[[Any], bytes]"
+"""From a feature's value to its map entries, in the byte order of their names."""
+
+Decode: TypeAlias = "Callable[[bytes, Spans], Any]"
+"""From a record and its spans to a feature's value."""
+
+
+CLASS_PREFIX = "tensorflow_datasets.core.features."
+"""What the names of all connectors begin with in features.json, which TFDS reads too."""
+
+
+@dataclass(frozen=True)
+class Documentation:
+    """What a feature means, for people.
+
+    Attributes:
+        desc: a sentence or a few.
+        value_range: the values it takes, in words.
+    """
+
+    desc: str | None = None
+    value_range: str | None = None
+
+    @classmethod
+    def of(cls, doc: DocArg) -> Documentation:
+        """Returns the documentation of a `doc=` argument: None, a description, or a Documentation."""
+        if doc is None or isinstance(doc, str):
+            return cls(desc=doc)
+        if isinstance(doc, Documentation):
+            return doc
+        raise TypeError(f"doc= is {doc!r}; expected a string or a Documentation")
+
+
+DocArg: TypeAlias = "str | Documentation | None"
+
+
+@dataclass(frozen=True, repr=False)
+class FeatureConnector(abc.ABC):
+    """One field of an example: which values it takes, and how they are stored in a record.
+
+    Connectors are immutable and compare by value; `compile_encoder` and `compile_decoder` make functions of a tree.
+    Each has a `shape` and a `dtype`: those of decoded values, and for composite features nests of their parts'.
+    """
+
+    doc: DocArg = field(default=None, kw_only=True, compare=False)
+
+    PATH: ClassVar[str]
+    """The class's name in features.json, without `CLASS_PREFIX`."""
+
+    def __post_init__(self) -> None:
+        self._set(doc=Documentation.of(self.doc))
+
+    def _set(self, **values: Any) -> None:
+        """Sets fields of a new instance: the arguments, normalised."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _with(self, **values: Any) -> Self:
+        """Returns a copy with other values of some fields."""
+        other = copy.copy(self)
+        other._set(**values)
+        return other
+
+    @property
+    def documentation(self) -> Documentation:
+        """What the feature means."""
+        return Documentation.of(self.doc)
+
+    def with_doc(self, doc: DocArg) -> FeatureConnector:
+        """Returns the same feature with other documentation."""
+        return self._with(doc=Documentation.of(doc))
+
+    # ------------------------------------------------------------------------------------------------ JSON and labels
+
+    @property
+    def python_class_name(self) -> str:
+        """The class's name in features.json."""
+        return CLASS_PREFIX + self.PATH
+
+    def to_json(self) -> Json:
+        """Returns the node of features.json for this connector and all below it."""
+        key, content = self.content_json()
+        node: Json = {"pythonClassName": self.python_class_name, key: content}
+        if self.documentation.desc:
+            node["description"] = self.documentation.desc
+        if self.documentation.value_range:
+            node["valueRange"] = self.documentation.value_range
+        return node
+
+    @abc.abstractmethod
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key and the value of what features.json says of this connector alone."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_content(cls, content: Json) -> FeatureConnector:
+        """Returns the connector of such a value."""
+
+    def label_files(self, prefix: str = "") -> dict[str, str]:
+        """Returns the texts of the label files below this feature, by file name; `prefix` is the feature's own name."""
+        return {}
+
+    def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeatureConnector:
+        """Returns the same feature with the label names that `read` finds.
+
+        Args:
+            read: from a file name to the file's text, or to None where there is no such file.
+            prefix: the feature's own name; '' for the top.
+        """
+        return self
+
+    # ------------------------------------------------------------------------------------------- encoding and decoding
+
+    @abc.abstractmethod
+    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
+        """Returns the names in the record of a feature called `name`, below `rank` sequences."""
+
+    @abc.abstractmethod
+    def encoder(self, name: str) -> Encode:
+        """Returns the function that encodes one value of a feature called `name`."""
+
+    @abc.abstractmethod
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes the items of a sequence; see `RowsEncode`."""
+
+    @abc.abstractmethod
+    def decoder(self, name: str) -> Decode:
+        """Returns the function that decodes one value of a feature called `name`."""
+
+    @abc.abstractmethod
+    def rows_decoder(self, name: str, rank: int) -> Decode:
+        """Returns the function that decodes the items of all sequences, `rank` of them one in the other, at once."""
+
+    @abc.abstractmethod
+    def item_decoder(self, name: str, rank: int) -> ItemDecode:
+        """Returns the function that makes a reader of single items of the outermost sequence; see `ItemDecode`."""
+
+    @abc.abstractmethod
+    def stored(self) -> FeatureConnector:
+        """Returns the connector of the stored form: what `decode.SkipDecoding` yields."""
+
+
+RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"
+"""From the items of all sequences at one depth (in order) and the row lengths above them, to named map entries."""
+
+ItemDecode: TypeAlias = "Callable[[bytes, Spans], tuple[int, Callable[[int], Any]]]"
+"""From a record and its spans to the number of items and a function from an item's index to its value."""
+
+
+def shape_of(feature: FeatureConnector) -> Any:
+    """Returns the shape of a feature's values."""
+    return feature.shape  # type: ignore[attr-defined]
+
+
+def dtype_of(feature: FeatureConnector) -> Any:
+    """Returns the dtype of a feature's values."""
+    return feature.dtype  # type: ignore[attr-defined]

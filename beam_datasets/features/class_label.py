@@ -1,0 +1,226 @@
+"""ClassLabel: one of a fixed number of classes, which may have names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from beam_datasets.errors import FeatureValueError, MetadataError
+from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.numbers import array_maker, number_codec
+from beam_datasets.features.tensor import Scalar
+from beam_datasets.features.values import int_from_json
+from beam_datasets.formats import example
+from beam_datasets.formats.varint import varint
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+
+    from beam_datasets.features.base import Decode, DocArg, Encode, FeatureConnector, Items, Json, Shape
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class ClassLabel(Leaf):
+    """A class, as its index; encoded from the index, from its name, or from -1 for 'no label'. Decodes to np.int64.
+
+    Args:
+        num_classes: how many classes there are.
+        names: the classes' names, in the order of their indices.
+        names_file: a file with one name a line.
+        doc: what it means.
+
+    At most one of the first three is given; without any, the number of classes is not known and nothing can be encoded.
+
+    Attributes:
+        num_classes: how many classes there are, or None.
+        label_names: the names that were given, or None.
+
+    >>> ClassLabel(names=["cat", "dog"]).str2int("dog")
+    1
+    """
+
+    num_classes: int | None
+    label_names: tuple[str, ...] | None
+
+    PATH: ClassVar[str] = "class_label_feature.ClassLabel"
+    shape: ClassVar[Shape] = ()
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None = None,
+        names: Iterable[str] | None = None,
+        names_file: str | os.PathLike[str] | None = None,
+        doc: DocArg = None,
+    ) -> None:
+        if sum(given is not None for given in (num_classes, names, names_file)) > 1:
+            raise ValueError("ClassLabel takes one of num_classes=, names= and names_file=, not several")
+        if names_file is not None:
+            names = parse_names(Path(names_file).read_text(encoding="utf-8"))
+        self._set(doc=doc, num_classes=num_classes, label_names=None if names is None else tuple(names))
+        super().__post_init__()
+        if self.label_names is None:
+            return
+        if len(set(self.label_names)) != len(self.label_names):
+            twice = next(name for name in self.label_names if self.label_names.count(name) > 1)
+            raise ValueError(f"the class name {twice!r} occurs twice; every class needs its own")
+        self._set(num_classes=len(self.label_names))
+
+    @property
+    def names(self) -> list[str]:
+        """The classes' names; '0', '1', ... where there are none."""
+        return [str(i) for i in range(self.num_classes or 0)] if self.label_names is None else list(self.label_names)
+
+    def str2int(self, name: str) -> int:
+        """Returns the index of a class's name.
+
+        Raises:
+            ValueError: no class has this name.
+        """
+        if self.label_names is not None:
+            try:
+                return self.label_names.index(name)
+            except ValueError:
+                raise ValueError(f"{name!r} is none of the {len(self.label_names)} class names") from None
+        try:
+            index = int(name)
+        except ValueError:
+            raise ValueError(f"{name!r} is not the index of a class, and the classes have no names") from None
+        if not 0 <= index < (self.num_classes or 0):
+            raise ValueError(f"{index} is not the index of one of {self.num_classes} classes")
+        return index
+
+    def int2str(self, index: int) -> str:
+        """Returns the name of a class's index.
+
+        Raises:
+            ValueError: there is no such class.
+        """
+        if not 0 <= index < (self.num_classes or 0):
+            raise ValueError(f"{index} is not the index of one of {self.num_classes} classes")
+        return str(int(index)) if self.label_names is None else self.label_names[index]
+
+    # ------------------------------------------------------------------------------------------- encoding and decoding
+
+    def index_of(self, path: str) -> Callable[[Any], int]:
+        """Returns the function from a label (index or name) to its index."""
+        count = self.num_classes
+        if count is None:
+            raise FeatureValueError(
+                f"{path}: the ClassLabel has neither num_classes nor names, so no label can be encoded"
+            )
+        by_name = {name: i for i, name in enumerate(self.label_names or ())}
+
+        def index(value: Any) -> int:
+            if type(value) is not int:
+                value = convert(value)
+            if -1 <= value < count:
+                return value  # type: ignore[no-any-return]
+            raise FeatureValueError(f"{path}: label {value} is outside [-1, {count}), for {count} classes")
+
+        def convert(value: Any) -> int:
+            if isinstance(value, bytes):
+                value = value.decode("utf-8", "replace")
+            if isinstance(value, str):
+                if value in by_name:
+                    return by_name[value]
+                try:
+                    return self.str2int(value)
+                except ValueError as error:
+                    raise FeatureValueError(f"{path}: {error}") from None
+            return int(make(value))
+
+        make = array_maker(self.dtype, (), path)
+        return index
+
+    def codec(self, path: str) -> Codec:
+        """Returns how labels are packed: as one integer."""
+        numbers = number_codec(_INDEX, path)
+        if self.num_classes is None:
+            return numbers
+        index = self.index_of(path)
+        count = self.num_classes
+
+        def pack_many(items: Items) -> Any:
+            if isinstance(items, np.ndarray) and items.dtype.kind == "i" and items.ndim == 1:
+                if items.size and (items.min() < -1 or items.max() >= count):
+                    raise FeatureValueError(f"{path}: a label is outside [-1, {count}), for {count} classes")
+                return items.astype(np.int64, copy=False)
+            return np.array([index(item) for item in items], np.int64)
+
+        return replace(numbers, pack=lambda value: np.array([index(value)], np.int64), pack_many=pack_many)
+
+    def encoder(self, name: str) -> Encode:
+        """Returns the function that encodes one label."""
+        index = self.index_of(name)
+        frame = example.int_scalar_framer(name.encode("utf-8"))
+        entries = [frame(varint(i)) for i in range(min(self.num_classes or 0, _CACHED))]
+
+        def encode(value: Any) -> bytes:
+            number = index(value)
+            return entries[number] if 0 <= number < _CACHED else frame(varint(number))
+
+        return encode
+
+    def decoder(self, name: str) -> Decode:
+        """Returns the function that decodes one label."""
+        return _INDEX.decoder(name)
+
+    def stored(self) -> FeatureConnector:
+        """Returns the index as a number."""
+        return _INDEX
+
+    # ------------------------------------------------------------------------------------------------ JSON and labels
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'classLabel' and the number of classes; the names are in a file of their own."""
+        return "classLabel", {} if self.num_classes is None else {"numClasses": str(self.num_classes)}
+
+    @classmethod
+    def from_content(cls, content: Json) -> ClassLabel:
+        """Returns the ClassLabel of such a value, still without names."""
+        return cls(num_classes=int_from_json(content.get("numClasses")))
+
+    def label_files(self, prefix: str = "") -> dict[str, str]:
+        """Returns the text of `<prefix>.labels.txt`, where there are names."""
+        return {} if self.label_names is None else {f"{prefix}.labels.txt": format_names(self.label_names)}
+
+    def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> ClassLabel:
+        """Returns the ClassLabel with the names of `<prefix>.labels.txt`, or as it is where there is no such file.
+
+        Raises:
+            MetadataError: the file has another number of names than there are classes, or a name twice.
+        """
+        file = f"{prefix}.labels.txt"
+        text = read(file)
+        if text is None:
+            return self
+        names = parse_names(text)
+        if self.num_classes not in (None, 0, len(names)):
+            raise MetadataError(f"{file} has {len(names)} names for the {self.num_classes} classes of features.json")
+        try:
+            return ClassLabel(names=names, doc=self.doc)
+        except ValueError as error:
+            raise MetadataError(f"{file}: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"ClassLabel(shape=(), dtype=int64, num_classes={self.num_classes})"
+
+
+_INDEX = Scalar(np.int64)
+_CACHED = 1000  # classes whose entries are made beforehand
+
+
+def parse_names(text: str) -> list[str]:
+    """Returns the names in a label file: one a line, without spaces around them; blank lines are none."""
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def format_names(names: Iterable[str]) -> str:
+    """Returns the text of a label file."""
+    return "\n".join(names) + "\n"

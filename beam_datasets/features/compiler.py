@@ -1,0 +1,80 @@
+"""Functions made of a tree of connectors: once per dataset, so that nothing about the tree is decided per record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.decode import apply_decoders, select
+from beam_datasets.features.features_dict import FeaturesDict, to_feature
+from beam_datasets.features.sequence import Sequence
+from beam_datasets.formats.example import Buffer, record, spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beam_datasets.features.base import FeatureConnector
+
+
+def compile_encoder(feature: Any) -> Callable[[Any], bytes]:
+    """Returns the function from an example to its record: a canonical, serialized tf.train.Example.
+
+    The example's values are checked as they are encoded, and it is not changed.
+
+    Args:
+        feature: the features of a dataset: a FeaturesDict (or a dict that means one), or a Sequence of dicts.
+
+    Raises:
+        FeatureError: the features cannot be encoded, as two that would have the same name in the record. The returned
+            function raises it where a value does not fit: FeatureKeyError for a missing or unknown feature, else
+            FeatureTypeError, FeatureValueError or FeatureOverflowError; the message begins with the feature's path.
+
+    >>> import numpy as np
+    >>> compile_encoder({"a": np.int64})({"a": 300}).hex()
+    '0a0d0a0b0a016112061a040a02ac02'
+    """
+    encode_entries = _top(feature).encoder("")
+
+    def encode(example: Any) -> bytes:
+        return record(encode_entries(example))
+
+    return encode
+
+
+def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) -> Callable[[Buffer], Any]:
+    """Returns the function from a record to its example: NumPy values, in the structure of the features.
+
+    Numbers of shape () are NumPy scalars, strings are bytes, images are arrays of shape (height, width, channels).
+    Sequences are arrays of one dimension more, sequences of sequences `RaggedArray`; a sequence of dicts is a dict of
+    sequences. A `Dataset` feature is a `NestedDataset`, whose items are decoded one by one. What the record does not
+    have of an optional feature is None (TensorFlow Datasets, reading by TensorFlow, yields a number in its place).
+
+    Args:
+        feature: the features of a dataset.
+        decoders: a nest like the features, with a `decode.Decoder` in place of those that are to be decoded in another
+            way; or a `decode.PartialDecoding`.
+        partial: which features to decode: a nest of names, see `decode.PartialDecoding`. Others are not looked at.
+
+    Raises:
+        ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
+            where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are no record.
+    """
+    top = _top(feature)
+    if partial is not None:
+        top = select(top, partial)
+    top = apply_decoders(top, decoders)
+    decode_spans = top.decoder("")
+
+    def decode(data: Buffer) -> Any:
+        whole, spans = spans_of(data)
+        return decode_spans(whole, spans)
+
+    return decode
+
+
+def _top(feature: Any) -> FeatureConnector:
+    """Returns the features of an example; the fields of a record need names."""
+    top = to_feature(feature)
+    if isinstance(top, FeaturesDict) or (isinstance(top, Sequence) and isinstance(top.feature, FeaturesDict)):
+        return top
+    raise FeatureValueError(f"the features of an example are a dict of features or a Sequence of dicts, not {top!r}")

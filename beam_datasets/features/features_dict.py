@@ -1,0 +1,242 @@
+"""FeaturesDict: named features, one in the other as deep as you like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import (
+    Decode,
+    DocArg,
+    Encode,
+    FeatureConnector,
+    ItemDecode,
+    Json,
+    RowsEncode,
+    Spans,
+    dtype_of,
+    shape_of,
+)
+from beam_datasets.features.dtypes import is_dtype
+from beam_datasets.features.tensor import Tensor
+from beam_datasets.formats.example import sort_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+
+    from beam_datasets.features.base import Items, Lengths
+
+
+def to_feature(feature: Any) -> FeatureConnector:
+    """Returns the connector that is meant: itself, a FeaturesDict for a mapping, a Tensor of shape () for a dtype.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if isinstance(feature, FeatureConnector):
+        return feature
+    if isinstance(feature, dict):
+        return FeaturesDict(feature)
+    if is_dtype(feature):
+        return Tensor(shape=(), dtype=feature)
+    raise ValueError(f"{feature!r} is not a feature; expected a connector, a dict of features, or a dtype as np.int64")
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class FeaturesDict(FeatureConnector):
+    """Named features. Values are dicts with exactly these names; they are stored under `<name>/<inner name>`.
+
+    Args:
+        feature_dict: from names to connectors; dicts and dtypes are taken for the connectors that they mean.
+        doc: what it means.
+
+    >>> import numpy as np
+    >>> FeaturesDict({"id": np.int64, "name": np.str_})["id"]
+    int64
+    """
+
+    features: dict[str, FeatureConnector]
+
+    PATH: ClassVar[str] = "features_dict.FeaturesDict"
+
+    def __init__(self, feature_dict: Mapping[str, Any], *, doc: DocArg = None) -> None:
+        self._set(doc=doc, features={name: to_feature(feature_dict[name]) for name in sorted(feature_dict)})
+        super().__post_init__()
+
+    def keys(self) -> KeysView[str]:
+        """The names, sorted."""
+        return self.features.keys()
+
+    def values(self) -> ValuesView[FeatureConnector]:
+        """The features, in the order of their names."""
+        return self.features.values()
+
+    def items(self) -> ItemsView[str, FeatureConnector]:
+        """Names and features, in the order of the names."""
+        return self.features.items()
+
+    def __getitem__(self, name: str) -> FeatureConnector:
+        return self.features[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.features
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.features)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The shapes of the features, by name."""
+        return {name: shape_of(feature) for name, feature in self.items()}
+
+    @property
+    def dtype(self) -> dict[str, Any]:
+        """The dtypes of the features, by name."""
+        return {name: dtype_of(feature) for name, feature in self.items()}
+
+    # ------------------------------------------------------------------------------------------- encoding and decoding
+
+    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
+        """Returns the names of all features below."""
+        return tuple(key for child, feature in self.items() for key in feature.wire_names(join(name, child), rank))
+
+    def encoder(self, name: str) -> Encode:
+        """Returns the function that encodes a dict."""
+        check_unique(self.wire_names(name), name)
+        order = sorted(self.items(), key=lambda item: _first_name(item[1], join(name, item[0])))
+        fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
+        check = _keys_checker(frozenset(self.features), name)
+        wire = [key.encode() for child, feature in order for key in _sorted_names(feature, join(name, child))]
+        in_order = wire == sorted(wire)
+        expected = self.features.keys()
+
+        def encode(value: Any) -> bytes:
+            if type(value) is not dict or value.keys() != expected:
+                check(value)
+            parts = [part(value[key]) for key, part in fields]
+            return b"".join(parts) if in_order else sort_entries(parts)
+
+        return encode
+
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes dicts that are the items of a sequence."""
+        fields = [(key, feature.rows_encoder(join(name, key), rank)) for key, feature in self.items()]
+        check, expected = _keys_checker(frozenset(self.features), name), self.features.keys()
+
+        def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            for item in items:
+                if type(item) is not dict or item.keys() != expected:
+                    check(item)
+            return [entry for key, part in fields for entry in part([item[key] for item in items], lengths)]
+
+        return encode
+
+    def decoder(self, name: str) -> Decode:
+        """Returns the function that decodes a dict."""
+        return self._decode_each({key: feature.decoder(join(name, key)) for key, feature in self.items()})
+
+    def rows_decoder(self, name: str, rank: int) -> Decode:
+        """Returns the function that decodes the items of sequences to a dict of columns."""
+        return self._decode_each({key: feature.rows_decoder(join(name, key), rank) for key, feature in self.items()})
+
+    @staticmethod
+    def _decode_each(decoders: dict[str, Decode]) -> Decode:
+        fields = list(decoders.items())
+        return lambda data, spans: {key: decode(data, spans) for key, decode in fields}
+
+    def item_decoder(self, name: str, rank: int) -> ItemDecode:
+        """Returns the function that makes a reader of single dicts."""
+        fields = [(key, feature.item_decoder(join(name, key), rank)) for key, feature in self.items()]
+
+        def decode(data: bytes, spans: Spans) -> tuple[int, Callable[[int], Any]]:
+            columns = [(key, *part(data, spans)) for key, part in fields]
+            counts = {key: count for key, count, _ in columns}
+            if len(set(counts.values())) > 1:
+                raise FeatureValueError(f"{name}: the features have different numbers of items: {counts}")
+            count = next(iter(counts.values()), 0)
+            return count, lambda index: {key: item(index) for key, _, item in columns}
+
+        return decode
+
+    def stored(self) -> FeatureConnector:
+        """Returns the dict of the stored forms."""
+        return FeaturesDict({key: feature.stored() for key, feature in self.items()})
+
+    # ------------------------------------------------------------------------------------------------ JSON and labels
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'featuresDict' and the features by name."""
+        features = {name: feature.to_json() for name, feature in self.items()}
+        return "featuresDict", {"features": features} if features else {}
+
+    @classmethod
+    def from_content(cls, content: Json) -> FeaturesDict:
+        """Returns the FeaturesDict of such a value."""
+        from beam_datasets.features.config import from_json
+
+        return cls({name: from_json(node) for name, node in content.get("features", {}).items()})
+
+    def label_files(self, prefix: str = "") -> dict[str, str]:
+        """Returns the label files of all features below."""
+        found: dict[str, str] = {}
+        for name, feature in self.items():
+            found.update(feature.label_files(_file_prefix(prefix, name)))
+        return found
+
+    def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeaturesDict:
+        """Returns the FeaturesDict with the label names that `read` finds."""
+        features = {name: feature.load_labels(read, _file_prefix(prefix, name)) for name, feature in self.items()}
+        return self._with(features=features)
+
+    def __repr__(self) -> str:
+        lines = [f"    {name!r}: {feature!r},".replace("\n", "\n    ") for name, feature in self.items()]
+        return "\n".join([f"{type(self).__name__}({{", *lines, "})"])
+
+
+def join(name: str, child: str) -> str:
+    """Returns the name in the record of a feature below another; '' is the top."""
+    return f"{name}/{child}" if name else child
+
+
+def check_unique(names: Sequence[str], path: str) -> None:
+    """Refuses features that would be stored under the same name."""
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FeatureValueError(f"{path}: two features are stored as {twice!r}; rename one of them".removeprefix(": "))
+
+
+def _sorted_names(feature: FeatureConnector, name: str) -> list[str]:
+    return sorted(feature.wire_names(name), key=str.encode)
+
+
+def _first_name(feature: FeatureConnector, name: str) -> bytes:
+    return min((key.encode() for key in feature.wire_names(name)), default=b"")
+
+
+def _file_prefix(prefix: str, name: str) -> str:
+    """Returns the beginning of a label file's name: nested names are joined by '-', and '/' becomes '.'."""
+    name = name.replace("/", ".")
+    return f"{prefix}-{name}" if prefix else name
+
+
+def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
+    """Returns the function that refuses what is not a mapping of exactly the expected names."""
+    where = f"{path}: " if path else ""
+
+    def check(value: Any) -> None:
+        try:
+            found = set(value.keys())
+        except AttributeError:
+            raise FeatureTypeError(
+                f"{where}{type(value).__name__} is not a dict of the features {sorted(expected)}"
+            ) from None
+        missing, extra = sorted(expected - found), sorted(map(str, found - expected))
+        if missing or extra:
+            problem = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
+            raise FeatureKeyError(f"{where}the example's features differ from the dataset's: {', '.join(problem)}")
+
+    return check

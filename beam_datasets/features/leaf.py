@@ -1,0 +1,220 @@
+"""Connectors that are stored as one list, and how sequences of them are.
+
+Below one sequence a feature's list holds the items one after the other. Below two or more `<name>/ragged_flat_values`
+does, and `<name>/ragged_row_lengths_<i>` holds how many items each sequence at depth i + 1 has.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from beam_datasets.errors import FeatureError, FeatureValueError
+from beam_datasets.features.base import Decode, Encode, FeatureConnector, ItemDecode, RowsEncode, Spans, Stored
+from beam_datasets.features.ragged import RaggedArray
+from beam_datasets.formats import example
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.features.base import Items, Lengths
+
+Kind = Literal["bytes", "float", "int64"]
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How the values of a leaf become the values of a list, and back. Errors name the feature.
+
+    Attributes:
+        kind: what the list holds.
+        size: how many values of the list an item takes; None where that varies.
+        pack: one item to its values.
+        pack_many: items to the values of all, in order.
+        unpack: the values of one item to the item.
+        unpack_many: the values of any number of items to the items: an array of one more dimension, or a list where the
+            items have different shapes.
+    """
+
+    kind: Kind
+    size: int | None
+    pack: Callable[[Any], Any]
+    pack_many: Callable[[Items], Any]
+    unpack: Callable[[Any], Any]
+    unpack_many: Callable[[Any], Any]
+
+
+def read_list(kind: Kind, path: str) -> Callable[[bytes, tuple[int, int]], Stored]:
+    """Returns the function that reads a list from a record, with errors that begin with the feature's path."""
+    readers: dict[Kind, Callable[[bytes, int, int], Stored]] = {
+        "bytes": example.bytes_list,
+        "float": example.float_list,
+        "int64": example.int_list,
+    }
+    reader = readers[kind]
+
+    def read(data: bytes, span: tuple[int, int]) -> Stored:
+        try:
+            return reader(data, span[0], span[1])
+        except example.ExampleError as error:
+            raise FeatureValueError(f"{path}: {error}") from error
+
+    return read
+
+
+def list_framer(kind: Kind, name: str) -> Callable[[Any], bytes]:
+    """Returns the function from the values of a list to its map entry."""
+    framers: dict[Kind, Callable[[bytes], Callable[[Any], bytes]]] = {
+        "bytes": example.bytes_list_framer,
+        "float": example.floats_framer,
+        "int64": example.ints_framer,
+    }
+    return framers[kind](name.encode("utf-8"))
+
+
+def empty_list(kind: Kind) -> Stored:
+    """Returns a list without values."""
+    return [] if kind == "bytes" else np.empty(0, np.float32 if kind == "float" else np.int64)
+
+
+@dataclass(frozen=True, repr=False)
+class Leaf(FeatureConnector):
+    """A connector of one list, described by its codec."""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether None is a value: it leaves no entry in the record."""
+        return False
+
+    @abc.abstractmethod
+    def codec(self, path: str) -> Codec:
+        """Returns how the feature at a path is packed and unpacked."""
+
+    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
+        """Returns the feature's own name, or below two sequences and more those of its flat values and row lengths."""
+        if rank < 2:
+            return (name,)
+        return f"{name}/ragged_flat_values", *(f"{name}/ragged_row_lengths_{i}" for i in range(rank - 1))
+
+    def encoder(self, name: str) -> Encode:
+        """Returns the function that encodes one value."""
+        pack = self.codec(name).pack
+        frame = list_framer(self.codec(name).kind, name)
+        if self.is_optional:
+            return lambda value: b"" if value is None else frame(pack(value))
+        return lambda value: frame(pack(value))
+
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes the items of a sequence."""
+        codec = self.codec(name)
+        names = self.wire_names(name, rank)
+        frame = list_framer(codec.kind, names[0])
+        lengths_framers = [(key, list_framer("int64", key)) for key in names[1:]]
+
+        def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            rows = [(key, framer(length)) for (key, framer), length in zip(lengths_framers, lengths)]
+            return [(names[0], frame(_pack_items(codec, items, name))), *rows]
+
+        return encode
+
+    def decoder(self, name: str) -> Decode:
+        """Returns the function that decodes one value."""
+        codec = self.codec(name)
+        key, read, unpack, missing = name.encode("utf-8"), read_list(codec.kind, name), codec.unpack, self.missing(name)
+
+        def decode(data: bytes, spans: Spans) -> Any:
+            span = spans.get(key)
+            if span is None or span[0] == span[1]:
+                return missing()
+            return unpack(read(data, span))
+
+        return decode
+
+    def missing(self, name: str) -> Callable[[], Any]:
+        """Returns the function that is called where a record does not have the feature."""
+        codec = self.codec(name)
+        if self.is_optional:
+            return lambda: None
+        if codec.size is None:
+            return lambda: codec.unpack(empty_list(codec.kind))
+
+        def missing() -> Any:
+            raise FeatureValueError(f"{name}: the record does not have this feature, and it is not optional")
+
+        return missing
+
+    def rows_decoder(self, name: str, rank: int) -> Decode:
+        """Returns the function that decodes all items: an array, or below two sequences and more a RaggedArray."""
+        codec, read = self.codec(name), self.rows_reader(name, rank)
+        if rank == 1:
+            return lambda data, spans: codec.unpack_many(read(data, spans)[0])
+
+        def decode(data: bytes, spans: Spans) -> RaggedArray:
+            flat, lengths = read(data, spans)
+            values = codec.unpack_many(flat)
+            if lengths and int(lengths[-1].sum()) != len(values):
+                raise FeatureValueError(
+                    f"{name}: the row lengths add up to {lengths[-1].sum()}, of {len(values)} values"
+                )
+            return _checked(RaggedArray, name, values, lengths)
+
+        return decode
+
+    def rows_reader(self, name: str, rank: int) -> Callable[[bytes, Spans], tuple[Stored, Lengths]]:
+        """Returns the function that reads the flat values and the row lengths; features that are absent are empty."""
+        kind = self.codec(name).kind
+        flat, *lengths = (key.encode("utf-8") for key in self.wire_names(name, rank))
+        read, read_lengths = read_list(kind, name), read_list("int64", name)
+
+        def read_rows(data: bytes, spans: Spans) -> tuple[Stored, Lengths]:
+            span = spans.get(flat)
+            rows = tuple(read_lengths(data, spans.get(key, (0, 0))) if key in spans else _NO_ROWS for key in lengths)
+            return read(data, span) if span and span[0] < span[1] else empty_list(kind), rows  # type: ignore[return-value]
+
+        return read_rows
+
+    def item_decoder(self, name: str, rank: int) -> ItemDecode:
+        """Returns the function that makes a reader of single items of the outermost sequence."""
+        codec, read = self.codec(name), self.rows_reader(name, rank)
+
+        def decode(data: bytes, spans: Spans) -> tuple[int, Callable[[int], Any]]:
+            flat, lengths = read(data, spans)
+            if lengths:
+                ragged = _checked(RaggedArray, name, codec.unpack_many(flat), lengths)
+                return len(ragged), ragged.__getitem__
+            size = codec.size
+            if size is None or len(flat) % max(size, 1):
+                raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
+            count = len(flat) // size if size else 0
+            return count, lambda index: codec.unpack(flat[index * size : (index + 1) * size])
+
+        return decode
+
+
+_NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
+
+
+def _checked(make: Callable[..., RaggedArray], name: str, *args: Any) -> RaggedArray:
+    try:
+        return make(*args)
+    except ValueError as error:
+        raise FeatureValueError(f"{name}: {error}") from error
+
+
+def _pack_items(codec: Codec, items: Items, path: str) -> Any:
+    """Packs the items of a sequence; an error names the item."""
+    try:
+        return codec.pack_many(items)
+    except FeatureError as error:
+        for index, item in enumerate(items):
+            try:
+                codec.pack(item)
+            except FeatureError as single:
+                problem = str(single).removeprefix(f"{path}: ")
+                raise type(single)(f"{path}: item {index}: {problem}") from error
+        raise

@@ -1,0 +1,181 @@
+"""Values that are stored as lists of bytes: strings, and arrays as their bytes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.leaf import Codec
+from beam_datasets.features.numbers import array_maker, check_shape
+from beam_datasets.features.values import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.features.base import Items, Shape
+
+
+def to_bytes(value: Any, path: str) -> bytes:
+    """Returns text as UTF-8, and bytes as they are."""
+    if type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise FeatureValueError(f"{path}: the text is not valid Unicode: {error}") from error
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return to_bytes(value.item(), path)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise FeatureTypeError(f"{path}: {value!r} is {type(value).__name__}; expected str or bytes")
+
+
+def objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    """Returns a one-dimensional array of objects, whatever they are."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def string_codec(shape: Shape, path: str) -> Codec:
+    """Returns how strings of a shape are packed: as bytes, in C order."""
+    target = tuple(-1 if length is None else length for length in shape)
+
+    def pack(value: Any) -> list[bytes]:
+        if not shape:
+            return [to_bytes(value, path)]
+        try:
+            array = value if isinstance(value, np.ndarray) else np.array(value, dtype=object)
+        except ValueError as error:
+            raise FeatureValueError(f"{path}: the value has no shape: {error}") from error
+        check_shape(array.shape, shape, path)
+        return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
+
+    def pack_many(items: Items) -> list[bytes]:
+        if not shape:
+            return [to_bytes(item, path) for item in items]
+        return [value for item in items for value in pack(item)]
+
+    def unpack(values: Any) -> Any:
+        if not shape and len(values) == 1:
+            return values[0]
+        return _reshape(values, target, shape, path)
+
+    def unpack_many(values: Any) -> NDArray[Any]:
+        if None in shape:
+            raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
+        return _reshape(values, (-1, *target), (None, *shape), path) if values else np.empty((0, *target), object)
+
+    size = size_of(shape)
+    return Codec("bytes", size, pack, pack_many, unpack, unpack_many)
+
+
+def _reshape(values: list[bytes], target: tuple[int, ...], shape: Shape, path: str) -> NDArray[Any]:
+    try:
+        return objects(values).reshape(target)
+    except ValueError:
+        raise FeatureValueError(
+            f"{path}: the record has {len(values)} values, which do not have the shape {shape}"
+        ) from None
+
+
+def one_value_codec(pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str) -> Codec:
+    """Returns the codec of items that are one value of bytes each, of a function each way."""
+
+    def unpack_one(values: Any) -> Any:
+        if len(values) != 1:
+            raise FeatureValueError(f"{path}: the record has {len(values)} values; expected one")
+        return unpack(values[0])
+
+    return Codec(
+        "bytes",
+        1,
+        lambda value: [pack(value)],
+        lambda items: [pack(item) for item in items],
+        unpack_one,
+        lambda values: stack([unpack(value) for value in values]),
+    )
+
+
+def stack(items: list[Any]) -> Any:
+    """Returns decoded items as one array: an array of objects where they are bytes; a list where shapes differ."""
+    if not items or isinstance(items[0], bytes):
+        return objects(items)
+    if isinstance(items[0], (np.ndarray, np.generic)) and len({np.shape(item) for item in items}) == 1:
+        return np.stack(items)
+    return items
+
+
+def array_codec(
+    dtype: np.dtype[Any],
+    shape: Shape,
+    path: str,
+    check: Callable[[NDArray[Any]], None] | None,
+    *,
+    compress: bool,
+) -> Codec:
+    """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
+    make = array_maker(dtype, shape, path)
+    little = dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
+    count = size_of(shape)
+    size = None if count is None else count * dtype.itemsize
+    target = tuple(-1 if length is None else length for length in shape)
+
+    def pack(value: Any) -> bytes:
+        array = make(value)
+        if check and array.size:
+            check(array)
+        data = array.astype(little, copy=False).tobytes()
+        return zlib.compress(data) if compress else data
+
+    def unpack(data: bytes) -> Any:
+        plain = inflate(data, size, path) if compress else data
+        return array_of(plain, little, target, shape, path)
+
+    codec = one_value_codec(pack, unpack, path)
+    if None in shape:
+        return codec
+    empty = np.empty((0, *shape), dtype)  # type: ignore[type-var]
+    return Codec(
+        "bytes",
+        1,
+        codec.pack,
+        codec.pack_many,
+        codec.unpack,
+        lambda values: codec.unpack_many(values) if len(values) else empty,
+    )
+
+
+def array_of(data: bytes, dtype: np.dtype[Any], target: tuple[int, ...], shape: Shape, path: str) -> Any:
+    """Returns the (writable) array that bytes are, or the scalar where the shape is ()."""
+    try:
+        array = np.frombuffer(data, dtype).reshape(target).astype(dtype.newbyteorder("="))
+    except ValueError:
+        raise FeatureValueError(
+            f"{path}: {len(data)} stored bytes are no array of {dtype} of the shape {shape}"
+        ) from None
+    return array if shape else array[()]
+
+
+def inflate(data: bytes, size: int | None, path: str) -> bytes:
+    """Returns what zlib compressed; never more than `size` bytes, where that is known.
+
+    Raises:
+        FeatureValueError: the data are damaged, incomplete, or hold more than `size` bytes.
+    """
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(data) if size is None else inflater.decompress(data, size + 1)
+    except zlib.error as error:
+        raise FeatureValueError(f"{path}: the stored bytes cannot be decompressed: {error}") from error
+    if size is not None and len(plain) > size:
+        raise FeatureValueError(f"{path}: the stored bytes decompress to more than the feature's {size} bytes")
+    if not inflater.eof:
+        raise FeatureValueError(f"{path}: the stored compressed bytes are incomplete")
+    return plain

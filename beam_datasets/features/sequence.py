@@ -1,0 +1,207 @@
+"""Sequence: any number of items of the same feature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import (
+    Decode,
+    DocArg,
+    Encode,
+    FeatureConnector,
+    ItemDecode,
+    Json,
+    RowsEncode,
+    Spans,
+    dtype_of,
+    shape_of,
+)
+from beam_datasets.features.features_dict import FeaturesDict, check_unique, to_feature
+from beam_datasets.features.values import int_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from beam_datasets.features.base import Items, Lengths
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Sequence(FeatureConnector):
+    """Any number of items of one feature.
+
+    Values are lists, tuples or arrays; a sequence of dicts may also be given as a dict of lists. Decodes to an array
+    with one dimension more, to a dict of arrays for dicts, and to a `RaggedArray` for a sequence of sequences.
+
+    Args:
+        feature: the items' feature; a dict or a dtype is taken for the connector that it means.
+        length: how many items there are, where that is fixed.
+        doc: what it means.
+    """
+
+    feature: FeatureConnector
+    length: int | None
+
+    PATH: ClassVar[str] = "sequence_feature.Sequence"
+
+    def __init__(self, feature: Any, length: int | None = None, *, doc: DocArg = None) -> None:
+        self._set(doc=doc, feature=to_feature(feature), length=length)
+        super().__post_init__()
+        if length is not None and length < 0:
+            raise ValueError(f"length={length} is negative; None stands for any length")
+
+    def __getitem__(self, name: str) -> FeatureConnector:
+        return self.feature[name]  # type: ignore[index,no-any-return]
+
+    @property
+    def shape(self) -> Any:
+        """The items' shape with the length before it; for dicts, a dict of such shapes."""
+        return _each(shape_of(self.feature), lambda shape: (self.length, *shape))
+
+    @property
+    def dtype(self) -> Any:
+        """The items' dtype."""
+        return dtype_of(self.feature)
+
+    # ------------------------------------------------------------------------------------------- encoding and decoding
+
+    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
+        """Returns the names of the items' lists."""
+        return self.feature.wire_names(name, rank + 1)
+
+    def items_of(self, value: Any, path: str) -> Items:
+        """Returns the items that a value means, as something with a length and an order."""
+        if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
+            value = _transposed(value, path)
+        if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
+            raise FeatureValueError(f"{path}: {value!r:.80} is no sequence of items")
+        items = value if isinstance(value, (list, tuple, np.ndarray)) else list(value)
+        if isinstance(items, np.ndarray) and items.ndim == 0:
+            raise FeatureValueError(f"{path}: an array of shape () is no sequence of items")
+        if self.length is not None and len(items) != self.length:
+            raise FeatureValueError(
+                f"{path}: the sequence has {len(items)} items; the feature has length={self.length}"
+            )
+        return items
+
+    def encoder(self, name: str) -> Encode:
+        """Returns the function that encodes a sequence."""
+        check_unique(self.wire_names(name), name)
+        encode_rows = self.feature.rows_encoder(name, 1)
+        names = self.wire_names(name)
+        order = sorted(range(len(names)), key=lambda i: names[i].encode())
+        single = len(names) == 1
+
+        def encode(value: Any) -> bytes:
+            entries = encode_rows(self.items_of(value, name), ())
+            if single:
+                return entries[0][1]
+            return b"".join([entries[i][1] for i in order])
+
+        return encode
+
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes sequences that are the items of a sequence."""
+        encode_rows = self.feature.rows_encoder(name, rank + 1)
+
+        def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            rows = [self.items_of(item, name) for item in items]
+            counts = np.array([len(row) for row in rows], np.int64)
+            return encode_rows(_concatenated(rows), (*lengths, counts))
+
+        return encode
+
+    def decoder(self, name: str) -> Decode:
+        """Returns the function that decodes a sequence."""
+        return self._length_checked(self.feature.rows_decoder(name, 1), name)
+
+    def _length_checked(self, decode: Decode, name: str) -> Decode:
+        length = self.length
+        if length is None or isinstance(self.feature, FeaturesDict):
+            return decode
+
+        def checked(data: bytes, spans: Spans) -> Any:
+            value = decode(data, spans)
+            if len(value) != length:
+                raise FeatureValueError(f"{name}: the record has {len(value)} items; the feature has length={length}")
+            return value
+
+        return checked
+
+    def rows_decoder(self, name: str, rank: int) -> Decode:
+        """Returns the function that decodes sequences that are the items of sequences."""
+        return self.feature.rows_decoder(name, rank + 1)
+
+    def item_decoder(self, name: str, rank: int) -> ItemDecode:
+        """Returns the function that makes a reader of single sequences."""
+        return self.feature.item_decoder(name, rank + 1)
+
+    def stored(self) -> FeatureConnector:
+        """Returns the sequence of the items' stored form."""
+        return Sequence(self.feature.stored(), self.length)
+
+    # ------------------------------------------------------------------------------------------------ JSON and labels
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'sequence', the items' feature and the length (-1 where it is not fixed)."""
+        return "sequence", {
+            "feature": self.feature.to_json(),
+            "length": str(-1 if self.length is None else self.length),
+        }
+
+    @classmethod
+    def from_content(cls, content: Json) -> Sequence:
+        """Returns the Sequence of such a value."""
+        from beam_datasets.features.config import from_json
+
+        length = int_from_json(content.get("length", 0))
+        return cls(from_json(content["feature"]), None if length is None or length < 0 else length)
+
+    def label_files(self, prefix: str = "") -> dict[str, str]:
+        """Returns the label files of the items' feature."""
+        return self.feature.label_files(prefix)
+
+    def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Sequence:
+        """Returns the Sequence with the label names that `read` finds."""
+        return self._with(feature=self.feature.load_labels(read, prefix))
+
+    def __repr__(self) -> str:
+        inner = repr(self.feature)
+        if type(self.feature) is FeaturesDict:
+            inner = inner.removeprefix("FeaturesDict(").removesuffix(")")
+        return f"{type(self).__name__}({inner})"
+
+
+def _each(shape: Any, function: Callable[[Any], Any]) -> Any:
+    """Returns a shape, or a nested dict of them, changed by a function."""
+    return {key: _each(value, function) for key, value in shape.items()} if isinstance(shape, dict) else function(shape)
+
+
+def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    """Returns a dict of lists as a list of dicts."""
+    columns = {
+        key: _transposed(column, f"{path}/{key}") if isinstance(column, dict) else column
+        for key, column in value.items()
+    }
+    try:
+        counts = {key: len(column) for key, column in columns.items()}
+    except TypeError:
+        raise FeatureTypeError(
+            f"{path}: a dict that stands for a sequence of dicts must have lists as values"
+        ) from None
+    if len(set(counts.values())) > 1:
+        raise FeatureValueError(f"{path}: the lists of a sequence of dicts have different lengths: {counts}")
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def _concatenated(rows: list[Items]) -> Items:
+    """Returns the items of all rows, in order."""
+    if rows and all(isinstance(row, np.ndarray) for row in rows):
+        shapes = {(np.shape(row)[1:], np.asarray(row).dtype) for row in rows}
+        if len(shapes) == 1:
+            return np.concatenate(rows)
+    return list(chain.from_iterable(rows))

@@ -1,0 +1,219 @@
+"""Tensor and Scalar: numbers and strings of any shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from beam_datasets.errors import FeatureTypeError
+from beam_datasets.features import raw, scalars
+from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
+from beam_datasets.features.leaf import Codec, Kind, Leaf
+from beam_datasets.features.numbers import bounds_checker, number_codec
+from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
+
+if TYPE_CHECKING:
+    from beam_datasets.features.base import (
+        Decode,
+        DocArg,
+        Encode,
+        FeatureConnector,
+        ItemDecode,
+        Json,
+        RowsEncode,
+        Shape,
+    )
+
+
+class Encoding(Enum):
+    """How a Tensor is stored.
+
+    Attributes:
+        NONE: as numbers; every integer and bool takes the place of an int64 on the wire, every float that of a float32.
+        BYTES: as the bytes of the array, little-endian, in C order.
+        ZLIB: as those bytes, compressed by zlib.
+    """
+
+    NONE = "none"
+    BYTES = "bytes"
+    ZLIB = "zlib"
+
+
+@dataclass(frozen=True, repr=False)
+class Tensor(Leaf):
+    """Numbers or strings of one dtype and a shape.
+
+    Decoded to an array (a NumPy scalar, where the shape is `()`); strings to bytes in an array of objects.
+
+    Attributes:
+        shape: the lengths of the dimensions; None stands for any length. With more than one None an encoding is needed.
+        dtype: a NumPy dtype, scalar type, or name such as 'int64'; np.str_ for strings.
+        encoding: how it is stored, see `Encoding`.
+        minimum, maximum: bounds of the values, both inclusive; checked when encoding.
+        optional: None is a value, and decodes to None.
+        doc: what it means.
+    """
+
+    shape: Shape = field(kw_only=True)
+    dtype: Any = field(kw_only=True)
+    encoding: Encoding | str = field(default=Encoding.NONE, kw_only=True)
+    minimum: Any = field(default=None, kw_only=True)
+    maximum: Any = field(default=None, kw_only=True)
+    optional: bool = field(default=False, kw_only=True)
+
+    PATH: ClassVar[str] = "tensor_feature.Tensor"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        encoding = self.encoding.lower() if isinstance(self.encoding, str) else self.encoding
+        shape = tuple(None if length is None else int(length) for length in self.shape)
+        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=Encoding(encoding))
+        if any(length is not None and length < 0 for length in shape):
+            raise ValueError(f"shape {shape} has a negative length; None stands for any length")
+        if self.dtype == STRING and self.encoding is not Encoding.NONE:
+            raise NotImplementedError("strings are stored as they are; encoding= is for numbers")
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of decoded values."""
+        return self.dtype  # type: ignore[no-any-return]
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether None is a value."""
+        return self.optional
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the shape is stored beside the value, because it cannot be inferred."""
+        return self.shape.count(None) > 1
+
+    @property
+    def scalar_kind(self) -> Kind | None:
+        """What the list of a single number or string holds; None for other shapes and encodings."""
+        if self.shape or self.encoding is not Encoding.NONE or self.dtype.kind not in "biufO":
+            return None
+        return "bytes" if self.dtype == STRING else "float" if self.dtype.kind == "f" else "int64"
+
+    # ------------------------------------------------------------------------------------------- encoding and decoding
+
+    def codec(self, path: str) -> Codec:
+        """Returns how values are packed: as numbers, as strings, or as the bytes of the array."""
+        if self.dtype == STRING:
+            return raw.string_codec(self.shape, path)
+        if self.encoding is not Encoding.NONE:
+            check = bounds_checker(self.minimum, self.maximum, path)
+            return raw.array_codec(self.dtype, self.shape, path, check, compress=self.encoding is Encoding.ZLIB)
+        return number_codec(self, path)
+
+    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
+        """Returns the names in the record: one, or those of the shape and the value."""
+        return self._dynamic().wire_names(name, rank) if self.is_dynamic else super().wire_names(name, rank)
+
+    def encoder(self, name: str) -> Encode:
+        """Returns the function that encodes one value."""
+        if self.is_dynamic:
+            return self._dynamic().encoder(name)
+        return scalars.encoder(self, name) or super().encoder(name)
+
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes the items of a sequence."""
+        return self._dynamic().rows_encoder(name, rank) if self.is_dynamic else super().rows_encoder(name, rank)
+
+    def decoder(self, name: str) -> Decode:
+        """Returns the function that decodes one value."""
+        if self.is_dynamic:
+            return self._dynamic().decoder(name)
+        return scalars.decoder(self, name) or super().decoder(name)
+
+    def rows_decoder(self, name: str, rank: int) -> Decode:
+        """Returns the function that decodes the items of sequences."""
+        return self._dynamic().rows_decoder(name, rank) if self.is_dynamic else super().rows_decoder(name, rank)
+
+    def item_decoder(self, name: str, rank: int) -> ItemDecode:
+        """Returns the function that makes a reader of single items."""
+        return self._dynamic().item_decoder(name, rank) if self.is_dynamic else super().item_decoder(name, rank)
+
+    def stored(self) -> FeatureConnector:
+        """Returns the tensor itself, or where it is encoded, that of its bytes."""
+        if self.is_dynamic:
+            return self._dynamic().stored()
+        if self.encoding is Encoding.NONE:
+            return self
+        return Tensor(shape=(), dtype=STRING, optional=self.optional)
+
+    def _dynamic(self) -> FeatureConnector:
+        from beam_datasets.features.dynamic import DynamicTensor
+
+        return DynamicTensor(tensor=self)
+
+    # ------------------------------------------------------------------------------------------------------------ JSON
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'tensor' and dtype, encoding, shape, and what else differs from the default."""
+        content: Json = {
+            "dtype": dtype_name(self.dtype),
+            "encoding": Encoding(self.encoding).value,
+            "shape": shape_to_json(self.shape),
+        }
+        if self.optional:
+            content["optional"] = True
+        for key, bound in (("minimum", self.minimum), ("maximum", self.maximum)):
+            if bound is not None:
+                content[key] = _bound_to_json(key, bound)
+        return "tensor", content
+
+    @classmethod
+    def from_content(cls, content: Json) -> Tensor:
+        """Returns the Tensor of such a value."""
+        return cls(
+            shape=shape_from_json(content.get("shape")),
+            dtype=content["dtype"],
+            encoding=content.get("encoding") or Encoding.NONE,
+            minimum=int_from_json(content.get("minimum")),
+            maximum=int_from_json(content.get("maximum")),
+            optional=bool(content.get("optional", False)),
+        )
+
+    def __repr__(self) -> str:
+        if type(self) is Tensor and self.shape == () and self.encoding is Encoding.NONE:
+            return dtype_name(self.dtype)
+        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)})"
+
+
+class Scalar(Tensor):
+    """One number or string: a Tensor of shape ().
+
+    Args:
+        dtype: see `Tensor`.
+        doc: what it means.
+        optional: None is a value, and decodes to None.
+        minimum: the smallest value.
+        maximum: the largest value.
+    """
+
+    PATH: ClassVar[str] = "scalar.Scalar"
+
+    def __init__(
+        self, dtype: Any, *, doc: DocArg = None, optional: bool = False, minimum: Any = None, maximum: Any = None
+    ) -> None:
+        super().__init__(shape=(), dtype=dtype, doc=doc, optional=optional, minimum=minimum, maximum=maximum)
+
+    @classmethod
+    def from_content(cls, content: Json) -> Scalar:
+        """Returns the Scalar of its content in features.json."""
+        return cls(
+            content["dtype"],
+            optional=bool(content.get("optional", False)),
+            minimum=int_from_json(content.get("minimum")),
+            maximum=int_from_json(content.get("maximum")),
+        )
+
+
+def _bound_to_json(key: str, bound: Any) -> str:
+    if isinstance(bound, (int, np.integer)):
+        return str(int(bound))
+    raise FeatureTypeError(f"{key}={bound!r} cannot be saved: features.json has only integers for bounds")
