@@ -6,9 +6,10 @@ that ends in .gz, .bz2, .xz, .zst or .deflate is read uncompressed.
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -48,17 +49,20 @@ class Piece:
     stop: int | None = None
 
 
-def find(patterns: str | Sequence[str]) -> list[InputFile]:
+def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_")) -> list[InputFile]:
     """Returns the files that match any of the patterns, each once, in the order of their names.
 
-    A folder stands for all files below it. Where a wildcard matched, files that begin with `.` or `_` (`_SUCCESS`,
-    `.DS_Store`) are left out, as Hive and Spark do.
+    A folder stands for all files below it.
+
+    Args:
+        patterns: paths, which may have the wildcards `*`, `?`, `[...]` and `**`.
+        hidden: where a wildcard matched, files whose names begin so (`_SUCCESS`, `.DS_Store`) are left out.
 
     Raises:
         InputError: a pattern matches nothing.
     """
     listed = [_absolute(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
-    found = {path: size for pattern in listed for path, size in _match(pattern)}
+    found = {path: size for pattern in listed for path, size in _match(pattern, hidden)}
     root = _common_folder(listed)
     return sorted(InputFile(path[len(root) :].replace(os.sep, "/"), path, size) for path, size in found.items())
 
@@ -67,17 +71,19 @@ def _absolute(pattern: str) -> str:
     return pattern if "://" in pattern else os.path.abspath(os.path.expanduser(pattern))
 
 
-def _match(pattern: str) -> list[tuple[str, int]]:
+def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
     if "://" not in pattern:
         if os.path.isdir(pattern):
             pattern = os.path.join(pattern, "**")
         elif os.path.exists(pattern):  # also a name with brackets in it
             return [(pattern, os.path.getsize(pattern))]
+    elif pattern.endswith("/"):
+        pattern += "**"
     wild = any(mark in pattern for mark in WILDCARDS)
     [result] = FileSystems.match([pattern])
     files = [(m.path, m.size_in_bytes) for m in result.metadata_list]
     if wild:
-        files = [(path, size) for path, size in files if not os.path.basename(path).startswith((".", "_"))]
+        files = [(path, size) for path, size in files if not os.path.basename(path).startswith(hidden)]
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
@@ -109,7 +115,30 @@ def is_compressed(path: str) -> bool:
 
 def open_bytes(path: str) -> BinaryIO:
     """Returns the file's uncompressed bytes as a stream."""
-    return FileSystems.open(path)
+    stream = FileSystems.open(path)
+    if isinstance(stream, io.BufferedIOBase):
+        return cast("BinaryIO", stream)
+    return io.BufferedReader(_Decompressed(stream), _LINE_BLOCK)
+
+
+class _Decompressed(io.RawIOBase):
+    """Beam's stream of a compressed file as Python has streams; its own lines come at a seventh of the speed."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[Piece]:
@@ -159,16 +188,16 @@ def line_place(file: InputFile, offset: int) -> str:
     return f"{file.path}, line {line_number(file.path, offset)} (byte {offset})"
 
 
-def decode_line(line: bytes, encoding: str, file: InputFile, offset: int) -> str:
-    """Returns a line's text; a byte order mark at the start of the file is dropped.
+def decode_line(line: bytes, encoding: str, offset: int) -> str:
+    """Returns a line's text; a byte order mark at the start of the file, offset 0, is dropped.
 
     Raises:
-        InputError: the bytes are not text in this encoding.
+        InputError: the bytes are not text in this encoding; the caller says where they stand.
     """
     try:
         text = line.decode(encoding)
     except UnicodeDecodeError as error:
-        raise InputError(f"{line_place(file, offset)}: {undecodable(error)}") from None
+        raise InputError(undecodable(error)) from None
     return text.removeprefix("\ufeff") if offset == 0 else text
 
 

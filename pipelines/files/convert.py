@@ -1,0 +1,207 @@
+"""Closures from what a file holds to what a feature takes, compiled once per column.
+
+Each raises ValueError with what is wrong; the caller knows file, line and column and puts them in front.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pipelines.files.schema import INTEGERS, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+Convert = Any  # Callable[[Any], Any]; mypy would want the argument's type at each use
+
+_TRUE, _FALSE = frozenset(("true", "t", "yes", "y", "1")), frozenset(("false", "f", "no", "n", "0"))
+
+
+class RowError(ValueError):
+    """A value of a row does not fit; the message begins with the column."""
+
+
+def text_converter(field: Field, missing: Collection[str] = ("",)) -> Callable[[str], Any]:
+    """Returns the function from a CSV field's text to the value; lists and objects are written as JSON there."""
+    if field.item is not None or field.fields is not None:
+        convert = value_converter(field)
+        return lambda text: convert(_parse_json(text) if text else None)
+    convert = _text_scalar(field)
+    if field.kind == "string" and not field.optional:
+        return convert
+    absent = -1 if field.kind == "class" else None
+
+    def with_missing(text: str) -> Any:
+        if text in missing:
+            if not field.optional:
+                raise ValueError(f"the value is missing; if that is right, say so: {field}?")
+            return absent
+        return convert(text)
+
+    return with_missing
+
+
+def _text_scalar(field: Field) -> Callable[[str], Any]:
+    if field.kind in INTEGERS:
+        return _integer
+    if field.kind.startswith("float"):
+        return _float
+    if field.kind == "bool":
+        return _bool
+    return _label(field) if field.kind == "class" else str
+
+
+def _integer(text: str) -> int:
+    try:
+        if "_" not in text:
+            return int(text)
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r:.60} is not an integer")
+
+
+def _float(text: str) -> float:
+    try:
+        if "_" not in text:
+            return float(text)
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r:.60} is not a number")
+
+
+def _bool(text: str) -> bool:
+    lower = text.strip().lower()
+    if lower in _TRUE:
+        return True
+    if lower in _FALSE:
+        return False
+    raise ValueError(f"{text!r:.60} is neither true nor false")
+
+
+def _label(field: Field) -> Callable[[Any], int]:
+    labels = tuple(map(str, range(field.labels))) if isinstance(field.labels, int) else field.labels or ()
+    index = {label: i for i, label in enumerate(labels)}
+
+    def convert(value: Any) -> int:
+        found = index.get(str(value))
+        if found is None:
+            raise ValueError(
+                f"{value!r:.60} is none of the {len(index)} labels {list(labels[:5])}{' ...' * (len(index) > 5)}"
+            )
+        return found
+
+    return convert
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r:.60} is not JSON: {error}") from None
+
+
+def value_converter(field: Field) -> Callable[[Any], Any]:
+    """Returns the function from a JSON value to what the feature takes."""
+    if field.fields is not None:
+        return _object(field.fields, field.optional)
+    if field.item is not None:
+        return _list(field.item)
+    convert = _value_scalar(field)
+    absent = -1 if field.kind == "class" else None
+
+    def with_missing(value: Any) -> Any:
+        if value is None:
+            if not field.optional:
+                raise ValueError(f"the value is missing; if that is right, say so: {field}?")
+            return absent
+        return convert(value)
+
+    return with_missing
+
+
+def _value_scalar(field: Field) -> Callable[[Any], Any]:
+    if field.kind in INTEGERS:
+        return _whole
+    if field.kind.startswith("float"):
+        return _number
+    if field.kind == "bool":
+        return _exactly_bool
+    if field.kind == "class":
+        return _label(field)
+    return _text if field.kind == "string" else lambda value: value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is int or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer")
+
+
+def _number(value: Any) -> float:
+    if type(value) in (int, float):
+        return float(value)
+    raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a number")
+
+
+def _exactly_bool(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither true nor false")
+
+
+def _text(value: Any) -> str | bytes:
+    return value if isinstance(value, str | bytes) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _list(item: Field) -> Callable[[Any], list[Any]]:
+    convert = value_converter(item)
+
+    def each(value: Any) -> list[Any]:
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a list")
+        return [convert(inner) for inner in value]
+
+    return each
+
+
+def _object(fields: Mapping[str, Field], optional: bool) -> Callable[[Any], dict[str, Any]]:
+    convert = row_converter(fields)
+
+    def each(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict) and not (value is None and optional):
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an object")
+        return convert(value or {})
+
+    return each
+
+
+def row_converter(
+    fields: Mapping[str, Field], dropped: Collection[str] = ()
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Returns the function from a row of JSON to an example.
+
+    Args:
+        fields: name -> field of what is kept.
+        dropped: names that are passed over; any other name is an error, for its values would be lost.
+    """
+    converters = {name: value_converter(field) for name, field in fields.items()}
+    known = {*fields, *dropped}
+
+    def convert(row: Mapping[str, Any]) -> dict[str, Any]:
+        if not row.keys() <= known:
+            name = next(name for name in row if name not in known)
+            raise RowError(
+                f"{name!r}: the rows that the schema was taken from do not have it; add --feature {name}=TYPE, or =drop"
+            )
+        example = {}
+        for name, converter in converters.items():
+            try:
+                example[name] = converter(row.get(name))
+            except ValueError as error:
+                raise RowError(f"{name!r}: {error}") from None
+        return example
+
+    return convert

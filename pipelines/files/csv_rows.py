@@ -1,0 +1,243 @@
+"""Rows of CSV files (RFC 4180: fields may be quoted and hold line ends) as examples.
+
+Files are not cut: a quoted field may hold anything, so only a reader from the start knows where a row begins.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import InputError
+from pipelines.files.convert import text_converter
+from pipelines.files.inputs import Piece, open_bytes, undecodable
+from pipelines.files.source import Bad, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
+
+    from pipelines.files.inputs import InputFile
+    from pipelines.files.schema import Field
+    from pipelines.files.source import Example, Key
+
+_FIELD_LIMIT = 1 << 28  # characters of one field; Python's own limit of 131,072 is below what people store
+_WIDE = re.compile(r"utf[-_]?(16|32)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the files are written.
+
+    Attributes:
+        delimiter: between fields; None for a tab in `.tsv` files and a comma in others.
+        quote: around fields; a doubled one inside stands for itself; '' for files that never quote.
+        encoding: of the text; a byte order mark is dropped.
+        columns: names, for files that have no header.
+    """
+
+    delimiter: str | None = None
+    quote: str = '"'
+    encoding: str = "utf-8"
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as it stands on lines [number, stop) of a file, counted from 1: its fields, and what is wrong with it."""
+
+    number: int
+    stop: int
+    fields: list[str]
+    problem: str = ""
+
+
+def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of a row of CSV, or of a sequence.
+
+    >>> names_of('a, b,"c,d"')
+    ('a', 'b', 'c,d')
+    """
+    if not columns:
+        return ()
+    listed = next(csv.reader([columns], skipinitialspace=True)) if isinstance(columns, str) else columns
+    return tuple(check_names(listed, "columns"))
+
+
+def header(file: InputFile, dialect: Dialect) -> list[str]:
+    """Returns the names of a file's columns; none where the file is empty.
+
+    Raises:
+        InputError: a name is empty or stands twice, or the file cannot be read.
+    """
+    if dialect.columns:
+        return list(dialect.columns)
+    first = next(rows(file, dialect, skip_header=False), None)
+    if first is None:
+        return []
+    if first.problem:
+        raise InputError(f"{file.path}, line {first.number}: {first.problem}")
+    return check_names(first.fields, f"{file.path}, line {first.number}")
+
+
+def check_names(names: Sequence[str], place: str) -> list[str]:
+    """Returns the names without outer spaces; each must be there and be unique."""
+    clean = [name.strip() for name in names]
+    twice = sorted({name for name in clean if name and clean.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"{place}: the columns {', '.join(map(repr, twice))} stand twice; name all columns by --columns a,b,c"
+        )
+    if "" in clean:
+        raise InputError(f"{place}: column {clean.index('') + 1} has no name; name all columns by --columns a,b,c")
+    return clean
+
+
+def rows(file: InputFile, dialect: Dialect, *, skip_header: bool = True) -> Iterator[Line]:
+    """Yields the rows of a file; blank lines are no rows."""
+    csv.field_size_limit(_FIELD_LIMIT)
+    with open_bytes(file.path) as stream:
+        source = _Lines(stream, dialect.encoding)
+        reader = csv.reader(source, strict=True, **_format(file, dialect))
+        first = skip_header
+        while True:
+            source.problem, number = "", source.number + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield Line(number, source.number + 1, [], source.problem or _csv_problem(error))
+                continue
+            if not fields:
+                continue
+            if not first:
+                yield Line(number, source.number + 1, fields, source.problem)
+            first = False
+
+
+def _format(file: InputFile, dialect: Dialect) -> dict[str, Any]:
+    tabs = ".tsv" in file.name or ".tab" in file.name
+    delimiter = dialect.delimiter or ("\t" if tabs else ",")
+    if not dialect.quote:
+        return {"delimiter": delimiter, "quoting": csv.QUOTE_NONE}
+    return {"delimiter": delimiter, "quotechar": dialect.quote}
+
+
+def _csv_problem(error: csv.Error) -> str:
+    text = str(error)
+    if "unexpected end" in text or "field larger" in text:
+        return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
+    if "new-line" in text:
+        return f"{text}: a lone carriage return; write the file with \\n or \\r\\n between lines"
+    return text
+
+
+class _Lines:
+    """The text lines of a file: `number` of them were read; `problem` is what was wrong since it was last emptied."""
+
+    def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        wide = _WIDE.match(encoding)
+        self._lines: Iterator[Any] = iter(io.TextIOWrapper(stream, encoding, newline="\n") if wide else stream)
+        self._encoding = encoding
+        self.number = 0
+        self.problem = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        read = next(self._lines)
+        self.number += 1
+        line = self._decode(read) if isinstance(read, bytes) else str(read)
+        return line.removeprefix("\ufeff") if self.number == 1 else line
+
+    def _decode(self, line: bytes) -> str:
+        try:
+            return line.decode(self._encoding)
+        except UnicodeDecodeError as error:
+            self.problem = undecodable(error)
+            return line.decode("latin-1")  # so that the reader sees where the row ends
+
+
+@dataclass(frozen=True)
+class CsvRows:
+    """Reads rows of CSV files as examples.
+
+    Attributes:
+        dialect: how the files are written.
+        columns: every column of the files.
+        fields: what is kept of them.
+        key: the column that has the keys; None for file and line.
+        missing: texts that stand for no value.
+    """
+
+    dialect: Dialect
+    columns: tuple[str, ...]
+    fields: Mapping[str, Field]
+    key: str | None
+    missing: tuple[str, ...] = ("",)
+
+    def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
+        """Yields the rows of a file."""
+        names = header(piece.file, self.dialect)
+        check_columns(names, self.columns, piece.file)
+        convert = self._converter(names)
+        for line in rows(piece.file, self.dialect, skip_header=not self.dialect.columns):
+            problem = line.problem or _ragged(line.fields, names)
+            if not problem:
+                try:
+                    key, example = convert(line.fields)
+                    yield f"{piece.file.name}:{line.number}" if key is None else key, example
+                    continue
+                except ValueError as error:
+                    problem = str(error)
+            last = f" to {line.stop - 1}" if line.stop > line.number + 1 else ""
+            yield Bad(piece.file, problem, f"line {line.number}{last}")
+
+    def _converter(self, names: Sequence[str]) -> Callable[[list[str]], tuple[Key | None, Example]]:
+        kept = [
+            (i, name, text_converter(self.fields[name], self.missing))
+            for i, name in enumerate(names)
+            if name in self.fields
+        ]
+        key_place = None if self.key is None else names.index(self.key)
+
+        def convert(row: list[str]) -> tuple[Key | None, Example]:
+            example = {}
+            for i, name, converter in kept:
+                try:
+                    example[name] = converter(row[i])
+                except ValueError as error:
+                    raise ValueError(f"column {name!r}: {error}") from None
+            if self.key is None or key_place is None:
+                return None, example
+            key = row[key_place]
+            if key in self.missing:
+                raise ValueError(f"column {self.key!r}: the key is missing")
+            return key_of(example, self.key) if self.key in example else key, example
+
+        return convert
+
+
+def check_columns(names: Sequence[str], expected: Sequence[str], file: InputFile) -> None:
+    """Checks that a file has the columns of the others, in whatever order; an empty file has none.
+
+    Raises:
+        InputError: it lacks some, or has others.
+    """
+    if not names or set(names) == set(expected):
+        return
+    lacks, adds = sorted(set(expected) - set(names)), sorted(set(names) - set(expected))
+    words = [f"{verb} {', '.join(map(repr, some))}" for verb, some in (("lacks", lacks), ("adds", adds)) if some]
+    raise InputError(f"{file.path}: all files need the columns of the first, and this one {' and '.join(words)}")
+
+
+def _ragged(fields: Sequence[str], names: Sequence[str]) -> str:
+    if len(fields) == len(names):
+        return ""
+    shown = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
+    return f"{len(fields)} fields where the header has {len(names)} ({shown})"

@@ -1,0 +1,55 @@
+"""A dataset of the rows of JSON lines files (one object a line), without code.
+
+    beam-datasets build jsonl --data_dir out --name reviews --pattern 'reviews/*.jsonl.gz' \
+        --split train=95% --split test=5% --feature stars=int8 --feature user/age=int64? --key id
+
+Objects inside a row are nested features and lists are sequences. null, or a name that is not there, is a missing value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import InputError
+from pipelines.files.builder import FilesBuilder
+from pipelines.files.infer import Guess
+from pipelines.files.inputs import Piece
+from pipelines.files.line_rows import JsonRows, objects
+from pipelines.files.source import Bad
+
+if TYPE_CHECKING:
+    from pipelines.files.schema import Field
+
+
+class Jsonl(FilesBuilder):
+    """Rows of JSON lines files.
+
+    Args:
+        encoding: of the text.
+        common: see FilesBuilder.
+    """
+
+    _may_add = True
+
+    def __init__(self, *, encoding: str = "utf-8", **common: Any) -> None:
+        self._encoding = encoding
+        super().__init__(**common)
+
+    def _found_fields(self) -> dict[str, Field]:
+        guess = Guess()
+        most = -(-self._infer_rows // len(self._all_files))
+        for file in self._all_files:
+            for i, (offset, row) in enumerate(objects(Piece(file), self._encoding)):
+                if i == most:
+                    break
+                if not isinstance(row, Bad):
+                    guess.add_row(row, (file.path, offset))
+        if not guess.rows:
+            raise InputError(f"no file has an object: {', '.join(file.path for file in self._all_files[:5])}")
+        self._guesses = dict(guess.fields)
+        for name in self._specs:  # what the user decides needs no guess
+            guess.forget(name.split("/"))
+        return guess.row_fields()
+
+    def _reader(self) -> JsonRows:
+        return JsonRows(self._fields, self._dropped, self._key, self._encoding)

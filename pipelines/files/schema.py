@@ -1,0 +1,140 @@
+"""The schema of a file's rows: a small tree of fields, written as text on the command line, turned into features.
+
+int8 ... uint64, float16, float32, float64, bool, string      one value
+int64?                                                        may be missing (null, or an empty CSV field)
+float32[]   int64[3]   float32[28,28]                         a list of any length; a fixed shape
+class:cat,dog    class:10                                     a label by name; a label 0 to 9
+class                                                         its names are those that the rows have
+image                                                         a file beside this one, or the bytes of an image
+drop                                                          left out
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from beam_datasets import features
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from beam_datasets.features import FeatureConnector
+
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+FLOATS = ("float16", "float32", "float64")
+SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
+_SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?:\[(?P<shape>[\d,\s]*)\])?(?P<optional>\?)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a column, or a value inside one, holds.
+
+    Attributes:
+        kind: one of SCALARS, `class`, `image`, `drop`, or `list`, `tensor`, `object`.
+        optional: None is a value too.
+        labels: of a `class`; an integer where only their number is known, None where the rows decide.
+        item: of a `list` or `tensor`.
+        shape: of a `tensor`.
+        fields: of an `object`, by name.
+    """
+
+    kind: str
+    optional: bool = False
+    labels: tuple[str, ...] | int | None = None
+    item: Field | None = None
+    shape: tuple[int, ...] = ()
+    fields: Mapping[str, Field] | None = None
+
+    def __str__(self) -> str:
+        text = self.kind
+        if self.kind == "class" and self.labels is not None:
+            text = f"class:{self.labels if isinstance(self.labels, int) else ','.join(self.labels)}"
+        elif self.item is not None:
+            text = f"{self.item}[{','.join(map(str, self.shape))}]"
+        elif self.fields is not None:
+            text = "{" + ", ".join(f"{name}: {field}" for name, field in self.fields.items()) + "}"
+        return text + "?" * self.optional
+
+
+def parse_field(spec: str) -> Field:
+    """Returns the field that a text describes.
+
+    >>> parse_field("float32[28,28]").shape, parse_field("class:cat,dog").labels, str(parse_field("int64[]"))
+    ((28, 28), ('cat', 'dog'), 'int64[]')
+
+    Raises:
+        ValueError: the text is not of the grammar above.
+    """
+    match = _SPEC.fullmatch(spec.strip())
+    kind = (
+        {"text": "string", "int": "int64", "float": "float32", "str": "string"}.get(match["kind"], match["kind"])
+        if match
+        else ""
+    )
+    if not match or kind not in (*SCALARS, "class", "image", "drop") or (match["labels"] and kind != "class"):
+        raise ValueError(
+            f"{spec!r} is no feature; write {', '.join(SCALARS)}, class:cat,dog, class:10, class, image or drop; "
+            "behind it [] or [28,28] for lists, ? for values that may be missing"
+        )
+    field = Field(kind, labels=_labels(match["labels"]))
+    if match["shape"] is None:
+        return replace(field, optional=bool(match["optional"]))
+    if match["optional"] or kind in ("image", "drop"):
+        raise ValueError(
+            f"{spec!r}: a list of {kind} or a list that may be missing cannot be stored; an empty list can"
+        )
+    shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
+    return Field("tensor" if shape else "list", item=field, shape=shape)
+
+
+def _labels(text: str | None) -> tuple[str, ...] | int | None:
+    if text is None:
+        return None
+    return int(text) if text.isdecimal() else tuple(label.strip() for label in text.split(","))
+
+
+def override(fields: Mapping[str, Field], specs: Mapping[str, str], *, may_add: bool = False) -> dict[str, Field]:
+    """Returns the fields with some of them replaced; a name `a/b` means field b of object a.
+
+    Args:
+        fields: what was found in the files.
+        specs: name -> its description.
+        may_add: a name that is not there is added: rows that nobody looked at may have it.
+
+    Raises:
+        ValueError: there is no such field, or a description is not of the grammar.
+    """
+    result = dict(fields)
+    for name, spec in specs.items():
+        outer, _, inner = name.partition("/")
+        parent = result.get(outer)
+        if name not in result and inner and parent is not None and parent.fields is not None:
+            result[outer] = replace(parent, fields=override(parent.fields, {inner: spec}, may_add=may_add))
+        elif name in result or may_add:
+            result[name] = parse_field(spec)
+        else:
+            raise ValueError(f"feature {name!r} is not in the files; they have {', '.join(map(repr, result))}")
+    return {name: field for name, field in result.items() if field.kind != "drop"}
+
+
+def to_feature(field: Field) -> FeatureConnector:
+    """Returns the feature that stores a field."""
+    if field.fields is not None:
+        return features.FeaturesDict({name: to_feature(inner) for name, inner in field.fields.items()})
+    if field.kind == "list" and field.item is not None:
+        return features.Sequence(to_feature(field.item))
+    if field.kind == "tensor" and field.item is not None:
+        return features.Tensor(shape=field.shape, dtype=field.item.kind)
+    if field.kind == "class":
+        known = field.labels
+        return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
+    if field.kind == "image":
+        return features.Image()
+    if field.kind == "string" and not field.optional:
+        return features.Text()
+    # A float64 would be stored as float32: bytes keep what was asked for.
+    encoding = "bytes" if field.kind == "float64" and not field.optional else "none"
+    return features.Tensor(shape=(), dtype=field.kind, optional=field.optional, encoding=encoding)

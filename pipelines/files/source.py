@@ -1,0 +1,113 @@
+"""From pieces of files to (key, example) on a pipeline: one reader per format, one transform for all."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from beam_datasets.errors import InputError
+from pipelines.files.inputs import line_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipelines.files.inputs import InputFile
+
+Key = str | int
+Example = dict[str, Any]
+
+SHOWN = 20  # rows a piece whose fault is logged where bad rows are left out
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row that cannot be used.
+
+    Attributes:
+        file: where it stands.
+        problem: what is wrong, and what to do.
+        place: what stands behind the file's name in a message; None where only the offset is known.
+        offset: byte at which the line begins.
+    """
+
+    file: InputFile
+    problem: str
+    place: str | None = None
+    offset: int = 0
+
+    def __str__(self) -> str:
+        if self.place is None:
+            return f"{line_place(self.file, self.offset)}: {self.problem}"
+        return f"{self.file.path}{self.place and ', '}{self.place}: {self.problem}"
+
+
+class Reader(Protocol):
+    """Reads pieces of one format; it is pickled to the workers."""
+
+    def read(self, piece: Any) -> Iterator[tuple[Key, Example] | Bad]:
+        """Yields the rows of a piece; a row that cannot be used does not end it."""
+        ...
+
+
+@dataclass
+class ReadFiles(beam.PTransform):
+    """Reads the rows of files as (key, example).
+
+    Attributes:
+        reader: of the files' format.
+        pieces: what to read.
+        skip_bad: whether rows that cannot be used are counted and left out; else the first is an error.
+    """
+
+    reader: Reader
+    pieces: Sequence[Any]
+    skip_bad: bool = False
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[tuple[Key, Example]]:
+        """Shares the pieces out and reads them."""
+        return (
+            begin
+            | "Pieces" >> beam.Create(list(self.pieces))
+            | "Read" >> beam.FlatMap(read_piece, self.reader, self.skip_bad)
+        )
+
+
+def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key, Example]]:
+    """Yields the rows of a piece.
+
+    Raises:
+        InputError: a row cannot be used, and skip_bad is False.
+    """
+    bad = 0
+    for row in reader.read(piece):
+        if not isinstance(row, Bad):
+            yield row
+            continue
+        if not skip_bad:
+            raise InputError(f"{row}\nTo count and leave out what cannot be used: --skip_bad.")
+        bad += 1
+        if bad <= SHOWN:
+            log.warning("left out: %s", row)
+    if bad:
+        Metrics.counter("files", "bad_rows").inc(bad)
+    if bad > SHOWN:
+        log.warning("left out: %d more in the same piece", bad - SHOWN)
+
+
+def key_of(example: Example, column: str) -> Key:
+    """Returns the key that a column gives.
+
+    Raises:
+        ValueError: it holds no integer and no text.
+    """
+    key = example.get(column)
+    if isinstance(key, str | int):
+        return key
+    if isinstance(key, bytes):
+        return key.decode("utf-8", "surrogateescape")
+    raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")

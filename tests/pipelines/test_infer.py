@@ -1,0 +1,149 @@
+"""Schemas guessed from rows, and written as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from beam_datasets.errors import InputError
+from pipelines.files.convert import row_converter, text_converter
+from pipelines.files.infer import Guess, text_kinds
+from pipelines.files.schema import Field, override, parse_field
+
+
+def guess_of(rows: list[dict[str, object]]) -> Guess:
+    guess = Guess()
+    for i, row in enumerate(rows):
+        guess.add_row(row, ("in.jsonl", i))
+    return guess
+
+
+def schema(rows: list[dict[str, object]]) -> dict[str, str]:
+    return {name: str(field) for name, field in guess_of(rows).row_fields().items()}
+
+
+def test_json_types() -> None:
+    row = {"b": True, "i": 1, "f": 1.5, "s": "x", "l": [1, 2], "o": {"x": 1, "y": ["a"]}, "n": [[1], [2.5]]}
+    assert schema([row]) == {
+        "b": "bool",
+        "i": "int64",
+        "f": "float32",
+        "s": "string",
+        "l": "int64[]",
+        "o": "{x: int64, y: string[]}",
+        "n": "float32[][]",
+    }
+
+
+def test_what_is_missing_is_optional() -> None:
+    rows: list[dict[str, object]] = [{"a": 1, "o": {"x": 1}}, {"a": None, "b": 2, "o": None}, {"a": 2.5}]
+    assert schema(rows) == {"a": "float32?", "b": "int64?", "o": "{x: int64?}?"}
+
+
+def test_missing_objects_convert() -> None:
+    fields = guess_of([{"o": {"x": 1, "l": [1]}}, {}]).row_fields()
+    convert = row_converter(fields)
+    assert convert({"o": {"x": 1, "l": [2]}}) == {"o": {"x": 1, "l": [2]}}
+    assert convert({}) == convert({"o": None}) == {"o": {"x": None, "l": []}}
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        ([{"a": 1}, {"a": "x"}], r"'a': .*int \(1 times, first 1 in in.jsonl, line 0\), string \(1 times"),
+        ([{"a": None}], "'a': no row has a value"),
+        ([{"a": []}], "'a': every list is empty"),
+        ([{"a": [1, None]}], r"'a\[\]' is missing \(first in in.jsonl, line 0\) inside a list"),
+        ([{"a": [{"x": 1}, {}]}], r"'a\[\]/x' is missing inside a list"),
+        ([{"a": 2**63}], "big integer"),
+    ],
+)
+def test_refused(rows: list[dict[str, object]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        schema(rows)
+
+
+def test_csv_types() -> None:
+    kind_of = text_kinds(("", "NA"))
+    guess = Guess()
+    for i, row in enumerate([("1", "1", "x", "01", "true", "", ""), ("2", "1e3", "", "02", "false", "NA", "3")]):
+        guess.add_row(dict(zip("abcdefg", row)), ("in.csv", i), kind_of)
+    found = {name: str(field) for name, field in guess.row_fields(lenient=True).items()}
+    assert list(found.values()) == ["int64", "float32", "string", "string", "bool", "string", "int64?"]
+
+
+def test_note_of_a_stray_text() -> None:
+    guess = Guess()
+    for i in range(20):
+        guess.add_row({"price": "n/a" if i == 7 else "1.5"}, ("in.csv", i), text_kinds())
+    [note] = guess.notes()
+    assert "'price' is text: 1 of 20" in note
+    assert "in.csv, line 7" in note
+
+
+@pytest.mark.parametrize(
+    "spec", ["int64", "float32?", "string[]", "uint8[28,28]", "class:cat,dog", "class:10", "image"]
+)
+def test_specs_round_trip(spec: str) -> None:
+    assert str(parse_field(spec)) == spec
+
+
+@pytest.mark.parametrize("spec", ["", "int65", "int64:5", "drop[]", "int64[]?", "int64[x]", "[]", "class:"])
+def test_specs_refused(spec: str) -> None:
+    with pytest.raises(ValueError, match=r"is no feature|cannot be stored"):
+        parse_field(spec)
+
+
+def test_override() -> None:
+    fields = {"a": Field("int64"), "o": Field("object", fields={"x": Field("int64"), "y": Field("bool")})}
+    assert {n: str(f) for n, f in override(fields, {"a": "drop", "o/x": "float32"}).items()} == {
+        "o": "{x: float32, y: bool}"
+    }
+    with pytest.raises(ValueError, match="'b' is not in the files; they have 'a', 'o'"):
+        override(fields, {"b": "int64"})
+    assert "b" in override(fields, {"b": "int64"}, may_add=True)
+
+
+@pytest.mark.parametrize(
+    "spec, text, value",
+    [
+        ("int64", " 12 ", 12),
+        ("int64?", "", None),
+        ("float32", "1e3", 1000.0),
+        ("bool", "Yes", True),
+        ("string", "", ""),
+        ("string?", "", None),
+        ("class:cat,dog", "dog", 1),
+        ("class:3", "2", 2),
+        ("class:3?", "", -1),
+        ("int64[]", "[1, 2]", [1, 2]),
+        ("int64[]", "", []),
+    ],
+)
+def test_text_to_value(spec: str, text: str, value: object) -> None:
+    assert text_converter(parse_field(spec))(text) == value
+
+
+@pytest.mark.parametrize(
+    "spec, text",
+    [
+        ("int64", "1_0"),
+        ("int64", "1.0"),
+        ("int64", ""),
+        ("float32", "x"),
+        ("bool", "2"),
+        ("class:a", "b"),
+        ("class:2", "2"),
+        ("int64[]", "[1"),
+        ("int64[]", "7"),
+    ],
+)
+def test_text_refused(spec: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"not|missing|none of|neither"):
+        text_converter(parse_field(spec))(text)
+
+
+def test_lost_names_are_errors() -> None:
+    convert = row_converter({"a": parse_field("int64")}, dropped={"c"})
+    assert convert({"a": 1, "c": 2}) == {"a": 1}
+    with pytest.raises(ValueError, match=r"'b': the rows that the schema was taken from"):
+        convert({"a": 1, "b": 2})
