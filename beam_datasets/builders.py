@@ -1,0 +1,328 @@
+"""DatasetBuilder: what a dataset's author subclasses, and BuilderConfig.
+
+Names and rules are those of TensorFlow Datasets, so that a builder ports by its imports. The room stands right of
+`transforms`, because `build()` runs a pipeline.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.model.names import (
+    camel_to_snake,
+    check_config_name,
+    check_dataset_name,
+    check_split_name,
+    did_you_mean,
+)
+from beam_datasets.model.version import BlockedVersions, Version, choose_version
+
+if TYPE_CHECKING:
+    import os
+
+    from beam_datasets.model.info import DatasetInfo
+    from beam_datasets.model.version import VersionOrStr
+
+Source = Any  # a Beam PTransform or PCollection, an iterable of (key, example), or a callable that returns one
+RESERVED_SPLITS = ("all",)
+_DOWNLOAD_OPTIONS = (
+    "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
+)  # fmt: skip
+
+
+@dataclass
+class BuilderConfig:
+    """A variant of a dataset; authors add fields by subclassing it as a dataclass.
+
+    Attributes:
+        name: of the variant; it becomes a directory.
+        version: the variant's own version; None for the builder's.
+        supported_versions: further versions of the variant that can be read; with `version` only.
+        release_notes: version -> what is new in it.
+        description: what the variant is about.
+        tags: of the variant.
+    """
+
+    name: str = ""
+    version: VersionOrStr | None = None
+    supported_versions: Iterable[VersionOrStr] = ()
+    release_notes: Mapping[str, str] | None = None
+    description: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+class DatasetBuilder:
+    """Declares a dataset: its version, its features, its splits, and how its examples are made.
+
+    A subclass has VERSION, `_info` and `_split_generators`; it is registered under its class name in snake case (or its
+    attribute `name`), unless it is declared with `skip_registration=True`.
+
+    Attributes:
+        VERSION: the version that the code makes.
+        SUPPORTED_VERSIONS: further versions that can be read.
+        RELEASE_NOTES: version -> what is new in it.
+        BUILDER_CONFIGS: the variants.
+        DEFAULT_BUILDER_CONFIG_NAME: which of them a bare name means; None for the first.
+        BLOCKED_VERSIONS: versions that must not be used any more.
+        name: the dataset's name.
+    """
+
+    VERSION: ClassVar[VersionOrStr | None] = None
+    SUPPORTED_VERSIONS: ClassVar[Iterable[VersionOrStr]] = ()
+    RELEASE_NOTES: ClassVar[Mapping[str, str]] = {}
+    BUILDER_CONFIGS: ClassVar[list[Any]] = []
+    DEFAULT_BUILDER_CONFIG_NAME: ClassVar[str | None] = None
+    BLOCKED_VERSIONS: ClassVar[BlockedVersions | None] = None
+    name: str
+
+    def __init_subclass__(cls, *, skip_registration: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = _default_name(cls)
+        check_dataset_name(cls.name)
+        if not skip_registration and not inspect.isabstract(cls):
+            catalog.register(cls)
+
+    def __init__(
+        self,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        config: str | BuilderConfig | None = None,
+        version: VersionOrStr | None = None,
+    ) -> None:
+        """Chooses config and version.
+
+        Args:
+            data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
+            config: a variant, by name or as such; None for the default one.
+            version: a version or a pattern such as '1.*.*'; None for the canonical one.
+
+        Raises:
+            DatasetNotFoundError: there is no such config or version.
+            BeamDatasetsError: the version is blocked.
+        """
+        self._root = catalog.data_dir(data_dir)
+        self.builder_config = self._choose_config(config)
+        self.version = self._choose_version(version)
+        blocked = self.BLOCKED_VERSIONS and self.BLOCKED_VERSIONS.reason(self.version, self._config_name)
+        if blocked:
+            raise BeamDatasetsError(f"{self._full_name()} must not be used: {blocked}")
+
+    # What an author writes.
+
+    def _info(self) -> DatasetInfo:
+        """Returns the dataset's DatasetInfo, made with `builder=self`."""
+        raise TypeError(f"{type(self).__name__} must define _info(self), which returns a DatasetInfo.")
+
+    def _split_generators(self, *args: Any) -> Mapping[str, Source]:
+        """Returns {split name: source of (key, example)}.
+
+        A source is a Beam PTransform or PCollection, an iterable, or a callable that returns an iterable. Iterables are
+        made and consumed on a worker. A parameter called `pipeline` gets the pipeline, any other positional one (the
+        download manager of TensorFlow Datasets) None.
+        """
+        raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
+
+    # What a user calls.
+
+    @functools.cached_property
+    def info(self) -> DatasetInfo:
+        """The dataset's description; of a prepared dataset with its splits as they were published."""
+        info = self._info()
+        if catalog.is_published(self.dataset_dir):
+            return info.with_published(self._published_info())
+        return info
+
+    @property
+    def dataset_dir(self) -> str:
+        """Directory of this version."""
+        return storage.join(self._root, self.name, *filter(None, [self._config_name]), str(self.version))
+
+    data_dir = dataset_dir
+
+    @property
+    def canonical_version(self) -> Version:
+        """The version that the code makes."""
+        return self._versions()[0]
+
+    def is_prepared(self) -> bool:
+        """Returns whether this version is published."""
+        return catalog.is_published(self.dataset_dir)
+
+    def build(self, **options: Any) -> str:
+        """Generates the dataset, publishes it and returns its directory.
+
+        Args:
+            **options: those of `beam_datasets.transforms.generate.generate`: num_shards, min_shard_size,
+                max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
+
+        Raises:
+            AlreadyPublishedError: the version is published already.
+            BeamDatasetsError: any other reason why nothing was published.
+        """
+        self.check_buildable()
+        from beam_datasets.transforms.generate import generate
+
+        directory = generate(self, **options)
+        self.__dict__.pop("info", None)
+        return directory
+
+    def download_and_prepare(self, *, download_config: Any = None, **options: Any) -> None:
+        """Generates the dataset unless it is published already: `build` under the name of TensorFlow Datasets.
+
+        Args:
+            download_config: an object with any of the attributes num_shards, min_shard_size, max_shard_size,
+                max_examples_per_split, ignore_duplicates, beam_options; others have no meaning here.
+            **options: see `build`; they win.
+        """
+        if self.is_prepared():
+            return
+        given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
+        self.build(**{name: value for name, value in given.items() if value} | options)
+
+    def as_dataset(self, split: Any = None, **options: Any) -> Any:
+        """Reads the published dataset; see `beam_datasets.reading`."""
+        return self._reader().as_dataset(split=split, **options)
+
+    def check_buildable(self) -> None:
+        """Checks that this library can make this version.
+
+        Raises:
+            BeamDatasetsError: it is not the canonical or the highest version, or an older library must make it.
+        """
+        versions = self._versions()
+        mine = next(version for version in versions if version == self.version)
+        if mine.prepare_with:
+            raise BeamDatasetsError(
+                f"{self._full_name()} can be read, but only beam_datasets {mine.prepare_with} can generate it: "
+                f"pip install 'beam_datasets=={mine.prepare_with}'."
+            )
+        if mine not in (versions[0], max(versions)):
+            allowed = " or ".join(dict.fromkeys(map(str, (versions[0], max(versions)))))
+            raise BeamDatasetsError(f"{self._full_name()} can be read but not generated; the code makes {allowed}.")
+
+    def split_generators(self, pipeline: Any) -> dict[str, Source]:
+        """Returns {split: source}, names checked.
+
+        Args:
+            pipeline: the Beam pipeline; None on a worker, where only the iterables are of use.
+
+        Raises:
+            BeamDatasetsError: there is no split, or one has an unusable name.
+        """
+        parameters = inspect.signature(self._split_generators).parameters.values()
+        positional = [
+            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+        ]
+        generators = self._split_generators(*[pipeline if p.name == "pipeline" else None for p in positional])
+        splits = dict(generators) if isinstance(generators, Mapping) else {}
+        if not splits:
+            raise BeamDatasetsError(
+                f"{type(self).__name__}._split_generators returned {generators!r}; expected {{split name: source}} "
+                "with at least one split."
+            )
+        for name in splits:
+            check_split_name(name, reserved=RESERVED_SPLITS)
+        return splits
+
+    # How it is found.
+
+    @classmethod
+    def configs(cls) -> dict[str, BuilderConfig]:
+        """Returns {name: config}; of several configs with one name, {'name:version': config}."""
+        names = [config.name for config in cls.BUILDER_CONFIGS]
+        if twice := next(
+            (config for config in cls.BUILDER_CONFIGS if names.count(config.name) > 1 and not config.version), None
+        ):
+            raise ValueError(f"{cls.name} has several configs called {twice.name!r}; give each its own version.")
+        keys = [c.name if names.count(c.name) == 1 else f"{c.name}:{c.version}" for c in cls.BUILDER_CONFIGS]
+        return dict(zip(keys, cls.BUILDER_CONFIGS, strict=True))
+
+    @property
+    def _config_name(self) -> str | None:
+        return self.builder_config.name if self.builder_config else None
+
+    def _full_name(self) -> str:
+        return "/".join(filter(None, [self.name, self._config_name])) + f":{self.version}"
+
+    def _choose_config(self, config: str | BuilderConfig | None) -> BuilderConfig | None:
+        configs = self.configs()
+        if isinstance(config, BuilderConfig):
+            check_config_name(config.name)
+            if config.name in configs and configs[config.name] is not config:
+                raise ValueError(f"config {config.name!r} is not the one that {self.name} has under this name.")
+            return config
+        if config is None:
+            return self._default_config(configs)
+        if config in configs:
+            return configs[config]
+        same_name = [c for c in configs.values() if c.name == config and c.version == self.VERSION]
+        if same_name:
+            return same_name[0]
+        there = ", ".join(map(repr, configs)) or "none"
+        raise DatasetNotFoundError(
+            f"{self.name} has no config {config!r}; it has {there}.{did_you_mean(str(config), configs)}"
+        )
+
+    def _default_config(self, configs: dict[str, BuilderConfig]) -> BuilderConfig | None:
+        if not configs:
+            return None
+        default = self.DEFAULT_BUILDER_CONFIG_NAME
+        if default is None:
+            return next(iter(configs.values()))
+        if default not in configs:
+            raise ValueError(
+                f"DEFAULT_BUILDER_CONFIG_NAME of {self.name} is {default!r}; it has the configs {list(configs)}."
+            )
+        return configs[default]
+
+    def _versions(self) -> list[Version]:
+        """Returns the canonical version first, then the others that can be read."""
+        config = self.builder_config
+        own = config is not None and config.version is not None
+        canonical = config.version if own and config else self.VERSION
+        if canonical is None:
+            raise ValueError(f"{type(self).__name__} needs a version: VERSION = Version('1.0.0').")
+        supported = config.supported_versions if own and config else self.SUPPORTED_VERSIONS
+        return [Version(version) for version in (canonical, *supported)]
+
+    def _choose_version(self, version: VersionOrStr | None) -> Version:
+        versions = self._versions()
+        chosen = choose_version(version, versions, canonical=versions[0], of=self.name)
+        return next(v for v in versions if v == chosen)
+
+    def _reader(self) -> Any:
+        from beam_datasets.reading import builder_from_directory
+
+        if not self.is_prepared():
+            raise DatasetNotFoundError(
+                f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
+                "or give the data_dir where it is."
+            )
+        return builder_from_directory(self.dataset_dir)
+
+    def _published_info(self) -> DatasetInfo:
+        info: DatasetInfo = self._reader().info
+        return info
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("info", None)  # made anew on a worker
+        return state
+
+
+GeneratorBasedBuilder = DatasetBuilder
+BeamBasedBuilder = DatasetBuilder
+
+
+def _default_name(cls: type) -> str:
+    module = cls.__module__.rpartition(".")[2]
+    if cls.__name__ == "Builder" and module.endswith("_dataset_builder"):
+        return module.removesuffix("_dataset_builder")
+    return camel_to_snake(cls.__name__)

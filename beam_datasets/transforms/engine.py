@@ -1,0 +1,143 @@
+"""Which runner a pipeline runs on, and how: the local default, and what must be refused before a job starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.transforms import environments
+
+from beam_datasets import storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import apache_beam as beam
+
+_LOCAL_RUNNERS = ("", "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where a pipeline runs.
+
+    Attributes:
+        options: the pipeline's options.
+        local: on Beam's FnApiRunner, in this machine's processes.
+        num_workers: worker processes of a local run; 1 runs within this process.
+        shares_disk: whether the workers see this machine's files.
+    """
+
+    options: PipelineOptions
+    local: bool
+    num_workers: int
+    shares_disk: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the runner."""
+        return "FnApiRunner" if self.local else str(self.options.view_as(StandardOptions).runner)
+
+    def runner(self, worker_log: str) -> beam.runners.PipelineRunner | None:
+        """Returns the runner to give to the pipeline; None lets the options choose it.
+
+        Args:
+            worker_log: file that takes what the worker processes print.
+        """
+        if not self.local:
+            return None
+        if self.num_workers == 1:
+            return FnApiRunner()
+        # The shell is replaced by the worker, so that ending the one ends the other. A worker imports what this process
+        # can, wherever it was found: a builder's module is pickled by its name.
+        path = f"PYTHONPATH={os.pathsep.join(entry or os.getcwd() for entry in sys.path)}"
+        worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
+        command = f"exec env {shlex.join([path, *worker])} >>{shlex.quote(worker_log)} 2>&1"
+        return FnApiRunner(default_environment=environments.SubprocessSDKEnvironment.from_command_string(command))
+
+
+def choose_engine(
+    beam_options: PipelineOptions | Sequence[str] | None, *, num_workers: int | None = None, shared_disk: bool = False
+) -> Engine:
+    """Returns the engine for these options; without any it is FnApiRunner with a worker process a core.
+
+    Args:
+        beam_options: Beam's pipeline options, as such or as command line arguments.
+        num_workers: worker processes of a local run; None for one a core.
+        shared_disk: the workers of a remote runner see this machine's paths (a network file system).
+
+    Raises:
+        ValueError: `direct_running_mode=multi_threading` is asked for, which loses records.
+    """
+    options = beam_options if isinstance(beam_options, PipelineOptions) else PipelineOptions(list(beam_options or []))
+    runner = str(options.view_as(StandardOptions).runner or "").rpartition(".")[2]
+    if runner not in _LOCAL_RUNNERS:
+        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options))
+    direct = options.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise ValueError(
+            "direct_running_mode=multi_threading loses records without an error (a race in Beam's local runner); "
+            "use multi_processing, or leave it out."
+        )
+    asked = num_workers if num_workers is not None else direct.direct_num_workers
+    if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
+        asked = 0
+    if asked is None or asked < 0:
+        raise ValueError(f"num_workers is {asked}; give at least 1, or 0 for one a core.")
+    workers = asked or os.cpu_count() or 1
+    direct.direct_num_workers = workers
+    direct.direct_running_mode = "in_memory" if workers == 1 else "subprocesses"
+    return Engine(options, True, workers, True)
+
+
+def _workers_are_here(options: PipelineOptions) -> bool:
+    """Returns whether a portable runner's workers run on this machine."""
+    portable = options.view_as(PortableOptions)
+    kind, config = portable.environment_type, str(portable.environment_config or "")
+    if kind == "LOOPBACK":
+        return True
+    host = config.removeprefix("http://").rpartition(":")[0].strip("[]")
+    return kind in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
+
+
+def check_paths_are_shared(engine: Engine, paths: dict[str, str]) -> None:
+    """Checks that remote workers can see these paths.
+
+    Args:
+        engine: where the pipeline runs.
+        paths: what each path is for -> path.
+
+    Raises:
+        ValueError: a path is local and the workers are elsewhere.
+    """
+    if engine.shares_disk:
+        return
+    for purpose, path in paths.items():
+        if not storage.is_remote(path):
+            raise ValueError(
+                f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
+                "Give one that all can (gs://, s3://, ...), or say that the disk is shared (--shared_disk)."
+            )
+
+
+@contextlib.contextmanager
+def safe_local_runner() -> Iterator[None]:
+    """Switches off, meanwhile, a timer of Beam's local runner that clears a buffer while another thread fills it."""
+    before = worker_handlers.DATA_BUFFER_TIME_LIMIT_MS
+    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
+    try:
+        yield
+    finally:
+        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = before

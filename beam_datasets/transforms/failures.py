@@ -1,0 +1,80 @@
+"""From what a runner raises to the one error that a user should read.
+
+Beam wraps the error of a worker in its own, as text, under hundreds of lines of its own frames. The reason is the last
+exception in that text; ours comes back as the class it was, anybody else's as a GenerationError that names the place in
+the author's code.
+"""
+
+from __future__ import annotations
+
+import re
+
+from beam_datasets import errors
+
+_EXCEPTION = re.compile(
+    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Warning|StopIteration)\w*)(?:: |$)", re.MULTILINE
+)
+_FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
+_STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
+_INTERNAL = ("apache_beam/", "/beam_datasets/", "/concurrent/", "/threading.py", "/grpc/", "<frozen", "<string>")
+
+
+class GenerationError(errors.BeamDatasetsError, RuntimeError):
+    """A pipeline failed, in the author's code or in the engine; nothing was published."""
+
+
+def reason(error: BaseException) -> errors.BeamDatasetsError:
+    """Returns the error to show for one that a runner raised."""
+    text = str(error)
+    if isinstance(error, errors.BeamDatasetsError):
+        return _rebuild(type(error), _split_stage(text)[0]) if _STAGE.search(text) else error
+    if "Channel closed prematurely" in text or "exited with return code" in text:
+        return GenerationError(
+            "a worker process died (killed, or out of memory); nothing was published. "
+            "Run it again, with fewer worker processes (--num_workers) if memory was short."
+        )
+    matches = list(_EXCEPTION.finditer(text))
+    if "Traceback" not in text or not matches:
+        message, stage = _split_stage(text)
+        return GenerationError(f"{type(error).__name__}: {message}{_place(stage, '', _raised_at(error))}")
+    last = matches[-1]
+    name = last.group(1)
+    message, stage = _split_stage(text[last.end() :])
+    known = getattr(errors, name, None)
+    if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
+        return _rebuild(known, message)
+    return GenerationError(f"{name}: {message}{_place(stage, text[: last.start()])}")
+
+
+def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
+    try:
+        return kind(message)
+    except TypeError:  # a class whose arguments are not just a message
+        return errors.BeamDatasetsError(message)
+
+
+def _split_stage(text: str) -> tuple[str, str]:
+    """Returns (message, the innermost stage that Beam says it was in; '' where it says none)."""
+    stages = _STAGE.findall(text)
+    return _STAGE.split(text)[0].strip() if stages else text.strip(), stages[0] if stages else ""
+
+
+def _place(stage: str, traceback: str, frame: str = "") -> str:
+    frames = [match.groups() for match in _FRAME.finditer(traceback)]
+    own = [f for f in frames if not any(part in f[0] for part in _INTERNAL)]
+    if own:
+        file, line, function = own[-1]
+        frame = f"{file}:{line} in {function}"
+    words = [f"in stage {stage!r}" if stage else "", f"at {frame}" if frame else ""]
+    where = ", ".join(word for word in words if word)
+    return f"\n  ({where})" if where else ""
+
+
+def _raised_at(error: BaseException) -> str:
+    frame, traceback = "", error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not any(part in code.co_filename for part in _INTERNAL):
+            frame = f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}"
+        traceback = traceback.tb_next
+    return frame

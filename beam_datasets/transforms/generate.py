@@ -1,0 +1,172 @@
+"""Generating a dataset from its builder: check, build the pipeline, run it, clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+import apache_beam as beam
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms.failures import reason
+from beam_datasets.transforms.progress import watch
+from beam_datasets.transforms.write import EngineOptions, WriteExamples
+from beam_datasets.writing import publish as publishing
+from beam_datasets.writing.plan import ShardingOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from beam_datasets.model.info import DatasetInfo
+    from beam_datasets.transforms.progress import Progress
+
+
+class Builder(Protocol):
+    """What is needed of a dataset's builder; it is pickled for the workers."""
+
+    @property
+    def info(self) -> DatasetInfo:
+        """The dataset's description."""
+
+    @property
+    def dataset_dir(self) -> str:
+        """The version's directory."""
+
+    def split_generators(self, pipeline: Any) -> Mapping[str, Any]:
+        """Returns {split: PTransform, PCollection, iterable of (key, example), or callable that returns one}."""
+
+
+def generate(
+    builder: Builder,
+    *,
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    max_examples_per_split: int | None = None,
+    ignore_duplicates: bool = False,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    payload: str | None = None,
+    spill_dir: str | None = None,
+    block_size: int | None = None,
+    shared_disk: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> str:
+    """Generates the builder's dataset and returns the published directory.
+
+    Args:
+        builder: the dataset's builder.
+        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+        max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
+        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        num_workers: worker processes of a local run.
+        payload: 'inline' sends records through the engine's shuffle, 'spilled' through files in the staging directory;
+            None for spilled on a local run, inline elsewhere.
+        spill_dir: where payload is spilled; None for the staging directory.
+        block_size: records are sorted and sent in blocks of about this size in bytes.
+        shared_disk: the workers of a remote runner see this machine's paths.
+        progress: called about twice a second of a local run with what was done so far.
+
+    Raises:
+        AlreadyPublishedError: the version is published already.
+        BeamDatasetsError: any other reason why nothing was published.
+        ValueError: an option is unusable.
+    """
+    if payload not in (None, "inline", "spilled"):
+        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+    defaults = ShardingOptions()
+    sharding = ShardingOptions(
+        num_shards=num_shards,
+        min_shard_size=defaults.min_shard_size if min_shard_size is None else min_shard_size,
+        max_shard_size=defaults.max_shard_size if max_shard_size is None else max_shard_size,
+        max_examples_per_split=max_examples_per_split,
+        ignore_duplicates=ignore_duplicates,
+        ordered=builder.info.disable_shuffling,
+    )
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    kind = type(builder)
+    publication = publishing.announce(
+        builder.info,
+        builder.dataset_dir,
+        sharding=sharding,
+        runner=engine.name,
+        builder=f"{kind.__module__}:{kind.__qualname__}",
+    )
+    spilled = engine.local if payload is None else payload == "spilled"
+    where = (spill_dir or storage.join(publication.staging_dir, "spill")) if spilled else None
+    paths = {"data_dir": publication.dataset_dir} | ({"the spill directory": where} if where else {})
+    engines.check_paths_are_shared(engine, paths)
+    with publishing.staging(publication), _readable_errors():
+        pipeline = beam.Pipeline(runner=engine.runner(publication.worker_log), options=engine.options)
+        examples = _examples(builder, pipeline)
+        examples | WriteExamples(publication, sharding, EngineOptions(where, block_size))
+        _run(pipeline, engine, publication, progress)
+    return publication.dataset_dir
+
+
+def _examples(builder: Builder, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
+    """Returns {split: PCollection of (key, example)} in the builder's order."""
+    examples = {}
+    for split, source in builder.split_generators(pipeline).items():
+        if isinstance(source, beam.PCollection):
+            examples[split] = source
+        elif isinstance(source, beam.PTransform):
+            examples[split] = pipeline | f"Generate {split}" >> source
+        else:
+            examples[split] = (
+                pipeline
+                | f"Start {split}" >> beam.Create([split], reshuffle=False)
+                | f"Generate {split}" >> beam.FlatMap(_read_iterable, builder)
+            )
+    return examples
+
+
+def _read_iterable(split: str, builder: Builder) -> Iterator[tuple[Any, Any]]:
+    """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
+    source = builder.split_generators(None)[split]
+    examples: Iterable[tuple[Any, Any]] = source() if callable(source) else source
+    if not builder.info.disable_shuffling:
+        yield from examples
+        return
+    for position, (key, example) in enumerate(examples):
+        yield (key if isinstance(key, (int, np.integer)) else position), example
+
+
+def _run(
+    pipeline: beam.Pipeline,
+    engine: engines.Engine,
+    publication: publishing.Publication,
+    progress: Callable[[Progress], None] | None,
+) -> None:
+    watching = watch(publication.staging_dir, progress) if engine.local and progress else contextlib.nullcontext()
+    with watching, engines.safe_local_runner():
+        pipeline.run().wait_until_finish()
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Raises what went wrong in a run as one error that says why; the runner's own words stay as its cause.
+
+    Beam's loggers and its threads' last words are silent meanwhile: they tell the same at length.
+    """
+    logger = logging.getLogger("apache_beam")
+    level = logger.level
+    hook = threading.excepthook
+    logger.setLevel(logging.CRITICAL)
+    threading.excepthook = lambda args: None
+    try:
+        yield
+    except Exception as error:
+        raise reason(error) from error
+    finally:
+        threading.excepthook = hook
+        logger.setLevel(level)

@@ -1,0 +1,73 @@
+"""What a local run has done so far, read off the files in its staging directory."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from beam_datasets import storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+INTERVAL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What was done so far.
+
+    Attributes:
+        examples_encoded: examples that were encoded and spilled; 0 where payload travels inline.
+        bytes_encoded: size of their framed records in bytes.
+        shards_written: shards that stand in the staging directory.
+        bytes_written: size of those shards in bytes.
+    """
+
+    examples_encoded: int
+    bytes_encoded: int
+    shards_written: int
+    bytes_written: int
+
+
+def measure(staging_dir: str) -> Progress:
+    """Returns what stands in a staging directory."""
+    examples = size = 0
+    for name in _names(storage.join(staging_dir, "spill")):
+        if name.endswith(".block"):
+            count, num_bytes = name.removesuffix(".block").rsplit("-", 2)[1:]
+            examples += int(count)
+            size += int(num_bytes)
+    shards = [name for name in _names(staging_dir) if ".tfrecord-" in name and not name.endswith(".index")]
+    written = 0
+    for name in shards:
+        with contextlib.suppress(OSError):  # published or removed meanwhile
+            written += storage.size(storage.join(staging_dir, name))
+    return Progress(examples, size, len(shards), written)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return storage.list_dir(directory)
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def watch(staging_dir: str, report: Callable[[Progress], None]) -> Iterator[None]:
+    """Reports, meanwhile, about twice a second from a thread of its own, which ends with the context."""
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.wait(INTERVAL_SECONDS):
+            report(measure(staging_dir))
+
+    thread = threading.Thread(target=loop, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

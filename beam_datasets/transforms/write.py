@@ -1,0 +1,255 @@
+"""WriteDataset: (key, example) -> a published dataset, on any Beam runner.
+
+The stages only wire; what they do stands in beam_datasets.writing as plain functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_datasets.features import compile_encoder
+from beam_datasets.writing import histogram as histograms
+from beam_datasets.writing import plan as planning
+from beam_datasets.writing import publish as publishing
+from beam_datasets.writing import shard_writer
+from beam_datasets.writing.blocks import Block, BlockBuilder, SpilledBlock, key_array, size_array
+from beam_datasets.writing.duplicates import merge_unique, split_by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from beam_datasets.writing.blocks import AnyBlock
+
+SPILLED_BLOCK_SIZE = 32 << 20
+INLINE_BLOCK_SIZE = 8 << 20
+_HISTOGRAMS = "histograms"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How records travel from encoding to the shards; nothing here changes what is written.
+
+    Attributes:
+        spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
+        block_size: records are sorted and sent in blocks of about this size in bytes.
+    """
+
+    spill_dir: str | None = None
+    block_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.block_size is not None and self.block_size < 1:
+            raise ValueError(f"block_size is {self.block_size} bytes; give at least 1, or None for the default.")
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Size of a block in bytes, the default where none was given."""
+        return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+
+@dataclass
+class WriteExamples(beam.PTransform):  # type: ignore[misc]
+    """Writes {split: PCollection of (key, example)} as the dataset that a Publication describes.
+
+    Returns a PCollection of one element: the published directory.
+
+    Attributes:
+        publication: what is published, and where.
+        sharding: how many shards, and which examples.
+        engine: how records travel.
+    """
+
+    publication: publishing.Publication
+    sharding: planning.ShardingOptions = field(default_factory=planning.ShardingOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
+        """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
+        pipeline = next(iter(examples.values())).pipeline
+        encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
+        blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
+        if self.sharding.ignore_duplicates:
+            counts = blocks | "CountDistinct" >> _CountDistinct()
+        else:
+            counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
+        plan = beam.pvalue.AsSingleton(
+            counts
+            | "CountKeys" >> beam.CombineGlobally(_MergeHistograms())
+            | "Plan" >> beam.Map(planning.make_plan, list(examples), self.sharding)
+        )
+        written = (
+            blocks
+            | "Route" >> beam.FlatMap(_route, plan).with_output_types(tuple[int, Any])
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Write" >> beam.ParDo(_WriteGroup(self._destination()), plan)
+        )
+        shards = (
+            written
+            | "KeyByShard" >> beam.Map(_shard_key).with_output_types(tuple[tuple[str, int], Any])
+            | "GroupParts" >> beam.GroupByKey()
+            | "Join" >> beam.Map(_join, self._destination(), plan)
+        )
+        return (
+            pipeline
+            | "Start" >> beam.Create([self.publication], reshuffle=False)
+            | "Publish" >> beam.Map(publishing.publish, plan, beam.pvalue.AsList(shards))
+        )
+
+    def _encode(self, split: str, examples: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
+        encode = _EncodeBlocks(split, self.publication.features, self.engine, self.sharding.ordered)
+        return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
+
+    def _destination(self) -> shard_writer.Destination:
+        return shard_writer.Destination(
+            self.publication.staging_dir,
+            self.publication.name,
+            ordered=self.sharding.ordered,
+            ignore_duplicates=self.sharding.ignore_duplicates,
+        )
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self.publication.full_name, label="Dataset"),
+            "directory": DisplayDataItem(self.publication.dataset_dir, label="Directory"),
+            "payload": DisplayDataItem("spilled" if self.engine.spill_dir else "inline", label="Payload"),
+            "block_size": DisplayDataItem(self.engine.bytes_per_block, label="Block size (bytes)"),
+        }
+
+
+class _EncodeBlocks(beam.DoFn):  # type: ignore[misc]
+    """(key, example) -> blocks, and beside them a histogram of each."""
+
+    def __init__(self, split: str, features: Any, engine: EngineOptions, ordered: bool) -> None:
+        self._split = split
+        self._features = features
+        self._engine = engine
+        self._ordered = ordered
+        self._examples = Metrics.counter("beam_datasets", "examples_encoded")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
+
+    def setup(self) -> None:
+        self._builder = BlockBuilder(
+            self._split,
+            compile_encoder(self._features),
+            block_size=self._engine.bytes_per_block,
+            ordered=self._ordered,
+            spill_dir=self._engine.spill_dir,
+        )
+
+    def start_bundle(self) -> None:
+        self._builder.reset()
+
+    def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
+        key, example = element
+        return self._outputs() if self._builder.add(key, example) else None
+
+    def finish_bundle(self) -> Iterator[Any]:
+        window = GlobalWindow()
+        for output in self._outputs():
+            if isinstance(output, beam.pvalue.TaggedOutput):
+                value = WindowedValue(output.value, window.max_timestamp(), [window])
+                yield beam.pvalue.TaggedOutput(output.tag, value)
+            else:
+                yield WindowedValue(output, window.max_timestamp(), [window])
+
+    def _outputs(self) -> Iterator[Any]:
+        block = self._builder.flush()
+        if block is None:
+            return
+        keys, sizes = block.load()
+        counts = histograms.count_keys(key_array(keys), size_array(sizes))
+        self._examples.inc(len(block))
+        self._bytes.inc(block.num_bytes)
+        yield block
+        yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
+
+
+class _MergeHistograms(beam.CombineFn):  # type: ignore[misc]
+    """(split, histogram) of all blocks -> {split: histogram}."""
+
+    def create_accumulator(self) -> dict[str, list[histograms.Histogram]]:
+        return {}
+
+    def add_input(self, accumulator: dict[str, list[Any]], element: tuple[str, Any]) -> dict[str, list[Any]]:
+        split, counts = element
+        pending = accumulator.setdefault(split, [])
+        pending.append(counts)
+        if sum(len(part.counts) for part in pending) > 2 * histograms.MAX_BINS:
+            accumulator[split] = [histograms.merge(pending)]
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[dict[str, list[Any]]]) -> dict[str, list[Any]]:
+        merged: dict[str, list[Any]] = {}
+        for accumulator in accumulators:
+            for split, parts in accumulator.items():
+                for part in parts:
+                    merged = self.add_input(merged, (split, part))
+        return merged
+
+    def compact(self, accumulator: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {split: [histograms.merge(parts)] for split, parts in accumulator.items()}
+
+    def extract_output(self, accumulator: dict[str, list[Any]]) -> dict[str, histograms.Histogram]:
+        return {split: histograms.merge(parts) for split, parts in accumulator.items()}
+
+
+@dataclass
+class _CountDistinct(beam.PTransform):  # type: ignore[misc]
+    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        return (
+            blocks
+            | "SplitByKey" >> beam.FlatMap(split_by_key).with_output_types(tuple[tuple[str, int], Any])
+            | "GroupKeys" >> beam.GroupByKey()
+            | "MergeUnique" >> beam.MapTuple(lambda key, parts: (key[0], merge_unique(parts)))
+        )
+
+
+def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
+    return planning.route(block, plan.split(block.split))
+
+
+class _WriteGroup(beam.DoFn):  # type: ignore[misc]
+    """(group, blocks) -> the written shard or part."""
+
+    def __init__(self, destination: shard_writer.Destination) -> None:
+        self._destination = destination
+        self._examples = Metrics.counter("beam_datasets", "examples_written")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+
+    def process(
+        self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
+    ) -> Iterator[shard_writer.WrittenShard]:
+        number, blocks = element
+        written = shard_writer.write_group(plan.group(number), blocks, self._destination)
+        self._examples.inc(written.num_examples)
+        self._bytes.inc(written.file_bytes)
+        yield written
+
+
+def _shard_key(written: shard_writer.WrittenShard) -> tuple[tuple[str, int], shard_writer.WrittenShard]:
+    return (written.split, written.shard), written
+
+
+def _join(
+    element: tuple[tuple[str, int], Iterable[shard_writer.WrittenShard]],
+    destination: shard_writer.Destination,
+    plan: planning.Plan,
+) -> shard_writer.WrittenShard:
+    (split, _), parts = element
+    return shard_writer.join_parts(list(parts), plan.split(split).num_shards, destination)
