@@ -84,13 +84,27 @@ class InterleaveOrder:
         Raises:
             IndexError: position is not in [0, len).
         """
-        if not 0 <= position < len(self):
-            raise IndexError(f"position {position} is not in [0, {len(self)}), the number of examples")
-        if position >= self._tail.start:
-            return self._tail.locate(position - self._tail.start)
-        visit, within = self._visit(position)
-        file, first = self._slots.read_at(np.array([visit]))
-        return int(file[0]), int(first[0]) + within
+        files, indices = self.places([position])
+        return int(files[0]), int(indices[0])
+
+    def places(self, positions: Sequence[int] | NDArray[Any]) -> tuple[Ints, Ints]:
+        """Returns the arrays (files, indices in their files) of the examples at `positions`, in any order.
+
+        Raises:
+            IndexError: a position is not in [0, len).
+        """
+        wanted = np.asarray(positions, dtype=np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= len(self))]
+        if len(outside):
+            raise IndexError(f"position {outside[0]} is not in [0, {len(self)}), the number of examples")
+        files, indices = np.empty_like(wanted), np.empty_like(wanted)
+        in_tail = wanted >= self._tail.start
+        visits, within = self._visits(wanted[~in_tail])
+        files[~in_tail], firsts = self._slots.read_at(visits)
+        indices[~in_tail] = firsts + within
+        if in_tail.any():
+            files[in_tail], indices[in_tail] = self._tail.places(wanted[in_tail] - self._tail.start)
+        return files, indices
 
     def runs(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, int]]:
         """Yields (file, first index, count) that together are the examples [start, stop) in read order.
@@ -161,16 +175,17 @@ class InterleaveOrder:
         start = self._block * end - int(self._shortfalls[1][-1])
         return _Tail.of(self.lengths, firsts, end, self._cycle, self._block, start)
 
-    def _visit(self, position: int) -> tuple[int, int]:
-        """The visit that reads a position before the tail, and how many examples the visit reads before it."""
+    def _visits(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The visits that read positions before the tail, and how many examples each visit reads before them."""
         read, short = self._shortfalls
-        return divmod(position + int(short[np.searchsorted(read, position, side="right")]), self._block)
+        visits, within = np.divmod(positions + short[np.searchsorted(read, positions, side="right")], self._block)
+        return visits, within
 
     def _chunks(self, start: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Arrays (files, first indices, counts) of the visits from position `start` on."""
         _, end = self._schedule
         if start < self._tail.start:
-            visit, within = self._visit(start)
+            visit, within = (int(number[0]) for number in self._visits(np.array([start])))
             at_once = _FIRST_VISITS
             while visit < end:
                 visits = np.arange(visit, min(visit + at_once, end))
@@ -236,19 +251,31 @@ class _Tail:
         done = -((firsts[files] - end) // cycle) * block  # a block at each visit before `end`
         return cls(files, done, lengths[files] - done, block, start)
 
-    def locate(self, position: int) -> tuple[int, int]:
-        round_, before = self._round(position)
-        ends = np.cumsum(np.clip(self.left - round_ * self.block, 0, self.block))
-        i = int(np.searchsorted(ends, position - before, side="right"))
-        within = position - before - (int(ends[i - 1]) if i else 0)
-        return int(self.files[i]), int(self.done[i]) + round_ * self.block + within
+    def places(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The files, and the indices in them, of positions counted from the tail's start."""
+        stretches, rounds, rest = self._rounds(positions)
+        files, indices = np.empty_like(positions), np.empty_like(positions)
+        for stretch in np.unique(stretches).tolist():
+            some = np.flatnonzero(stretches == stretch)
+            closing = self._closings[stretch]
+            open_ = np.flatnonzero(self.left // self.block >= closing)
+            reads = np.minimum(self.left[open_] - closing * self.block, self.block)  # of the stretch's last round
+            ends = np.cumsum(reads)
+            nth, within = np.divmod(rest[some], self.block)
+            last = np.flatnonzero(rounds[some] == closing)
+            nth[last] = np.searchsorted(ends, rest[some][last], side="right")
+            within[last] = rest[some][last] - (ends - reads)[nth[last]]
+            files[some] = self.files[open_[nth]]
+            indices[some] = self.done[open_[nth]] + rounds[some] * self.block + within
+        return files, indices
 
     def chunks(self, position: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Arrays (files, first indices, counts) of the visits from `position`, counted from the tail's start."""
-        last = int(self.left.max(initial=0)) // self.block
+        last = int(self.left.max(initial=-1)) // self.block
         at_once = max(1, _MOST_VISITS // max(1, len(self.files)))
-        round_, before = self._round(position)
-        skip = position - before
+        round_, skip = 0, position
+        if position:
+            round_, skip = (int(numbers[0]) for numbers in self._rounds(np.array([position]))[1:])
         while round_ <= last:
             read = np.arange(round_, min(round_ + at_once, last + 1))[:, None] * self.block
             counts = np.clip(self.left - read, 0, self.block)
@@ -256,16 +283,28 @@ class _Tail:
             yield _skipped(files.ravel(), (self.done + read).ravel(), counts.ravel(), skip)
             round_, skip = round_ + at_once, 0
 
-    def _round(self, position: int) -> tuple[int, int]:
-        """The round that reads `position`, and how many examples the rounds before it read."""
-        low, high = 0, int(self.left.max(initial=0)) // self.block + 1
-        while high - low > 1:  # the examples before round `low` are at most `position`, those before `high` are more
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._before(middle) <= position else (low, middle)
-        return low, self._before(low)
+    @functools.cached_property
+    def _closings(self) -> Ints:
+        """The rounds in which files end, ascending. Each closes a stretch of rounds that read the same files."""
+        return np.unique(self.left // self.block)
 
-    def _before(self, round_: int) -> int:
-        return int(np.minimum(self.left, round_ * self.block).sum())
+    def _rounds(self, positions: Ints) -> tuple[Ints, Ints, Ints]:
+        """The stretches and the rounds that read the positions, and how many examples the rounds read before them."""
+        openings = np.concatenate([np.zeros(1, np.int64), self._closings[:-1] + 1])
+        before = self._before(openings)
+        stretches = np.searchsorted(before, positions, side="right") - 1
+        ended = np.searchsorted(np.sort(self.left // self.block), self._closings)
+        a_round = (len(self.files) - ended) * self.block  # examples of each round but the stretch's last
+        rounds = openings[stretches] + (positions - before[stretches]) // a_round[stretches]
+        return stretches, rounds, positions - self._before(rounds)
+
+    def _before(self, rounds: Ints) -> Ints:
+        """How many examples are read before each of the rounds."""
+        lefts = np.sort(self.left)
+        ended = np.searchsorted(lefts, rounds * self.block)
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(lefts)])
+        before: Ints = sums[ended] + (len(lefts) - ended) * rounds * self.block
+        return before
 
 
 def _skipped(files: Ints, firsts: Ints, counts: Ints, skip: int) -> tuple[Ints, Ints, Ints]:

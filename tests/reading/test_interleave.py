@@ -79,9 +79,12 @@ def test_any_files(lengths, cycle, block, data):
 
 @settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20))
-def test_locate_everywhere_and_runs_are_maximal(lengths, cycle, block):
+def test_places_and_maximal_runs(lengths, cycle, block):
     order = InterleaveOrder(lengths, cycle, block)
-    assert [order.locate(position) for position in range(len(order))] == list(walk(lengths, cycle, block))
+    expected = list(walk(lengths, cycle, block))
+    assert list(zip(*(column.tolist() for column in order.places(range(len(order)))))) == expected
+    mixed = np.random.default_rng(0).permutation(len(order))
+    assert list(zip(*(column.tolist() for column in order.places(mixed)))) == [expected[p] for p in mixed]
     runs = list(order.runs())
     assert all(count > 0 for _, _, count in runs)
     assert all((f, first + count) != (g, second) for (f, first, count), (g, second, _) in itertools.pairwise(runs))
