@@ -1,0 +1,237 @@
+"""The text of dataset_info.json, by a table of its fields.
+
+It is the JSON form of a protocol buffer message, as TensorFlow Datasets writes it: names in camelCase, 64-bit integers
+as strings, fields with their default value left out, keys sorted, indented by 2, ASCII, no newline at the end. The
+reader also takes names in snake_case, integers as numbers, and null for a field that is not there; a field that is not
+in the table is an error, because what it would mean is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from beam_datasets.errors import MetadataError
+
+SupervisedKeys: TypeAlias = "tuple[Any, ...]"
+Codec: TypeAlias = "tuple[Callable[[Any, str], Any], Callable[[Any], Any]]"  # (read(value, where), write(value))
+
+
+def to_text(values: Mapping[str, Any]) -> str:
+    """Returns the text of dataset_info.json for values by their names in snake_case."""
+    return json.dumps(_INFO[1](values), indent=2, sort_keys=True)
+
+
+def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
+    """Returns the values in a dataset_info.json by their names in snake_case, those that are there.
+
+    Args:
+        text: the file's content.
+        path: the file, for errors.
+
+    Raises:
+        MetadataError: the text is no JSON, a value is of a wrong type, or a field is unknown; the message names it.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MetadataError(f"{path} is no JSON: {error}.") from error
+    try:
+        return dict(_INFO[0](content, ""))
+    except MetadataError as error:
+        raise MetadataError(f"{path}: {error}") from None
+
+
+def camel_case(name: str) -> str:
+    """Returns a field's name as it is written.
+
+    >>> camel_case("shard_lengths")
+    'shardLengths'
+    """
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _typed(kind: type, what: str) -> Codec:
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not kind:
+            raise MetadataError(f"field {where!r} is {value!r:.100}; needed: {what}.")
+        return value
+
+    return read, lambda value: value
+
+
+def _read_int(value: Any, where: str) -> int:
+    kind = type(value)
+    if kind is int or (kind is float and value.is_integer()):
+        return int(value)
+    if kind is str and re.fullmatch(r"-?[0-9]+", value):
+        return int(value)
+    raise MetadataError(f"field {where!r} is {value!r:.100}; needed: an integer, as a string or a number.")
+
+
+def _read_ints(value: Any, where: str) -> list[int]:
+    if type(value) is list and set(map(type, value)) <= {str, int}:
+        try:
+            return list(map(int, value))  # a split may have 100,000 shards
+        except ValueError:
+            pass  # the slow way names the item
+    return _repeated(_INT)[0](value, where)  # type: ignore[no-any-return]
+
+
+def _repeated(codec: Codec) -> Codec:
+    read_item, write_item = codec
+
+    def read(value: Any, where: str) -> list[Any]:
+        items = _LIST[0](value, where)
+        return [read_item(item, f"{where}[{i}]") for i, item in enumerate(items)]
+
+    return read, lambda value: [write_item(item) for item in value]
+
+
+def _map(codec: Codec) -> Codec:
+    read_item, write_item = codec
+
+    def read(value: Any, where: str) -> dict[str, Any]:
+        return {key: read_item(item, f"{where}.{key}") for key, item in _OBJECT[0](value, where).items()}
+
+    return read, lambda value: {key: write_item(item) for key, item in value.items()} or None
+
+
+def _message(fields: Mapping[str, Codec]) -> Codec:
+    names = {camel_case(name): name for name in fields} | {name: name for name in fields}
+    camel = {name: camel_case(name) for name in fields}
+
+    def read(value: Any, where: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in _OBJECT[0](value, where).items():
+            place = f"{where}.{key}" if where else key
+            name = names.get(key)
+            if name is None:
+                raise MetadataError(f"field {place!r} is unknown; known are {', '.join(sorted(camel.values()))}.")
+            if name in found:
+                raise MetadataError(f"field {place!r} is there twice, in camelCase and in snake_case.")
+            if item is not None:
+                found[name] = fields[name][0](item, place)
+        return found
+
+    def write(values: Mapping[str, Any]) -> dict[str, Any]:
+        # A message that is there but empty is written; any other default value is not.
+        kept = {name: value for name, value in values.items() if value or isinstance(value, Mapping)}
+        written = {camel[name]: fields[name][1](value) for name, value in kept.items()}
+        return {name: value for name, value in written.items() if value is not None}
+
+    return read, write
+
+
+def read_supervised_keys(values: Mapping[str, Any]) -> SupervisedKeys:
+    """Returns supervised keys as nested tuples, dicts and names, from the field of the same name."""
+    if values.get("input") and values.get("output"):  # how old files have it
+        return values["input"], values["output"]
+    return tuple(map(_read_nest, values.get("tuple", {}).get("items", [])))
+
+
+def _read_nest(values: Mapping[str, Any]) -> Any:
+    if "tuple" in values:
+        return tuple(map(_read_nest, values["tuple"].get("items", [])))
+    if "dict" in values:
+        return {key: _read_nest(nest) for key, nest in sorted(values["dict"].get("dict", {}).items())}
+    if "feature_key" in values:
+        return values["feature_key"]
+    raise MetadataError("field 'supervisedKeys' has an item without featureKey, tuple or dict.")
+
+
+def write_supervised_keys(keys: SupervisedKeys) -> dict[str, Any]:
+    """Returns the field of supervised keys; the inverse of `read_supervised_keys`.
+
+    Raises:
+        ValueError: they are not 2 or 3 keys, or not of tuples, dicts and names.
+    """
+    if not isinstance(keys, tuple) or len(keys) not in (2, 3):
+        raise ValueError(f"supervised_keys is {keys!r}; needed: a tuple of 2 or 3, such as ('image', 'label').")
+    return _write_nest(keys)
+
+
+def _write_nest(nest: Any) -> dict[str, Any]:
+    if isinstance(nest, str):
+        return {"feature_key": nest}
+    if isinstance(nest, tuple):
+        return {"tuple": {"items": [_write_nest(item) for item in nest]}}
+    if isinstance(nest, dict):
+        return {"dict": {"dict": {key: _write_nest(item) for key, item in nest.items()}}}
+    raise ValueError(f"supervised_keys holds {nest!r} of type {type(nest).__name__}; needed: str, tuple or dict.")
+
+
+def _nest_codec() -> Codec:
+    # A nest may hold nests, so its table can only be closed once it exists.
+    fields: dict[str, Codec] = {"feature_key": _STRING}
+    nest = _message_of(fields)
+    fields["tuple"] = _message({"items": _repeated(nest)})
+    fields["dict"] = _message({"dict": _map(nest)})
+    return nest
+
+
+def _message_of(fields: Mapping[str, Codec]) -> Codec:
+    return (lambda value, where: _message(fields)[0](value, where)), (lambda values: _message(fields)[1](values))
+
+
+_STRING = _typed(str, "a string")
+_BOOL = _typed(bool, "true or false")
+_LIST = _typed(list, "a list")
+_OBJECT = _typed(dict, "an object")  # also what other systems keep in the file: it is carried along as it is
+_INT: Codec = (_read_int, str)
+_INTS: Codec = (_read_ints, lambda value: list(map(str, value)))
+_STRINGS = _repeated(_STRING)
+
+_SPLIT = _message(
+    {
+        "name": _STRING,
+        "num_shards": _INT,
+        "shard_lengths": _INTS,
+        "num_bytes": _INT,
+        "statistics": _OBJECT,
+        "filepath_template": _STRING,
+    }
+)
+_TUPLE = _message({"items": _repeated(_nest_codec())})
+_DATASET_REFERENCE = _message(
+    dict.fromkeys(("name", "config", "version", "data_dir", "ds_namespace", "split"), _STRING)
+)
+_SOURCE_ACCESS = _message(
+    {
+        "access_timestamp_ms": _INT,
+        "file_system": _message({"path": _STRING}),
+        "sql_query": _message({"sql_query": _STRING}),
+        "tfds_dataset": _DATASET_REFERENCE,
+        "url": _message({"url": _STRING, "checksum": _STRING}),
+    }
+)
+_INFO = _message(
+    {
+        "name": _STRING,
+        "description": _STRING,
+        "version": _STRING,
+        "release_notes": _map(_STRING),
+        "config_name": _STRING,
+        "config_description": _STRING,
+        "config_tags": _STRINGS,
+        "features": _OBJECT,
+        "citation": _STRING,
+        "size_in_bytes": _INT,
+        "download_size": _INT,
+        "location": _message({"urls": _STRINGS}),
+        "download_checksums": _map(_STRING),
+        "schema": _OBJECT,
+        "splits": _repeated(_SPLIT),
+        "supervised_keys": _message({"input": _STRING, "output": _STRING, "tuple": _TUPLE}),
+        "redistribution_info": _message({"license": _STRING}),
+        "module_name": _STRING,
+        "disable_shuffling": _BOOL,
+        "file_format": _STRING,
+        "alternative_file_formats": _STRINGS,
+        "data_source_accesses": _repeated(_SOURCE_ACCESS),
+        "is_blocked": _STRING,
+        "nondeterministic_order": _BOOL,
+    }
+)

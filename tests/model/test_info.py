@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from beam_datasets.errors import MetadataError
+from beam_datasets.model.info import DatasetIdentity, DatasetInfo, MetadataDict
+from beam_datasets.model.names import FilenameTemplate
+from beam_datasets.model.split_info import SplitDict, SplitInfo
+from beam_datasets.model.version import Version
+
+TFDS = Path(__file__).parents[1] / "data/tfds"
+FILES = sorted(TFDS.glob("**/dataset_info.json"))
+
+
+def read(content, **kwargs):
+    return DatasetInfo.from_json_text(json.dumps(content), path="/d/dataset_info.json", **kwargs)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(TFDS).parent))
+def test_what_tfds_wrote_is_read_and_written_alike(path):
+    text = path.read_text("utf-8")
+    info = DatasetInfo.from_json_text(text, path=str(path), directory=str(path.parent))
+    assert info.to_json_text() == info.as_json == text
+    assert not info.extra
+    assert info.data_dir == str(path.parent)
+    content = json.loads(text)
+    assert [list(map(int, split["shardLengths"])) for split in content["splits"]] == [
+        split.shard_lengths for split in info.splits.values()
+    ]
+    for split in info.splits.values():
+        assert all(Path(file).exists() for file in split.filepaths)
+
+
+def test_the_datasets_are_there():
+    assert len(FILES) == 10
+
+
+def test_attributes():
+    path = TFDS / "spec_multi/small/1.0.0/dataset_info.json"
+    info = DatasetInfo.from_json_text(path.read_bytes(), path=str(path))
+    assert (info.name, info.config_name, str(info.version)) == ("spec_multi", "small", "1.0.0")
+    assert info.full_name == "spec_multi/small/1.0.0"
+    assert info.splits.dataset_name == "spec_multi/small:1.0.0"
+    assert (info.config_description, list(info.config_tags)) == ("small cfg", ["content.data-type.tabular"])
+    assert (info.release_notes, info.module_name, info.dataset_size) == ({"1.0.0": "init"}, "spec_generated", 132)
+    many = DatasetInfo.from_json_text((TFDS / "spec_many/2.0.1/dataset_info.json").read_bytes(), path="")
+    assert many.supervised_keys == ({"a": "image", "b": "text"}, "label")
+    assert many.config_name is None
+    three = DatasetInfo.from_json_text((TFDS / "spec_three/1.2.3/dataset_info.json").read_bytes(), path="")
+    assert (three.homepage, three.license) == ("https://example.org/spec_three", "CC-BY-4.0")
+    assert three.splits["train[2:4]+test"].num_examples == 7
+    assert three.extra_files() == {"LICENSE": "CC-BY-4.0"}
+    assert "full_name='spec_three/1.2.3'" in repr(three)
+
+
+BUILDER = SimpleNamespace(
+    name="spec_three",
+    version=Version("1.2.3"),
+    dataset_dir="/d/spec_three/1.2.3",
+    __module__="spec_generated",
+    builder_config=None,
+    release_notes={"1.2.3": "small spec_three", "1.0.0": "first"},
+)
+
+
+def test_what_a_builder_says_is_written_as_tfds_writes_it():
+    info = DatasetInfo(
+        builder=BUILDER,
+        description="Dataset spec_three.\n\n    Indented second paragraph é.",
+        supervised_keys=("name", "idx"),
+        homepage="https://example.org/spec_three",
+        citation="\n    @misc{x,\n      title={y}}\n",
+        license="CC-BY-4.0",
+        metadata=MetadataDict({"note": "hello", "n": [1, 2]}),
+    )
+    splits = {"train": ([6, 6, 5, 6], 1010), "validation": ([2, 2, 1, 2], 351), "test": ([1, 1, 2, 1], 207)}
+    directory = TFDS / "spec_three/1.2.3"
+    assert info.to_json_text(splits) == (directory / "dataset_info.json").read_text("utf-8")
+    assert info.extra_files() == {name: (directory / name).read_text("utf-8") for name in ("LICENSE", "metadata.json")}
+    assert info.splits == SplitDict()
+    assert pickle.loads(pickle.dumps(info)) == info
+
+
+def test_both_spellings_of_names_and_numbers_are_read():
+    camel = {
+        "name": "a",
+        "version": "1.0.0",
+        "splits": [{"name": "train", "shardLengths": ["3", "4"], "numBytes": "9"}],
+    }
+    snake = {"name": "a", "version": "1.0.0", "splits": [{"name": "train", "shard_lengths": [3, 4.0], "num_bytes": 9}]}
+    assert read(camel).splits == read(snake).splits
+    assert read(camel).splits["train"].shard_lengths == [3, 4]
+    assert read({"name": "a", "version": "1.0.0", "citation": None}).citation == ""
+
+
+def test_what_nothing_keeps_is_carried_along():
+    content = {
+        "name": "a",
+        "version": "1.0.0",
+        "fileFormat": "tfrecord",
+        "schema": {"feature": [{"name": "x"}]},
+        "sizeInBytes": "77",
+        "downloadChecksums": {"url": "abc"},
+        "location": {"urls": ["https://x", "https://y"]},
+        "redistributionInfo": {},
+        "supervisedKeys": {"input": "x", "output": "y"},
+        "dataSourceAccesses": [
+            {"accessTimestampMs": "5", "fileSystem": {"path": "/f"}, "url": {}},
+            {"tfdsDataset": {"name": "b", "dsNamespace": "n"}, "sqlQuery": {"sqlQuery": "select"}},
+        ],
+        "splits": [{"name": "train", "numShards": "3", "statistics": {"numExamples": "4"}}],
+        "isBlocked": "why",
+        "alternativeFileFormats": ["array_record"],
+        "nondeterministicOrder": True,
+    }
+    info = read(content)
+    assert (info.homepage, info.license, info.supervised_keys) == ("https://x", None, ("x", "y"))
+    assert (info.download_size, info.is_blocked, info.nondeterministic_order) == (77, "why", True)
+    assert info.splits["train"].num_examples == 0
+    assert info.to_json_text() == json.dumps(content, indent=2, sort_keys=True)
+    changed = json.loads(info.replace(splits=SplitDict([SplitInfo("test", [3], 4)])).to_json_text())
+    assert [split["name"] for split in changed["splits"]] == ["test"]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ({"nom": "a"}, r"field 'nom' is unknown; known are .*citation"),
+        ({"splits": [{}, {"shardLength": []}]}, r"field 'splits\[1\]\.shardLength' is unknown"),
+        (
+            {"splits": [{"shardLengths": [1, "x"]}]},
+            r"field 'splits\[0\]\.shardLengths\[1\]' is 'x'; needed: an integer",
+        ),
+        ({"splits": [{"shardLengths": [True]}]}, r"field 'splits\[0\]\.shardLengths\[0\]' is True"),
+        ({"splits": {}}, r"field 'splits' is {}; needed: a list"),
+        ({"name": 5}, r"field 'name' is 5; needed: a string"),
+        ({"configName": "a", "config_name": "a"}, r"field 'config_name' is there twice"),
+        ({"disableShuffling": "yes"}, r"needed: true or false"),
+        ([], r"is \[\]; needed: an object"),
+        ({"version": "1.0.0"}, r"field 'name' is missing"),
+        ({"name": "a"}, r"field 'version' is missing"),
+        ({"name": "a", "version": "1.0"}, r"'1\.0' is no version"),
+        ({"name": "../a", "version": "1.0.0", "splits": [{"name": "t"}]}, r"dataset '\.\./a' would lead out"),
+        ({"name": "a", "version": "1.0.0", "splits": [{"name": "../t"}]}, r"'\.\./t'"),
+        ({"name": "a", "version": "1.0.0", "splits": [{}]}, r"'' is no split name"),
+        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t"}, {"name": "t"}]}, r"two splits named 't'"),
+        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t", "filepathTemplate": "/x"}]}, r"template '/x'"),
+        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t", "shardLengths": ["-1"]}]}, r"negative number"),
+        ({"name": "a", "version": "1.0.0", "supervisedKeys": {"tuple": {"items": [{}, {}]}}}, r"without featureKey"),
+        ({"name": "a", "version": "1.0.0", "supervisedKeys": {}}, r"a tuple of 2 or 3"),
+    ],
+)
+def test_damage_is_named(content, message):
+    with pytest.raises(MetadataError, match=rf"^/d/dataset_info\.json: .*{message}"):
+        read(content)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff"])
+def test_no_json(text):
+    with pytest.raises(MetadataError, match=r"^x is no JSON"):
+        DatasetInfo.from_json_text(text, path="x")
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="a tuple of 2 or 3"):
+        DatasetInfo(supervised_keys=("a",))
+    with pytest.raises(ValueError, match="of type list; needed: str, tuple or dict"):
+        DatasetInfo(supervised_keys=("a", ["b"]))
+    with pytest.raises(ValueError, match="needed: a MetadataDict"):
+        DatasetInfo(metadata="x")
+    with pytest.raises(ValueError, match="give one of them"):
+        DatasetInfo(license="a", redistribution_info={"license": "b"})
+    with pytest.raises(ValueError, match="unknown keys"):
+        DatasetInfo(redistribution_info={"x": "b"})
+    assert DatasetInfo(redistribution_info={"license": "b"}).license == "b"
+
+
+def test_splits_with_templates_of_their_own():
+    split = SplitInfo("train", [1], 2, FilenameTemplate("a", "train", template="{SPLIT}-{SHARD_INDEX}"))
+    info = DatasetInfo(builder=DatasetIdentity("a", Version("1.0.0")), split_dict=SplitDict([split]))
+    assert DatasetInfo.from_json_text(info.to_json_text(), path="").splits["train"].filenames == ["train-00000"]
+
+
+def test_100_000_shards_are_read_fast():
+    lengths = [str(7 + i % 3) for i in range(100_000)]
+    content = {"name": "a", "version": "1.0.0", "splits": [{"name": "train", "shardLengths": lengths}]}
+    text = json.dumps(content)
+    begin = time.perf_counter()
+    info = DatasetInfo.from_json_text(text, path="")
+    assert info.splits["train[:50%]"].file_instructions[0].take == 7
+    assert time.perf_counter() - begin < 0.1
