@@ -1,0 +1,95 @@
+"""Workers' shares against dealing positions out one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import StateError
+from beam_datasets.reading.positions import Share, part_of_batch, reached_by_all
+
+COUNTS, BLOCKS = st.integers(1, 7), st.integers(1, 5)
+
+
+def dealt(start, end, count, block):
+    """Positions [start, end) dealt to `count` workers, `block` at a time, in turn."""
+    hands = [[] for _ in range(count)]
+    for i, position in enumerate(range(start, end)):
+        hands[i // block % count].append(position)
+    return hands
+
+
+@given(st.integers(0, 50), st.integers(0, 120), COUNTS, BLOCKS)
+def test_shares_are_what_dealing_gives(start, length, count, block):
+    for worker, hand in enumerate(dealt(start, start + length, count, block)):
+        share = Share(worker, count, start, block)
+        assert share.count(start + length) == len(hand)
+        assert share.positions(0, len(hand)).tolist() == hand
+        assert [share.position(nth) for nth in range(len(hand))] == hand
+        assert share.positions(len(hand) // 2, len(hand)).tolist() == hand[len(hand) // 2 :]
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 3), st.lists(st.tuples(COUNTS, BLOCKS, st.integers(0, 6)), max_size=6), COUNTS
+)
+def test_any_sequence_of_workers_takes_each_example_once_an_epoch(length, epochs, sets, last_count):
+    end, position, seen = length * epochs, 0, []
+    for count, block, rounds in sets:
+        shares = [Share(worker, count, position, block) for worker in range(count)]
+        taken = [min(share.count(end), rounds * block) for share in shares]
+        seen += [p for share, n in zip(shares, taken) for p in share.positions(0, n).tolist()]
+        reached = {share.reached(n, end) for share, n in zip(shares, taken)}
+        assert min(reached) == reached_by_all(taken, position, block)
+        position = min(reached)
+    shares = [Share(worker, last_count, position) for worker in range(last_count)]
+    seen += [p for share in shares for p in share.positions(0, share.count(end)).tolist()]
+    assert sorted(seen) == list(range(end))
+    for epoch in range(epochs):
+        assert sorted(p % length for p in seen if p // length == epoch) == list(range(length))
+
+
+@pytest.mark.parametrize("whole_parts", [False, True])
+@given(st.integers(0, 100), st.data())
+def test_each_global_batch_holds_the_same_examples_for_any_worker_count(whole_parts, start, data):
+    batch = data.draw(st.sampled_from([1, 6, 12, 24]))
+    for count in [count for count in range(1, batch + 1) if batch % count == 0]:
+        part = part_of_batch(batch, count)
+        shares = [Share(worker, count, start, part if whole_parts else 1) for worker in range(count)]
+        for step in range(4):
+            parts = [share.positions(step * part, (step + 1) * part).tolist() for share in shares]
+            expected = list(range(start + step * batch, start + (step + 1) * batch))
+            assert sorted(itertools.chain(*parts)) == expected
+            if whole_parts:
+                assert list(itertools.chain(*parts)) == expected
+            assert {share.reached((step + 1) * part) for share in shares} == {expected[-1] + 1}
+
+
+def test_a_worker_that_has_done_says_the_end():
+    assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [8, 8, 10, 10]
+    assert [Share(worker, 4).reached(taken, end=10) for worker, taken in enumerate([3, 3, 2, 2])] == [10] * 4
+    assert Share(0, 2, start=9).reached(0, end=9) == 9
+
+
+def test_refuses_what_is_no_division():
+    with pytest.raises(ValueError, match="worker_count must be at least 1, got 0"):
+        Share(0, 0)
+    for index in (-1, 3):
+        with pytest.raises(ValueError, match=rf"worker_index must be in \[0, 3\), got {index}"):
+            Share(index, 3)
+    with pytest.raises(ValueError, match="start must be at least 0, got -2"):
+        Share(start=-2)
+    with pytest.raises(ValueError, match="block must be at least 1, got 0"):
+        Share(block=0)
+    with pytest.raises(StateError, match="worker 1 has taken 3 of a block of 8"):
+        Share(1, 2, block=8).reached(11)
+    with pytest.raises(
+        StateError, match="worker 0 of 2 has taken 5 examples, but all together 6, of which 3 are its own"
+    ):
+        reached_by_all([5, 1])
+    with pytest.raises(ValueError, match="a batch of 10 cannot be divided evenly among 4 workers"):
+        part_of_batch(10, 4)
+    with pytest.raises(ValueError, match="must be at least 1, got 0 and 1"):
+        part_of_batch(0, 1)
