@@ -121,8 +121,7 @@ def reached_by_all(taken: Sequence[int], start: int = 0, block: int = 1) -> int:
         if got != expected:
             raise StateError(
                 f"worker {worker} of {len(taken)} has taken {got} examples, but all together {end - start}, of which "
-                f"{expected} are its own: the workers are not in step. Save the states of all workers after the same
-                step."
+                f"{expected} are its own: the workers are not in step. Save the states of all after the same step."
             )
     return end
 
