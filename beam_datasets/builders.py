@@ -133,11 +133,17 @@ class DatasetBuilder:
 
     @functools.cached_property
     def info(self) -> DatasetInfo:
-        """The dataset's description; of a prepared dataset with its splits as they were published."""
+        """The dataset's description; of a published dataset with its splits."""
         info = self._info()
-        if catalog.is_published(self.dataset_dir):
-            return info.with_published(self._published_info())
-        return info
+        return info.replace(splits=self._reader().info.splits) if self.is_prepared() else info
+
+    @property
+    def release_notes(self) -> Mapping[str, str]:
+        """Version -> what is new in it; the config's own, where it has a version of its own."""
+        config = self.builder_config
+        own = config.release_notes if config is not None and config.version is not None else None
+        described = {str(version): version.description for version in self._versions() if version.description}
+        return {**described, **(own or self.RELEASE_NOTES)}
 
     @property
     def dataset_dir(self) -> str:
@@ -306,10 +312,6 @@ class DatasetBuilder:
                 "or give the data_dir where it is."
             )
         return builder_from_directory(self.dataset_dir)
-
-    def _published_info(self) -> DatasetInfo:
-        info: DatasetInfo = self._reader().info
-        return info
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
