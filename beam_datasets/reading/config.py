@@ -1,0 +1,218 @@
+"""How a dataset is read: `ReadConfig`, with the names of TFDS's fields, and the files of an epoch in reading order."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from beam_datasets.reading.shuffle import file_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+_DEFAULT_CYCLE = 16
+_FLAGS = (
+    "add_tfds_id",
+    "enable_ordering_guard",
+    "repeat_filenames",
+    "assert_cardinality",
+    "try_autocache",
+    "skip_prefetch",
+)
+
+
+class InputContext(Protocol):
+    """Which of several input pipelines this one is; tf.distribute.InputContext is one."""
+
+    @property
+    def num_input_pipelines(self) -> int:
+        """How many pipelines divide the files."""
+
+    @property
+    def input_pipeline_id(self) -> int:
+        """This pipeline's number, in [0, num_input_pipelines)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadConfig:
+    """How files are read; the read order is a function of it, of the epoch and of what is read.
+
+    The fields in the second half are there so that a TFDS configuration can be taken as it is: none changes what is
+    read.
+
+    Attributes:
+        shuffle_seed: seed of the shuffle of files, any integer; None counts as 0, so that the order is always the same.
+        shuffle_reshuffle_each_iteration: whether each epoch has a file order of its own; None counts as True.
+        interleave_cycle_length: how many files are read in turn, at least 1. None is 16, or 1 where the dataset has
+            `disable_shuffling` (not the machine-dependent number that it is in TFDS).
+        interleave_block_length: how many examples of a file are read in a row, at least 1; None counts as 1.
+        interleave_sort_fn: takes the list of file instructions and returns the list to read, before the shuffle of
+            files.
+        experimental_interleave_sort_fn: TFDS's name of `interleave_sort_fn`; give one of them.
+        input_context: reads every `num_input_pipelines`-th file instruction only, from number `input_pipeline_id` on.
+            (`shard()` divides positions instead, which keeps the global order and lets the number of workers change.)
+        add_tfds_id: adds `tfds_id` to each example: its file's name and its number in the file.
+        enable_ordering_guard: whether reading a dataset with `disable_shuffling` in another order is an error, else a
+            warning.
+        repeat_filenames: only False. Repeating files mixes the end of an epoch with the next one's start; use
+            `repeat()`.
+        assert_cardinality: without effect: the number of examples is always checked.
+        try_autocache: without effect.
+        skip_prefetch: without effect.
+        num_parallel_calls_for_decode: without effect on the order, like every number of threads.
+        num_parallel_calls_for_interleave_files: likewise.
+        override_buffer_size: without effect.
+        options: without effect: order is always deterministic.
+        file_format: without effect: the dataset's own format is read.
+    """
+
+    shuffle_seed: int | None = None
+    shuffle_reshuffle_each_iteration: bool | None = None
+    interleave_cycle_length: int | None = None
+    interleave_block_length: int | None = 16
+    interleave_sort_fn: Callable[[list[Any]], Sequence[Any]] | None = None
+    experimental_interleave_sort_fn: Callable[[list[Any]], Sequence[Any]] | None = None
+    input_context: InputContext | None = None
+    add_tfds_id: bool = False
+    enable_ordering_guard: bool = True
+    repeat_filenames: bool = False
+
+    assert_cardinality: bool = True
+    try_autocache: bool = True
+    skip_prefetch: bool = False
+    num_parallel_calls_for_decode: int | None = None
+    num_parallel_calls_for_interleave_files: int | None = None
+    override_buffer_size: int | None = None
+    options: Any = None
+    file_format: Any = None
+
+    def __post_init__(self) -> None:
+        _check_type("shuffle_seed", self.shuffle_seed, int, optional=True)
+        _check_type("shuffle_reshuffle_each_iteration", self.shuffle_reshuffle_each_iteration, bool, optional=True)
+        for name in ("interleave_cycle_length", "interleave_block_length"):
+            value = getattr(self, name)
+            _check_type(name, value, int, optional=True)
+            if value is not None and value < 1:
+                raise ValueError(f"ReadConfig.{name} must be at least 1 or None, got {value}")
+        for name in _FLAGS:
+            _check_type(name, getattr(self, name), bool)
+        if self.repeat_filenames:
+            raise ValueError(
+                "ReadConfig.repeat_filenames must be False, got True: it would mix the end of an epoch with the start "
+                "of the next one. Use the dataset's repeat() instead"
+            )
+        self._check_sort_fn()
+        self._check_input_context()
+
+    @property
+    def sort_fn(self) -> Callable[[list[Any]], Sequence[Any]] | None:
+        """The function that orders file instructions, by whichever name it was given."""
+        return self.interleave_sort_fn or self.experimental_interleave_sort_fn
+
+    @property
+    def seed(self) -> int:
+        """The seed of the shuffle of files."""
+        return self.shuffle_seed or 0
+
+    @property
+    def reshuffles(self) -> bool:
+        """Whether each epoch has a file order of its own."""
+        return self.shuffle_reshuffle_each_iteration is not False
+
+    @property
+    def block_length(self) -> int:
+        """How many examples of a file are read in a row."""
+        return self.interleave_block_length or 1
+
+    def cycle_length(self, *, ordered: bool) -> int:
+        """Returns how many files are read in turn from a dataset with (`ordered`) or without `disable_shuffling`."""
+        return self.interleave_cycle_length or (1 if ordered else _DEFAULT_CYCLE)
+
+    def check_order(self, *, ordered: bool, shuffle_files: bool) -> None:
+        """Does nothing where a dataset's examples come in its own order, or it has none (`ordered` is False).
+
+        Raises:
+            ValueError: the dataset has `disable_shuffling` and would be read in another order. A UserWarning instead
+                where `enable_ordering_guard` is False.
+        """
+        problems = []
+        if ordered and shuffle_files:
+            problems.append("shuffle_files=True reads the files in another order")
+        if ordered and self.cycle_length(ordered=True) != 1:
+            problems.append(f"interleave_cycle_length={self.interleave_cycle_length} mixes the files' examples")
+        if not problems:
+            return
+        message = f"the dataset has disable_shuffling=True, so its order means something, but {' and '.join(problems)}"
+        if self.enable_ordering_guard:
+            raise ValueError(f"{message}. To read it so all the same, set ReadConfig(enable_ordering_guard=False)")
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+    def order_key(self, *, ordered: bool, shuffle_files: bool) -> dict[str, int | str]:
+        """Returns by name what the order of the examples depends on, for a saved state to be checked against."""
+        key: dict[str, int | str] = {"cycle": self.cycle_length(ordered=ordered), "block": self.block_length}
+        if shuffle_files:
+            key |= {"seed": self.seed, "reshuffle": int(self.reshuffles)}
+        if self.sort_fn:
+            key["sort"] = getattr(self.sort_fn, "__qualname__", type(self.sort_fn).__qualname__)
+        if self.input_context:
+            key["files"] = f"{self.input_context.input_pipeline_id} of {self.input_context.num_input_pipelines}"
+        return key
+
+    def _check_sort_fn(self) -> None:
+        for name in ("interleave_sort_fn", "experimental_interleave_sort_fn"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(f"ReadConfig.{name} must be a function of a list or None, got {getattr(self, name)!r}")
+        if self.interleave_sort_fn and self.experimental_interleave_sort_fn:
+            raise ValueError("ReadConfig got interleave_sort_fn and experimental_interleave_sort_fn: give one of them")
+
+    def _check_input_context(self) -> None:
+        context = self.input_context
+        if context is None:
+            return
+        try:
+            count, number = context.num_input_pipelines, context.input_pipeline_id
+        except AttributeError as error:
+            raise TypeError(
+                "ReadConfig.input_context must have num_input_pipelines and input_pipeline_id, "
+                f"as tf.distribute.InputContext has, got {context!r}"
+            ) from error
+        if not 0 <= number < count:
+            raise ValueError(f"ReadConfig.input_context: input_pipeline_id must be in [0, {count}), got {number}")
+
+
+def arrange_files(files: Sequence[T], config: ReadConfig, *, shuffle_files: bool = False, epoch: int = 0) -> list[T]:
+    """Returns the files (or file instructions) that are read in an epoch, in the order in which they are opened.
+
+    In this order: `interleave_sort_fn`, the choice of `input_context`, the shuffle of files; as in TFDS.
+
+    Raises:
+        ValueError: `input_context` has more pipelines than there are files.
+
+    >>> arrange_files("abcde", ReadConfig(shuffle_seed=42), shuffle_files=True)
+    ['a', 'e', 'b', 'd', 'c']
+    """
+    arranged = list(files)
+    if config.sort_fn:
+        arranged = list(config.sort_fn(arranged))
+    if config.input_context:
+        count, number = config.input_context.num_input_pipelines, config.input_context.input_pipeline_id
+        if count > 1 and len(arranged) < count:
+            raise ValueError(
+                f"{len(arranged)} files cannot be divided among {count} input pipelines, each of which needs one: "
+                "divide positions with shard() instead, or take fewer pipelines"
+            )
+        arranged = arranged[number::count]
+    if shuffle_files:
+        order = file_order(len(arranged), config.seed, epoch, reshuffle=config.reshuffles)
+        arranged = [arranged[i] for i in order]
+    return arranged
+
+
+def _check_type(name: str, value: object, expected: type, *, optional: bool = False) -> None:
+    fits = isinstance(value, expected) and (expected is bool or not isinstance(value, bool))
+    if fits or (optional and value is None):
+        return
+    raise TypeError(f"ReadConfig.{name} must be {expected.__name__}{' or None' if optional else ''}, got {value!r}")
