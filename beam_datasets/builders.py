@@ -107,7 +107,7 @@ class DatasetBuilder:
             DatasetNotFoundError: there is no such config or version.
             BeamDatasetsError: the version is blocked.
         """
-        self._root = catalog.data_dir(data_dir)
+        self._root = catalog.root_dir(data_dir)
         self.builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
         blocked = self.BLOCKED_VERSIONS and self.BLOCKED_VERSIONS.reason(self.version, self._config_name)

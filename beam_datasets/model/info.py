@@ -69,6 +69,7 @@ class DatasetIdentity:
         )
 
 
+_NOT_RESTORED = ("identity", "splits", "file_format", "extra")
 _NOBODY = DatasetIdentity("", Version("0.0.0"))
 
 
@@ -147,6 +148,26 @@ class DatasetInfo:
         """Returns a copy with some attributes changed."""
         extra = {name: value for name, value in self.extra.items() if name not in changes}
         return dataclasses.replace(self, **{"extra": extra, **changes})
+
+    def with_published(self, published: DatasetInfo) -> DatasetInfo:
+        """Returns this info with what was published: its splits, and each field that this one leaves open.
+
+        Args:
+            published: what stands on disk, of the same version.
+
+        Raises:
+            MetadataError: it is of another dataset or version.
+        """
+        if published.full_name != self.full_name:
+            raise MetadataError(
+                f"{published.data_dir} holds {published.full_name}, but the code is {self.full_name}. "
+                "Move the directory to where it belongs."
+            )
+        open_here = [
+            f.name for f in dataclasses.fields(self) if f.name not in _NOT_RESTORED and not getattr(self, f.name)
+        ]
+        restored = {name: getattr(published, name) for name in open_here}
+        return self.replace(**restored, splits=published.splits, file_format=published.file_format)
 
     @property
     def name(self) -> str:

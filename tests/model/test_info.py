@@ -87,6 +87,19 @@ def test_what_a_builder_says_is_written_as_tfds_writes_it():
     assert pickle.loads(pickle.dumps(info)) == info
 
 
+def test_code_wins_over_what_was_published():
+    text = (TFDS / "spec_three/1.2.3/dataset_info.json").read_text("utf-8")
+    published = DatasetInfo.from_json_text(text, path="").replace(features="stored", metadata=MetadataDict(n=1))
+    info = DatasetInfo(builder=BUILDER, description="New.", features="code").with_published(published)
+    assert (info.description, info.features, info.metadata) == ("New.", "code", {"n": 1})
+    assert (info.homepage, info.supervised_keys) == ("https://example.org/spec_three", ("name", "idx"))
+    assert info.splits == published.splits
+    assert info.data_dir == "/d/spec_three/1.2.3"
+    other = published.replace(identity=DatasetIdentity("spec_three", Version("2.0.0"), "/x"))
+    with pytest.raises(MetadataError, match=r"/x holds spec_three/2\.0\.0, but the code is spec_three/1\.2\.3"):
+        info.with_published(other)
+
+
 def test_both_spellings_of_names_and_numbers_are_read():
     camel = {
         "name": "a",

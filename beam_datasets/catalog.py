@@ -1,0 +1,196 @@
+"""Finding datasets: from a data_dir and a name to the directory of a version, and which builders are registered.
+
+    <data_dir>/<name>/[<config>/]<version>/
+
+Only what is published counts: a directory with dataset_info.json and features.json. An unfinished or emptied one is
+passed over, and hides no lower version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from beam_datasets import storage
+from beam_datasets.errors import DatasetNotFoundError, MetadataError
+from beam_datasets.model.info import INFO_FILE
+from beam_datasets.model.names import DatasetName, check_config_name, did_you_mean
+from beam_datasets.model.version import Version, choose_version
+
+if TYPE_CHECKING:
+    from beam_datasets.builders import DatasetBuilder
+    from beam_datasets.model.version import VersionOrStr
+
+DataDir: TypeAlias = "str | os.PathLike[str] | None"
+
+FEATURES_FILE = "features.json"
+CONFIG_DIR = ".config"
+CONFIG_FILE = "metadata.json"
+DATA_DIR_VARIABLES = ("BEAM_DATASETS_DATA_DIR", "TFDS_DATA_DIR")
+DEFAULT_DATA_DIR = "~/beam_datasets"
+
+_registered: dict[str, type[DatasetBuilder]] = {}
+
+
+def register(builder: type[DatasetBuilder]) -> None:
+    """Makes a builder class known under its name.
+
+    Raises:
+        ValueError: another class has this name. The same class defined anew, as in a notebook, takes its place.
+    """
+    known = _registered.get(builder.name)
+    if known is not None and (known.__module__, known.__name__) != (builder.__module__, builder.__name__):
+        raise ValueError(
+            f"two builders are called {builder.name!r}: {known.__module__}.{known.__name__} and "
+            f"{builder.__module__}.{builder.__name__}. Rename one, or declare it with skip_registration=True."
+        )
+    _registered[builder.name] = builder
+
+
+def registered() -> dict[str, type[DatasetBuilder]]:
+    """Returns the registered builder classes by name."""
+    return dict(_registered)
+
+
+def root_dir(data_dir: DataDir = None) -> str:
+    """Returns the root of the datasets; for None $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets."""
+    given = [os.environ[name] for name in DATA_DIR_VARIABLES if os.environ.get(name)]
+    return storage.normalize(data_dir if data_dir is not None else next(iter(given), DEFAULT_DATA_DIR))
+
+
+def is_published(dataset_dir: str) -> bool:
+    """Returns whether a directory holds a published version."""
+    return all(storage.exists(storage.join(dataset_dir, name)) for name in (INFO_FILE, FEATURES_FILE))
+
+
+def find_dataset_dir(
+    name: str | DatasetName,
+    data_dir: DataDir = None,
+    *,
+    config: str | None = None,
+    version: VersionOrStr | None = None,
+) -> str:
+    """Returns the directory of the published version that a name means.
+
+    Without a version that is the canonical one where a builder of this name is registered, else the highest published
+    one. A pattern means the highest that matches.
+
+    Args:
+        name: such as 'digits', 'digits/small', 'digits:1.*.*'.
+        data_dir: see `root_dir`.
+        config: instead of one in the name; without any it is the default one.
+        version: instead of one in the name; a version, a pattern, or 'latest' for the highest of all.
+
+    Raises:
+        DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
+        ValueError: the name or the version cannot be read.
+    """
+    wanted = DatasetName.parse(name) if isinstance(name, str) else name
+    config, version = config or wanted.config, version or wanted.version
+    root = root_dir(data_dir)
+    builder = registered().get(wanted.name)
+    if builder is not None and version is None and (config is None or config in builder.configs()):
+        arguments: dict[str, Any] = dict(wanted.kwargs)
+        return _canonical(builder(data_dir=root, config=config, **arguments), root)
+    if config is None and not list_versions(wanted.name, data_dir=root):
+        config = default_config(wanted.name, root)
+    folder = _folder(root, wanted.name, config)
+    exact = storage.join(folder, str(version))
+    if Version.is_valid(version) and is_published(exact):
+        return exact
+    versions = list_versions(wanted.name, config, data_dir=root)
+    if not versions:
+        raise _not_found(wanted.name, config, root)
+    return storage.join(folder, str(choose_version(version, versions, of=f"{_label(wanted.name, config)} in {root}")))
+
+
+def list_datasets(data_dir: DataDir = None) -> list[str]:
+    """Returns the names of the datasets that have a published version."""
+    root = root_dir(data_dir)
+    return [name for name in _subdirs(root) if list_versions(name, data_dir=root) or list_configs(name, root)]
+
+
+def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
+    """Returns the names of a dataset's configs that have a published version."""
+    root = root_dir(data_dir)
+    configs = [config for config in _subdirs(_folder(root, name)) if not Version.is_valid(config)]
+    return [config for config in configs if list_versions(name, config, data_dir=root)]
+
+
+def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = None) -> list[Version]:
+    """Returns the published versions of a dataset, or of a config of it, lowest first."""
+    folder = _folder(root_dir(data_dir), name, config)
+    there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
+    return sorted(version for version in there if is_published(storage.join(folder, str(version))))
+
+
+def default_config(name: str, data_dir: DataDir = None) -> str | None:
+    """Returns the config that a dataset's bare name means, as its directory says; None where it says nothing.
+
+    Raises:
+        MetadataError: what it says is damaged.
+    """
+    path = storage.join(_folder(root_dir(data_dir), name), CONFIG_DIR, CONFIG_FILE)
+    if not storage.exists(path):
+        return None
+    try:
+        return check_config_name(json.loads(storage.read_bytes(path))["default_config_name"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MetadataError(f"{path}: it does not name a default config ({error}); write the dataset again.") from error
+
+
+def write_default_config(name: str, config: str, data_dir: DataDir = None) -> None:
+    """Writes in a dataset's directory which config its bare name means."""
+    folder = storage.join(_folder(root_dir(data_dir), name), CONFIG_DIR)
+    storage.make_dirs(folder)
+    content = json.dumps({"default_config_name": check_config_name(config)})
+    storage.write_bytes(storage.join(folder, CONFIG_FILE), content.encode())
+
+
+def _canonical(builder: DatasetBuilder, root: str) -> str:
+    if is_published(builder.dataset_dir):
+        return builder.dataset_dir
+    config = builder.builder_config.name if builder.builder_config else None
+    label = _label(builder.name, config)
+    there = ", ".join(map(str, list_versions(builder.name, config, data_dir=root))) or "none"
+    raise DatasetNotFoundError(
+        f"{label}:{builder.version}, the version of its code, is not published in {root}; published versions: {there}. "
+        f"Generate it with build(), or ask for another, such as '{label}:*.*.*'."
+    )
+
+
+def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError:
+    configs = list_configs(name, root)
+    if config is None and configs:
+        return DatasetNotFoundError(
+            f"{name} in {root} has the configs {', '.join(configs)} and no default one; "
+            f"ask for one, such as '{name}/{configs[0]}'."
+        )
+    if configs or list_versions(name, data_dir=root):
+        there = ", ".join(configs) or "none"
+        return DatasetNotFoundError(
+            f"{name} in {root} has no config {config!r}; published configs: {there}."
+            f"{did_you_mean(str(config), configs)}"
+        )
+    names = list_datasets(root)
+    there = ", ".join(names) or "none"
+    return DatasetNotFoundError(
+        f"no dataset {name!r} is published in {root}; datasets there are: {there}.{did_you_mean(name, names)}"
+    )
+
+
+def _label(name: str, config: str | None) -> str:
+    return f"{name}/{config}" if config else name
+
+
+def _folder(root: str, name: str, config: str | None = None) -> str:
+    return storage.join(root, name, *([check_config_name(config)] if config else []))
+
+
+def _subdirs(folder: str) -> list[str]:
+    """Returns the names of the directories in a directory, but for hidden and unfinished ones."""
+    if not storage.is_dir(folder):
+        return []
+    names = [name for name in storage.list_dir(folder) if not name.startswith((".", "incomplete."))]
+    return [name for name in names if storage.is_dir(storage.join(folder, name))]

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from beam_datasets import catalog
+from beam_datasets.errors import DatasetNotFoundError, MetadataError
+from beam_datasets.model.version import Version
+
+TFDS = Path(__file__).parent / "data/tfds"
+
+
+def publish(root, *names):
+    """Makes directories look published; a name that ends in '!' lacks features.json."""
+    for name in names:
+        folder = root / name.rstrip("!")
+        folder.mkdir(parents=True)
+        (folder / "dataset_info.json").write_text("{}")
+        if not name.endswith("!"):
+            (folder / "features.json").write_text("{}")
+
+
+@pytest.fixture
+def root(tmp_path):
+    publish(
+        tmp_path,
+        "digits/1.0.0",
+        "digits/1.2.0",
+        "digits/2.0.0",
+        "digits/9.9.9!",
+        "multi/small/1.0.0",
+        "multi/big-2.x/3.1.4",
+    )
+    publish(tmp_path, "digits/incomplete.AB12CD_3.0.0", "digits/3.0!")
+    (tmp_path / "digits/8.0.0").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "downloads/extracted").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(catalog, "_registered", {})
+
+
+def found(root, name, **kwargs):
+    return os.path.relpath(catalog.find_dataset_dir(name, root, **kwargs), root)
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    "name, kwargs, expected",
+    [
+        ("digits", {}, "digits/2.0.0"),
+        ("Digits", {}, "digits/2.0.0"),
+        ("digits:1.*.*", {}, "digits/1.2.0"),
+        ("digits:1.0.0", {}, "digits/1.0.0"),
+        ("digits", {"version": "1.0.0"}, "digits/1.0.0"),
+        ("digits", {"version": Version("1.0.0")}, "digits/1.0.0"),
+        ("digits", {"version": "latest"}, "digits/2.0.0"),
+        ("multi/small", {}, "multi/small/1.0.0"),
+        ("multi", {"config": "big-2.x"}, "multi/big-2.x/3.1.4"),
+        ("multi/big-2.x:3.*.*", {}, "multi/big-2.x/3.1.4"),
+    ],
+)
+def test_find(root, name, kwargs, expected):
+    assert found(root, name, **kwargs) == expected
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("digit", r"no dataset 'digit' is published .* are: digits, multi\. Did you mean 'digits'\?"),
+        ("empty", r"no dataset 'empty' is published"),
+        ("digits:9.9.9", r"digits in .* has no version 9\.9\.9; versions there are: 1\.0\.0, 1\.2\.0, 2\.0\.0\."),
+        ("digits:3.*.*", r"has no version 3\.\*\.\*"),
+        ("multi", r"multi in .* has the configs big-2\.x, small and no default one; .* 'multi/big-2\.x'"),
+        ("multi/smal", r"has no config 'smal'; published configs: big-2\.x, small\. Did you mean 'small'\?"),
+        ("digits/small", r"digits in .* has no config 'small'; published configs: none\."),
+        ("multi/small:2.0.0", r"multi/small in .* has no version 2\.0\.0; versions there are: 1\.0\.0\."),
+    ],
+)  # fmt: skip
+def test_not_found_lists_what_there_is(root, name, message):
+    with pytest.raises(DatasetNotFoundError, match=message):
+        catalog.find_dataset_dir(name, root)
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_data_dir_that_is_not_there(tmp_path):
+    with pytest.raises(DatasetNotFoundError, match="datasets there are: none"):
+        catalog.find_dataset_dir("digits", tmp_path / "nowhere")
+
+
+def test_lists(root):
+    assert catalog.list_datasets(root) == ["digits", "multi"]
+    assert catalog.list_configs("multi", root) == ["big-2.x", "small"]
+    assert catalog.list_configs("digits", root) == []
+    assert list(map(str, catalog.list_versions("digits", data_dir=root))) == ["1.0.0", "1.2.0", "2.0.0"]
+    assert list(map(str, catalog.list_versions("multi", "small", data_dir=root))) == ["1.0.0"]
+    assert catalog.list_versions("nope", data_dir=root) == []
+
+
+def test_directories_that_tfds_wrote():
+    assert "spec_three" in catalog.list_datasets(TFDS)
+    assert found(TFDS, "spec_multi") == "spec_multi/big-2.x/3.1.4"
+    assert found(TFDS, "spec_three:1.*.*") == "spec_three/1.2.3"
+
+
+def test_default_config(root):
+    assert catalog.default_config("multi", root) is None
+    catalog.write_default_config("multi", "small", root)
+    assert catalog.default_config("multi", root) == "small"
+    assert found(root, "multi") == "multi/small/1.0.0"
+    assert (root / "multi/.config/metadata.json").read_text() == '{"default_config_name": "small"}'
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"default_config_name": "../x"}', '{"default_config_name": 5}', "5"]
+)
+def test_a_damaged_default_config(root, text):
+    catalog.write_default_config("multi", "small", root)
+    (root / "multi/.config/metadata.json").write_text(text)
+    with pytest.raises(MetadataError, match=r"multi/\.config/metadata\.json: it does not name a default config"):
+        catalog.find_dataset_dir("multi", root)
+
+
+def test_where_datasets_stand_by_default(monkeypatch, tmp_path):
+    for name in catalog.DATA_DIR_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert catalog.root_dir() == os.path.expanduser("~/beam_datasets")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    assert catalog.root_dir() == str(tmp_path / "tfds")
+    monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(tmp_path / "ours"))
+    assert catalog.root_dir() == str(tmp_path / "ours")
+    assert catalog.root_dir(tmp_path) == str(tmp_path)
+    assert catalog.root_dir("s3://bucket/data/") == "s3://bucket/data"
+
+
+def fake_class(name, module, class_name):
+    return type(class_name, (), {"name": name, "__module__": module})
+
+
+@pytest.mark.usefixtures("registry")
+def test_registry():
+    one, again, other = (fake_class("a", m, "A") for m in ("m", "m", "n"))
+    catalog.register(one)
+    catalog.register(again)
+    assert catalog.registered() == {"a": again}
+    with pytest.raises(ValueError, match=r"two builders are called 'a': m\.A and n\.A"):
+        catalog.register(other)
+    catalog.registered().clear()
+    assert catalog.registered() == {"a": again}
+
+
+class FakeBuilder(SimpleNamespace):
+    @staticmethod
+    def configs():
+        return {"small": None}
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
+    made = []
+
+    class Digits(FakeBuilder):
+        name = "digits"
+        builder_config = None
+        version = "1.0.0"
+
+        def __init__(self, data_dir, config, **kwargs):
+            made.append(kwargs)
+            super().__init__(dataset_dir=f"{data_dir}/digits/{self.version}")
+
+    catalog.register(Digits)
+    assert found(root, "digits") == "digits/1.0.0"
+    assert found(root, "digits/a=1") == "digits/1.0.0"
+    assert made == [{}, {"a": 1}]
+    assert found(root, "digits:*.*.*") == "digits/2.0.0"
+    monkeypatch.setattr(Digits, "version", "4.0.0")
+    with pytest.raises(
+        DatasetNotFoundError,
+        match=r"digits:4\.0\.0, the version of its code, is not published in .*; published versions: 1\.0\.0, 1\.2\.0",
+    ):
+        catalog.find_dataset_dir("digits", root)
