@@ -1,0 +1,68 @@
+"""The same input gives the same bytes, however it is run: every file of the directory but run.json is compared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.engines import portable_engine
+from tests.end_to_end.numbers_dataset import Numbers
+
+COUNT = 100_000
+ROOT = Path(__file__).parents[2]
+
+
+def digests(directory: str | Path) -> dict[str, str]:
+    """Returns {file name: sha256} of a published directory, without the report of the run."""
+    files = sorted(path for path in Path(directory).iterdir() if path.name != "run.json")
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def build(data_dir: Path, *, seed: int = 0, parts: int = 4, **options) -> dict[str, str]:
+    """Generates the dataset and returns its digests."""
+    builder = Numbers(data_dir=data_dir, count=COUNT, seed=seed, parts=parts)
+    return digests(builder.build(num_shards={"train": 7, "test": 2}, **options))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict[str, str]:
+    """Digests of the dataset as generated within this process."""
+    files = build(tmp_path_factory.mktemp("in_memory"), num_workers=1)
+    assert sum(name.endswith(".index") for name in files) == 9
+    return files
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 1, "payload": "inline"},
+        {"num_workers": 2},
+        {"num_workers": 2, "payload": "inline"},
+        {"num_workers": 1, "seed": 1, "parts": 1},
+        {"num_workers": 2, "seed": 2, "parts": 13, "block_size": 100_000},
+        {"num_workers": 1, "payload": "inline", "block_size": 70_000, "seed": 3},
+    ],
+    ids=str,
+)
+def test_runs_do_not_differ(tmp_path, expected, options):
+    assert build(tmp_path, **options) == expected
+
+
+def test_hash_seed_and_process_do_not_matter(tmp_path, expected):
+    code = (
+        "from tests.end_to_end.test_determinism import build; from pathlib import Path; "
+        f"build(Path({str(tmp_path)!r}), num_workers=1)"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)
+    assert digests(tmp_path / "numbers" / "1.0.0") == expected
+
+
+def test_the_portable_job_service_writes_the_same(tmp_path, expected):
+    with portable_engine(tmp_path) as options:
+        assert build(tmp_path / "data", beam_options=options) == expected
