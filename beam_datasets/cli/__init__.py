@@ -1,0 +1,1 @@
+from beam_datasets.cli.main import main as main

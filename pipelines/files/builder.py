@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from beam_datasets.model.info import DatasetInfo
 
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import InputError
 from beam_datasets.features import FeaturesDict
+from beam_datasets.model.info import DatasetInfo
 from beam_datasets.model.names import check_dataset_name
 from pipelines.files.infer import Guess
 from pipelines.files.inputs import InputFile, find, pieces
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INFER_ROWS = 20_000
 
 
-class FilesBuilder(DatasetBuilder, skip_registration=True):
+class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     """A dataset of the rows of files; a subclass knows one format.
 
     Args:
@@ -68,7 +68,8 @@ class FilesBuilder(DatasetBuilder, skip_registration=True):
         self._description = description
         for spec in self._specs.values():
             parse_field(spec)
-        super().__init__(data_dir=data_dir, version=version)
+        self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
+        super().__init__(data_dir=data_dir)
 
     @abc.abstractmethod
     def _found_fields(self) -> dict[str, Field]:

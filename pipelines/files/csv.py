@@ -32,11 +32,11 @@ class Csv(FilesBuilder):
     """Rows of CSV files.
 
     Args:
-        delimiter: between fields; None for a tab in .tsv files and a comma in others.
+        delimiter: between fields; by default a tab in .tsv files and a comma in others.
         quote: around fields; '' for files that never quote.
         encoding: of the text.
-        columns: names of the columns, as a row of CSV or a sequence, for files without a header.
-        missing: texts that stand for a missing value.
+        columns: names of the columns (a,b,c), for files without a header.
+        missing: a text that stands for a missing value, as an empty one does.
         common: see FilesBuilder.
     """
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class ImageFolder(DatasetBuilder, skip_registration=True):
+class ImageFolder(DatasetBuilder):
     """Images in folders named after their labels; the features are `image`, `image/filename`, `label`.
 
     Args:
@@ -63,7 +63,8 @@ class ImageFolder(DatasetBuilder, skip_registration=True):
         self._has_splits = bool(splits)
         self._skip_bad = skip_bad
         self._description = description
-        super().__init__(data_dir=data_dir, version=version)
+        self.VERSION = version  # type: ignore[misc]  # the user's images have the version that the user gives them
+        super().__init__(data_dir=data_dir)
 
     @cached_property
     def _folder(self) -> Folder:

@@ -42,23 +42,23 @@ def records(stream: BinaryIO, path: str) -> Iterator[memoryview]:
 
 @dataclass
 class Guess:
-    """What the values of one name have in common: kinds and lengths of lists, and whether bytes are text, images."""
+    """What the values of one name have in common: kinds and lengths of lists, and whether all bytes are images."""
 
     kinds: set[str] = field(default_factory=set)
     lengths: set[int] = field(default_factory=set)
     seen: int = 0
-    texts: bool = True
     images: bool = True
 
     def add(self, values: Any) -> None:
         """Takes another list into account."""
         self.seen += 1
         self.lengths.add(len(values))
+        if not len(values):
+            return
         if isinstance(values, list):
             self.kinds.add("string")
-            self.texts = self.texts and all(map(_is_text, values))
             self.images = self.images and all(bytes(value).startswith(_IMAGES) for value in values)
-        elif len(values):
+        else:
             self.kinds.add(str(values.dtype))
 
     def field(self, name: str, total: int) -> Field:
@@ -77,14 +77,6 @@ class Guess:
         if len(self.lengths) == 1 and self.seen == total and kind != "string":
             return Field("tensor", item=Field(kind), shape=(*self.lengths,))
         return Field("list", item=Field(kind))
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        bytes(value).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

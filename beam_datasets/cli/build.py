@@ -1,0 +1,176 @@
+"""`beam-datasets build`: from the command line to one call of the builder's `build`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog
+from beam_datasets.cli.options import (
+    Parser,
+    UsageError,
+    add_builder_options,
+    builder_arguments,
+    check_beam_options,
+    size_in_bytes,
+    with_underscores,
+)
+from beam_datasets.cli.resolve import Request, known_names, resolve
+from beam_datasets.cli.tables import size_text, splits_table
+from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beam_datasets.builders import DatasetBuilder
+    from beam_datasets.transforms.progress import Progress
+
+USAGE = "beam-datasets build NAME_OR_FILE [options] [options of the dataset] [options of Beam]"
+DESCRIPTION = """\
+Generates a dataset and publishes it.
+
+NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version].
+Without --runner it runs on this machine, a worker process a core."""
+
+
+_PASSED_ON = (
+    "min_shard_size",
+    "max_shard_size",
+    "max_examples_per_split",
+    "ignore_duplicates",
+    "num_workers",
+    "payload",
+    "spill_dir",
+    "shared_disk",
+)
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs the command and returns its exit code."""
+    _import_beam()
+    known, beam_options, request, parser = _parse(list(args))
+    unchecked = beam_options[beam_options.index("--") + 1 :] if "--" in beam_options else []
+    checked = beam_options[: beam_options.index("--")] if "--" in beam_options else beam_options
+    check_beam_options(checked, parser)
+    builder = _make_builder(request, known)
+    if known.skip_published and builder.is_prepared():
+        print(f"{builder.info.full_name} is published already in {builder.dataset_dir}")
+        return 0
+    print(_announcement(builder))
+    if known.dry_run:
+        print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
+        return 0
+    started = time.monotonic()
+    directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known))
+    print(splits_table(builder.info.splits))
+    print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _import_beam() -> None:
+    """Imports Beam without what it logs of optional packages that nobody asked for."""
+    logging.disable(logging.WARNING)
+    try:
+        import apache_beam  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError("generating needs Apache Beam: pip install 'beam_datasets[beam]'") from error
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _parse(args: list[str]) -> tuple[argparse.Namespace, list[str], Request, Parser]:
+    """Returns our own options, the rest for Beam, the dataset, and the parser."""
+    passed_on = args[args.index("--") :] if "--" in args else []
+    args = with_underscores(args[: len(args) - len(passed_on)])
+    parser = _parser()
+    if not args or args[0] in ("-h", "--help"):
+        parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
+        parser.parse_args(["--help"] if args else [])
+    if args[0].startswith("-"):
+        raise UsageError(f"the dataset comes first: {USAGE}")
+    request = resolve(args[0])
+    add_builder_options(parser, request.builder)
+    known, rest = parser.parse_known_args(args)
+    return known, [*rest, *passed_on], request, parser
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "beam-datasets build",
+        usage=USAGE,
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("dataset", metavar="NAME_OR_FILE")
+    add("--data_dir", help="where datasets stand; default $BEAM_DATASETS_DATA_DIR or ~/beam_datasets")
+    add("--dry_run", action="store_true", help="say what would be built, and build nothing")
+    add("--skip_published", action="store_true", help="be content where the version is published already")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    group = parser.add_argument_group("shards (they decide the bytes)")
+    group.add_argument("--num_shards", action="append", metavar="N|SPLIT=N", help="default: by the size rule")
+    group.add_argument("--min_shard_size", type=size_in_bytes, metavar="SIZE", help="default 64MiB")
+    group.add_argument("--max_shard_size", type=size_in_bytes, metavar="SIZE", help="default 1GiB")
+    group.add_argument("--max_examples_per_split", type=int, metavar="N", help="keep the N of the lowest hashes")
+    group.add_argument("--ignore_duplicates", action="store_true", help="keep one example of each key")
+    group = parser.add_argument_group("engine (they change no byte)")
+    group.add_argument(
+        "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
+    )
+    group.add_argument("--payload", choices=["inline", "spilled"], help="how records travel; default: local runs spill")
+    group.add_argument("--spill_dir", metavar="DIR", help="where they spill; every worker must see it")
+    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
+    return parser
+
+
+def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder:
+    kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(known, request.builder)}
+    for name in ("config", "version"):
+        if getattr(request, name) is not None:
+            kwargs[name] = getattr(request, name)
+    try:
+        return request.builder(data_dir=known.data_dir, **kwargs)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BeamDatasetsError) or known.debug:
+            raise
+        raise UsageError(f"{request.builder.__name__}: {error}") from error
+
+
+def _build_options(known: argparse.Namespace) -> dict[str, Any]:
+    options = {name: getattr(known, name) for name in _PASSED_ON}
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    progress = {"progress": _show_progress} if sys.stderr.isatty() else {}
+    return given | progress | ({"num_shards": _num_shards(known.num_shards)} if known.num_shards else {})
+
+
+def _num_shards(values: Sequence[str]) -> int | dict[str, int]:
+    try:
+        if len(values) == 1 and "=" not in values[0]:
+            return int(values[0])
+        pairs = [value.split("=") for value in values]
+        return {split: int(number) for split, number in pairs}
+    except ValueError:
+        raise UsageError(
+            f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or --num_shards train=8"
+        ) from None
+
+
+def _announcement(builder: DatasetBuilder) -> str:
+    return f"{builder.info.full_name} -> {builder.dataset_dir}\n{builder.info.features!r}"
+
+
+def _splits_to_come(builder: DatasetBuilder) -> str:
+    import apache_beam as beam
+
+    names = builder.split_generators(beam.Pipeline(runner="FnApiRunner"))
+    done = " The version is published already; building it again fails." if builder.is_prepared() else ""
+    return f"Splits: {', '.join(names)}.{done}"
+
+
+def _show_progress(done: Progress) -> None:
+    text = f"{done.examples_encoded:,} examples, {size_text(done.bytes_encoded)}; {done.shards_written} shards written"
+    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,62 @@
+"""`beam-datasets info` and `beam-datasets list`: what is published."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog
+from beam_datasets.cli.options import Parser, with_underscores
+from beam_datasets.cli.tables import splits_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_DATA_DIR = "where datasets stand; default $BEAM_DATASETS_DATA_DIR or ~/beam_datasets"
+
+
+def run_info(args: Sequence[str]) -> int:
+    """Prints what a published dataset is."""
+    parser = Parser("beam-datasets info", description="What a published dataset is.", allow_abbrev=False)
+    parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
+    parser.add_argument("--data_dir", help=_DATA_DIR)
+    known = parser.parse_args(with_underscores(args))
+    info = open_published(known.dataset, known.data_dir).info
+    for text in (info.full_name, info.description, info.homepage):
+        if text:
+            print(text)
+    print(f"{info.data_dir}\n{info.features!r}")
+    if info.supervised_keys:
+        print(f"supervised keys: {info.supervised_keys}")
+    print(splits_table(info.splits))
+    return 0
+
+
+def run_list(args: Sequence[str]) -> int:
+    """Prints the published datasets of a data_dir, a version a line."""
+    parser = Parser("beam-datasets list", description="What is published.", allow_abbrev=False)
+    parser.add_argument("--data_dir", help=_DATA_DIR)
+    known = parser.parse_args(with_underscores(args))
+    root = catalog.root_dir(known.data_dir)
+    names = [full_name for name in catalog.list_datasets(root) for full_name in _versions(name, root)]
+    print("\n".join(names) if names else f"nothing is published in {root}")
+    return 0
+
+
+def _versions(name: str, root: str) -> Iterator[str]:
+    for config in [None, *catalog.list_configs(name, root)]:
+        for version in catalog.list_versions(name, config, data_dir=root):
+            yield f"{name}{'/' if config else ''}{config or ''}:{version}"
+
+
+def open_published(dataset: str, data_dir: str | None) -> Any:
+    """Returns the reader of a published dataset, by its name or by the directory of a version.
+
+    Raises:
+        DatasetNotFoundError: there is none.
+    """
+    from beam_datasets.reading import builder_from_directory
+
+    is_path = "://" in dataset or os.path.isabs(dataset) or dataset.startswith((".", "~"))
+    directory = dataset if is_path or os.path.isdir(dataset) else catalog.find_dataset_dir(dataset, data_dir)
+    return builder_from_directory(directory)

@@ -1,0 +1,177 @@
+"""Command line options: those that a builder's constructor has, sizes, and which of the rest are Beam's."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beam_datasets.builders import DatasetBuilder
+
+_OWN = ("self", "data_dir", "config")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
+_ARGUMENT = r"^ *{}: (.+(?:\n(?! *\w+:).*\S.*)*)"
+
+
+class UsageError(Exception):
+    """The command line makes no sense; the message says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises instead of ending the process."""
+
+    def error(self, message: str) -> Any:
+        """Raises UsageError."""
+        raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
+
+
+def size_in_bytes(text: str) -> int:
+    """Returns the bytes that a size means.
+
+    >>> size_in_bytes("64MiB"), size_in_bytes("1.5 GB"), size_in_bytes("1000")
+    (67108864, 1500000000, 1000)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 1000, 64MiB or 1GB")
+    power = " kMGT".lower().index(match[2].lower() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def with_underscores(args: Sequence[str]) -> list[str]:
+    """Returns the arguments with `--data-dir` written as `--data_dir`; their values stay as they are."""
+    return [re.sub(r"^--[^=]+", lambda name: "--" + name[0][2:].replace("-", "_"), arg) for arg in args]
+
+
+def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
+    """Adds an option for each keyword argument of a builder's constructor, described by its docstring.
+
+    A mapping and a sequence become options that can be repeated (`--split train=a --split test=b`).
+    """
+    group = parser.add_argument_group(f"options of {builder.name}")
+    taken = set(parser._option_string_actions)
+    for parameter in _parameters(builder).values():
+        flags = [flag for flag in _flags(parameter) if flag not in taken]
+        if flags:
+            group.add_argument(*flags, dest=parameter.name, help=_help(builder, parameter.name), **_kind(parameter))
+
+
+def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -> dict[str, Any]:
+    """Returns the constructor's arguments that were given."""
+    given = {name: getattr(args, name) for name in _parameters(builder) if hasattr(args, name)}
+    return {name: dict(value) if _is_mapping(_parameters(builder)[name]) else value for name, value in given.items()}
+
+
+def _parameters(builder: type[DatasetBuilder]) -> dict[str, inspect.Parameter]:
+    """Returns the constructor's keyword arguments, those that it passes on to its base's constructor included."""
+    from beam_datasets.builders import DatasetBuilder
+
+    found: dict[str, inspect.Parameter] = {}
+    for kind in builder.__mro__:
+        if kind is DatasetBuilder:
+            break
+        if "__init__" not in vars(kind):
+            continue
+        parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
+        for parameter in parameters:
+            named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            if named and parameter.name not in _OWN:
+                found.setdefault(parameter.name, parameter)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return found
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    kind = parameter.annotation
+    text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    return text.removesuffix("| None").strip() if kind is not parameter.empty else type(parameter.default).__name__
+
+
+def _is_mapping(parameter: inspect.Parameter) -> bool:
+    return _annotation(parameter).partition("[")[0].rpartition(".")[2] in ("Mapping", "dict")
+
+
+def _is_sequence(parameter: inspect.Parameter) -> bool:
+    return _annotation(parameter).partition("[")[0].rpartition(".")[2] in ("Sequence", "list", "tuple")
+
+
+def _flags(parameter: inspect.Parameter) -> list[str]:
+    repeated = _is_mapping(parameter) or _is_sequence(parameter)
+    singular = [f"--{parameter.name[:-1]}"] if repeated and parameter.name.endswith("s") else []
+    return [*singular, f"--{parameter.name}"]
+
+
+def _kind(parameter: inspect.Parameter) -> dict[str, Any]:
+    required = {"required": parameter.default is parameter.empty, "default": argparse.SUPPRESS}
+    if _is_mapping(parameter):
+        return {"action": "append", "type": _pair, "metavar": "NAME=VALUE"} | required
+    if _is_sequence(parameter):
+        return {"action": "append"} | required
+    kind = _annotation(parameter)
+    if kind == "bool":
+        return {"action": argparse.BooleanOptionalAction if parameter.default is True else "store_true"} | required
+    return {"type": {"int": int, "float": float}.get(kind, str)} | required
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _help(builder: type[DatasetBuilder], name: str) -> str:
+    """Returns what a docstring's `Args:` say of an argument."""
+    for kind in builder.__mro__:
+        match = re.search(_ARGUMENT.format(name), inspect.getdoc(kind) or "", re.MULTILINE)
+        if match:
+            return " ".join(match[1].split()).replace("%", "%%")
+    return ""
+
+
+def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Checks that Beam knows what is left of the command line.
+
+    Args:
+        options: what the parser did not know.
+        parser: of this command, for what may have been meant.
+
+    Raises:
+        UsageError: nobody knows one of them.
+    """
+    if not options:
+        return
+    beam = _beam_parser()
+    _, unknown = beam.parse_known_args(list(options))
+    if not unknown:
+        return
+    first = unknown[0]
+    if not first.startswith("-"):
+        raise UsageError(f"what is {first!r}? An option begins with --; see {parser.prog} --help.")
+    name = first.partition("=")[0]
+    known = [*parser._option_string_actions, *beam._option_string_actions]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    raise UsageError(
+        f"there is no option {name}, neither here nor in Beam.{meant} See {parser.prog} --help; what stands behind a "
+        "lone -- goes to Beam unchecked."
+    )
+
+
+def _beam_parser() -> argparse.ArgumentParser:
+    from apache_beam.options import pipeline_options
+
+    class Collected(argparse.ArgumentParser):
+        def error(self, message: str) -> Any:
+            raise UsageError(f"{message} (an option of Beam)")
+
+    parser = Collected(allow_abbrev=False, add_help=False, conflict_handler="resolve")
+    for kind in pipeline_options.PipelineOptions.__subclasses__():
+        kind._add_argparse_args(parser)  # type: ignore[arg-type]
+    return parser

@@ -1,0 +1,157 @@
+"""From what a user calls a dataset on the command line to its builder class."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from beam_datasets import catalog
+from beam_datasets.cli.options import UsageError
+from beam_datasets.model.names import DatasetName, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from beam_datasets.builders import DatasetBuilder
+    from beam_datasets.model.names import Scalar
+
+# Where datasets without a file are looked for, by name; `pipelines` is what is installed beside this package.
+MODULES = ("pipelines.{}", "pipelines.files.{}")
+
+_CODE = re.compile(
+    r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?:/(?P<config>[\w.+\-]+))?(?::(?P<version>[\d.*]+))?"
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which dataset is meant.
+
+    Attributes:
+        builder: its class.
+        config: None for the default one.
+        version: None for the canonical one.
+        kwargs: further arguments for the builder.
+    """
+
+    builder: type[DatasetBuilder]
+    config: str | None = None
+    version: str | None = None
+    kwargs: Mapping[str, Scalar] | None = None
+
+
+def resolve(text: str) -> Request:
+    """Returns the dataset that a text means.
+
+    It is `name[/config][:version]` of a registered builder or of a module of `pipelines`, or
+    `path/to/file.py[:Class][/config][:version]`, or `package.module[:Class]...`.
+
+    Raises:
+        UsageError: there is no such dataset, or the file does not say which of its builders is meant.
+    """
+    code = _CODE.fullmatch(text)
+    if code:
+        module = _load_file(code["where"]) if code["where"].endswith(".py") else _load_module(code["where"])
+        return Request(_builder_of(module, code["kind"]), code["config"], code["version"])
+    try:
+        name = DatasetName.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return Request(_by_name(name.name), name.config, name.version, name.kwargs)
+
+
+def _by_name(name: str) -> type[DatasetBuilder]:
+    registered = catalog.registered()
+    if name in registered:
+        return registered[name]
+    for pattern in MODULES:
+        module = pattern.format(name)
+        if _exists(module):
+            return _builder_of(importlib.import_module(module), None)
+    known = {*registered, *known_names()}
+    raise UsageError(
+        f"there is no dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{did_you_mean(name, known)} "
+        "A file is given by its path: path/to/my_dataset.py"
+    )
+
+
+def known_names() -> list[str]:
+    """Returns the names of the modules that hold a dataset or the builder of a kind of files."""
+    names = []
+    for pattern in MODULES:
+        package = pattern.rpartition(".")[0]
+        spec = importlib.util.find_spec(package) if _exists(package) else None
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            names += [entry[:-3] for entry in sorted(os.listdir(folder)) if _holds_builder(os.path.join(folder, entry))]
+    return names
+
+
+def _holds_builder(path: str) -> bool:
+    if not path.endswith(".py") or not os.path.isfile(path):
+        return False
+    with open(path, encoding="utf-8") as file:
+        return re.search(r"^class \w+\((DatasetBuilder|FilesBuilder)\)", file.read(), re.MULTILINE) is not None
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _load_module(name: str) -> ModuleType:
+    if not _exists(name):
+        raise UsageError(f"there is no module {name!r}; it must be importable from here (PYTHONPATH)")
+    return importlib.import_module(name)
+
+
+def _load_file(path: str) -> ModuleType:
+    """Returns the module of a file, imported by its name so that workers can import it too."""
+    file = os.path.abspath(path)
+    if not os.path.isfile(file):
+        raise UsageError(f"there is no file {path}")
+    folder, name = os.path.dirname(file), os.path.basename(file)[:-3]
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    _make_importable(folder)
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.origin or not os.path.samefile(spec.origin, file):
+        raise UsageError(f"{path} would be imported as {name!r}, and that is {spec and spec.origin} already; rename it")
+    return importlib.import_module(name)
+
+
+def _make_importable(folder: str) -> None:
+    """Lets this process, and the worker processes that it starts, import from a folder."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if folder not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, *known]))
+
+
+def _builder_of(module: ModuleType, kind: str | None) -> type[DatasetBuilder]:
+    from beam_datasets.builders import DatasetBuilder
+
+    found = {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, DatasetBuilder) and value.__module__ == module.__name__
+    }
+    if kind is not None and kind not in found:
+        raise UsageError(f"{module.__file__} has no builder {kind!r}; it has {', '.join(found) or 'none'}")
+    if kind is None and len(found) != 1:
+        if not found:
+            raise UsageError(f"{module.__file__} has no builder; it needs a class that derives from DatasetBuilder")
+        raise UsageError(
+            f"{module.__file__} has the builders {', '.join(found)}; say which: {module.__file__}:{min(found)}"
+        )
+    return found[kind] if kind is not None else next(iter(found.values()))
