@@ -203,10 +203,10 @@ def _long_functions(path: Path) -> Iterator[str]:
 
 
 def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Returns a function's lines from `def` to its end, without its docstring and the functions inside it."""
+    """Returns the lines of a function's body, without its docstring and the functions inside it."""
     left_out = [n for n in ast.walk(function) if n is not function and isinstance(n, ast.FunctionDef)]
     docstring = function.body[:1] if ast.get_docstring(function) else []
-    lines = _span(function)
+    lines = set(range(function.body[0].lineno, (function.end_lineno or function.lineno) + 1))
     for node in [*left_out, *docstring]:
         lines -= _span(node)
     return len(lines)
