@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -153,7 +153,7 @@ class ClassLabel(Leaf):
                 return items.astype(np.int64, copy=False)
             return np.array([index(item) for item in items], np.int64)
 
-        return replace(numbers, pack=lambda value: np.array([index(value)], np.int64), pack_many=pack_many)
+        return numbers.with_packing(lambda value: np.array([index(value)], np.int64), pack_many)
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one label."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.decode import apply_decoders, select
+from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record, spans_of
@@ -62,6 +62,8 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
     top = _top(feature)
     if partial is not None:
         top = select(top, partial)
+    if isinstance(decoders, PartialDecoding):
+        top, decoders = select(top, decoders), decoders.decoders
     top = apply_decoders(top, decoders)
     decode_spans = top.decoder("")
 

@@ -1,20 +1,189 @@
-"""Decoders that take the place of a feature's own."""
+"""Decoding only a part of the features, or some in another way than their own. Public as `beam_datasets.decode`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import abc
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.dtypes import is_dtype
+from beam_datasets.features.features_dict import FeaturesDict, to_feature
+from beam_datasets.features.numbers import shape_fits
+from beam_datasets.features.sequence import Sequence
+from beam_datasets.features.wrapped import Wrapped
 
 if TYPE_CHECKING:
-    from beam_datasets.features.base import FeatureConnector
+    from collections.abc import Callable
+
+    from beam_datasets.features.base import Json
 
 
-def apply_decoders(feature: FeatureConnector, decoders: Any) -> FeatureConnector:
-    """Returns the features with decoders in place of some."""
+class Decoder(abc.ABC):
+    """Decodes a feature in place of its connector."""
+
+    @abc.abstractmethod
+    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+        """Returns the connector that decodes in this way what `feature` encoded."""
+
+
+@dataclass(frozen=True)
+class SkipDecoding(Decoder):
+    """Yields what is stored: the bytes of an image's file or of an encoded tensor; for a video an array of those."""
+
+    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+        """Returns the connector of the stored form."""
+        return feature.stored()
+
+
+@dataclass(frozen=True)
+class FunctionDecoder(Decoder):
+    """A decoder of a function; `make_decoder` makes functions that return one."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+        """Returns the connector that calls the function; the items of a sequence are decoded one by one."""
+        if isinstance(feature, Sequence):
+            return feature.with_feature(self.applied(feature.feature))
+        return _Decoded(feature=feature, function=self)
+
+
+def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., FunctionDecoder]]:
+    """Returns a decorator for functions `(stored, feature, *args, **kwargs) -> value`.
+
+    The decorated function takes `*args, **kwargs` and returns a decoder. `stored` is what `SkipDecoding` yields.
+
+    Args:
+        output_dtype: not needed here; TensorFlow Datasets asks for it.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., FunctionDecoder]:
+        @wraps(function)
+        def make(*args: Any, **kwargs: Any) -> FunctionDecoder:
+            return FunctionDecoder(function, args, kwargs)
+
+        return make
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class PartialDecoding:
+    """Decodes some of the features only; the others are not looked at.
+
+    Attributes:
+        features: a nest: a set or list of names, or a dict from names to True, False, a feature (which must fit the
+            dataset's), or such a nest again.
+        decoders: decoders for some of these features.
+    """
+
+    features: Any
+    decoders: Any = None
+
+
+@dataclass(frozen=True, repr=False)
+class _Decoded(Wrapped):
+    """A feature whose stored form is decoded by a function."""
+
+    feature: FeatureConnector = field(kw_only=True)
+    function: FunctionDecoder = field(kw_only=True)
+
+    PATH: ClassVar[str] = ""
+
+    def inner(self) -> FeatureConnector:
+        """Returns the connector of the stored form."""
+        return self.feature.stored()
+
+    def lower(self, path: str) -> Callable[[Any], Any]:
+        """Refuses."""
+        raise TypeError(f"{path}: a feature with a decoder of its own cannot be encoded")
+
+    def lift(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function that decodes."""
+        decoder, feature = self.function, self.feature
+        return lambda stored: decoder.function(stored, feature, *decoder.args, **decoder.kwargs)
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns what the feature says."""
+        return self.feature.content_json()
+
+    @classmethod
+    def from_content(cls, content: Json) -> FeatureConnector:
+        """Refuses."""
+        raise TypeError("decoders are not saved")
+
+
+def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> FeatureConnector:
+    """Returns the features with decoders in place of some.
+
+    Raises:
+        ValueError: a name is none of the features.
+        TypeError: something is neither a decoder nor a dict of them.
+    """
     if decoders is None:
         return feature
-    raise NotImplementedError
+    if isinstance(decoders, Decoder):
+        return decoders.applied(feature)
+    if not isinstance(decoders, dict):
+        raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
+    if isinstance(feature, Sequence):
+        return feature.with_feature(apply_decoders(feature.feature, decoders, path))
+    if not isinstance(feature, FeaturesDict):
+        raise ValueError(f"{path}: there are no features below {feature!r} to decode by {sorted(decoders)}")
+    _check_known(feature, decoders, path, "decoders")
+    return feature.with_features(
+        {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in feature.items()}
+    )
 
 
-def select(feature: FeatureConnector, spec: Any) -> FeatureConnector:
-    """Returns the features that a partial decoding asks for."""
-    raise NotImplementedError
+def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConnector:
+    """Returns the features that a partial decoding asks for.
+
+    Raises:
+        ValueError: a name is none of the features, or a feature does not fit the dataset's.
+        TypeError: a feature is of another class than the dataset's, or the nest has something else in it.
+    """
+    if isinstance(spec, PartialDecoding):
+        spec = spec.features
+    if spec is True:
+        return feature
+    if isinstance(spec, Sequence) and isinstance(feature, Sequence):
+        return feature.with_feature(select(feature.feature, spec.feature, path))
+    if isinstance(spec, FeaturesDict) and type(spec) is FeaturesDict:
+        spec = spec.features
+    if isinstance(spec, FeatureConnector) or is_dtype(spec):
+        return _fitting(feature, to_feature(spec), path)
+    if isinstance(spec, (list, tuple, set, frozenset)):
+        spec = dict.fromkeys(spec, True)
+    if not isinstance(spec, dict):
+        raise TypeError(f"{path or 'partial decoding'}: {spec!r} is no nest of names; see decode.PartialDecoding")
+    if isinstance(feature, Sequence):
+        return feature.with_feature(select(feature.feature, spec, path))
+    if not isinstance(feature, FeaturesDict):
+        raise ValueError(f"{path}: there are no features {sorted(spec)} below {feature!r}")
+    _check_known(feature, spec, path, "partial decoding")
+    wanted = {name: child for name, child in spec.items() if child is not False}
+    return feature.with_features(
+        {name: select(feature[name], child, f"{path}/{name}") for name, child in wanted.items()}
+    )
+
+
+def _fitting(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
+    """Returns a feature that is of the class, the shape and the dtype that are expected."""
+    if not isinstance(feature, type(expected)):
+        raise TypeError(f"{path}: the dataset has {feature!r}, not {expected!r}")
+    shapes = shape_of(feature), shape_of(expected)
+    fits = shapes[0] == shapes[1] or (isinstance(shapes[0], tuple) and shape_fits(shapes[0], shapes[1]))
+    if dtype_of(feature) != dtype_of(expected) or not fits:
+        raise ValueError(f"{path}: the dataset has {feature!r}, not {expected!r}")
+    return feature
+
+
+def _check_known(feature: FeaturesDict, names: dict[str, Any], path: str, what: str) -> None:
+    unknown = sorted(set(names) - set(feature))
+    if unknown:
+        raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; the features are {sorted(feature)}")

@@ -88,6 +88,10 @@ class FeaturesDict(FeatureConnector):
     def __len__(self) -> int:
         return len(self.features)
 
+    def with_features(self, features: dict[str, FeatureConnector]) -> FeaturesDict:
+        """Returns a FeaturesDict with other features and the same documentation."""
+        return FeaturesDict(features, doc=self.doc)
+
     @property
     def shape(self) -> dict[str, Any]:
         """The shapes of the features, by name."""

@@ -7,7 +7,7 @@ does, and `<name>/ragged_row_lengths_<i>` holds how many items each sequence at 
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -47,6 +47,10 @@ class Codec:
     pack_many: Callable[[Items], Any]
     unpack: Callable[[Any], Any]
     unpack_many: Callable[[Any], Any]
+
+    def with_packing(self, pack: Callable[[Any], Any], pack_many: Callable[[Items], Any]) -> Codec:
+        """Returns the codec with other functions to pack."""
+        return replace(self, pack=pack, pack_many=pack_many)
 
 
 def read_list(kind: Kind, path: str) -> Callable[[bytes, tuple[int, int]], Stored]:

@@ -85,8 +85,13 @@ def _reshape(values: list[bytes], target: tuple[int, ...], shape: Shape, path: s
         ) from None
 
 
-def one_value_codec(pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str) -> Codec:
-    """Returns the codec of items that are one value of bytes each, of a function each way."""
+def one_value_codec(
+    pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str, empty: NDArray[Any] | None = None
+) -> Codec:
+    """Returns the codec of items that are one value of bytes each, of a function each way.
+
+    `empty` is what no items are decoded to; an empty array of objects by default.
+    """
 
     def unpack_one(values: Any) -> Any:
         if len(values) != 1:
@@ -99,7 +104,7 @@ def one_value_codec(pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any]
         lambda value: [pack(value)],
         lambda items: [pack(item) for item in items],
         unpack_one,
-        lambda values: stack([unpack(value) for value in values]),
+        lambda values: stack([unpack(value) for value in values]) if values or empty is None else empty.copy(),
     )
 
 
@@ -138,18 +143,12 @@ def array_codec(
         plain = inflate(data, size, path) if compress else data
         return array_of(plain, little, target, shape, path)
 
-    codec = one_value_codec(pack, unpack, path)
-    if None in shape:
-        return codec
-    empty = np.empty((0, *shape), dtype)  # type: ignore[type-var]
-    return Codec(
-        "bytes",
-        1,
-        codec.pack,
-        codec.pack_many,
-        codec.unpack,
-        lambda values: codec.unpack_many(values) if len(values) else empty,
-    )
+    return one_value_codec(pack, unpack, path, no_items(shape, dtype))
+
+
+def no_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns an array of no items of a shape; unknown lengths are 0."""
+    return np.empty((0, *(length or 0 for length in shape)), dtype)
 
 
 def array_of(data: bytes, dtype: np.dtype[Any], target: tuple[int, ...], shape: Shape, path: str) -> Any:

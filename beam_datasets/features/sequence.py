@@ -57,6 +57,10 @@ class Sequence(FeatureConnector):
     def __getitem__(self, name: str) -> FeatureConnector:
         return self.feature[name]  # type: ignore[index,no-any-return]
 
+    def with_feature(self, feature: FeatureConnector) -> Sequence:
+        """Returns the same sequence of other items."""
+        return self._with(feature=feature)
+
     @property
     def shape(self) -> Any:
         """The items' shape with the length before it; for dicts, a dict of such shapes."""

@@ -1,0 +1,127 @@
+"""BBoxFeature: a rectangle in an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.leaf import Leaf
+from beam_datasets.features.numbers import number_codec
+from beam_datasets.features.tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.features.base import FeatureConnector, Json, Shape
+    from beam_datasets.features.leaf import Codec
+
+
+class BBox(NamedTuple):
+    """A rectangle, by its sides."""
+
+    ymin: float
+    xmin: float
+    ymax: float
+    xmax: float
+
+
+class BBoxFormat(Enum):
+    """What the four numbers of a box mean; they are stored in the order in which they are given.
+
+    Attributes:
+        REL_YXYX: ymin, xmin, ymax, xmax, each from 0 to 1: parts of the height and width.
+        REL_XYXY: as REL_YXYX, with x before y.
+        YXYX: ymin, xmin, ymax, xmax in pixels.
+        XYXY: xmin, ymin, xmax, ymax in pixels.
+        XYWH: xmin, ymin, width, height in pixels.
+    """
+
+    XYXY = "XYXY"
+    YXYX = "YXYX"
+    XYWH = "XYWH"
+    REL_XYXY = "REL_XYXY"
+    REL_YXYX = "REL_YXYX"
+
+
+_RELATIVE = (BBoxFormat.REL_YXYX, BBoxFormat.REL_XYXY)
+_ORDERED = (BBoxFormat.REL_YXYX, BBoxFormat.YXYX)
+_BOX = Tensor(shape=(4,), dtype=np.float32)
+
+
+@dataclass(frozen=True, repr=False)
+class BBoxFeature(Leaf):
+    """A rectangle: a `BBox`, or an array of four numbers. Decodes to an array of four float32.
+
+    Attributes:
+        bbox_format: what the numbers mean, see `BBoxFormat`; None if that is not known. Checked when encoding: relative
+            numbers are floats from 0 to 1, and where y stands first each minimum is at most its maximum.
+        doc: what it means.
+    """
+
+    bbox_format: BBoxFormat | str | None = field(default=BBoxFormat.REL_YXYX, kw_only=True)
+
+    PATH: ClassVar[str] = "bounding_boxes.BBoxFeature"
+    shape: ClassVar[Shape] = (4,)
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set(bbox_format=None if self.bbox_format is None else BBoxFormat(self.bbox_format))
+
+    def codec(self, path: str) -> Codec:
+        """Returns how boxes are packed: as four floats."""
+        numbers = number_codec(_BOX, path)
+        checked = self._checker(path)
+
+        def pack_many(items: Any) -> NDArray[Any]:
+            rows = [numbers.pack(checked(item)) for item in items]
+            return np.concatenate(rows) if rows else np.empty(0, np.float32)
+
+        return numbers.with_packing(lambda value: numbers.pack(checked(value)), pack_many)
+
+    def _checker(self, path: str) -> Callable[[Any], NDArray[np.float32]]:
+        relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
+
+        def check(value: Any) -> NDArray[np.float32]:
+            try:
+                numbers = value.tolist() if isinstance(value, np.ndarray) else list(value)
+            except TypeError:
+                raise FeatureTypeError(f"{path}: {value!r} is no box; expected a BBox or four numbers") from None
+            if len(numbers) != 4:
+                raise FeatureValueError(f"{path}: a box has four numbers, not {len(numbers)}")
+            if relative and not all(isinstance(number, (float, np.floating)) for number in numbers):
+                raise FeatureValueError(f"{path}: a relative box has floats, not {numbers}")
+            if relative and not all(0 <= number <= 1 for number in numbers):
+                raise FeatureValueError(f"{path}: a relative box has numbers from 0 to 1, not {numbers}")
+            if ordered and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
+                raise FeatureValueError(
+                    f"{path}: a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}"
+                )
+            return np.array(numbers, np.float32)
+
+        return check
+
+    def stored(self) -> FeatureConnector:
+        """Returns the four numbers."""
+        return _BOX
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'boundingBox', shape, dtype and format."""
+        content: Json = {"shape": {"dimensions": ["4"]}, "dtype": "float32"}
+        if self.bbox_format is not None:
+            content["bboxFormat"] = BBoxFormat(self.bbox_format).value
+        return "boundingBox", content
+
+    @classmethod
+    def from_content(cls, content: Json) -> BBoxFeature:
+        """Returns the BBoxFeature of such a value."""
+        return cls(bbox_format=content.get("bboxFormat") or None)
+
+    def __repr__(self) -> str:
+        return "BBoxFeature(shape=(4,), dtype=float32)"

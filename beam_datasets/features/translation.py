@@ -1,0 +1,137 @@
+"""Translation and TranslationVariableLanguages: the same text in several languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import dtype_of, shape_of
+from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.sequence import Sequence
+from beam_datasets.features.text import Text
+from beam_datasets.features.wrapped import Wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from beam_datasets.features.base import DocArg, FeatureConnector, Json
+
+
+class Translation(FeaturesDict):
+    """A text in each of some languages: a dict from language codes to texts.
+
+    Args:
+        languages: the language codes.
+        encoder: must be None, see `Text`.
+        encoder_config: must be None.
+        doc: what it means.
+    """
+
+    PATH: ClassVar[str] = "translation_feature.Translation"
+
+    def __init__(
+        self, languages: Iterable[str], encoder: None = None, encoder_config: None = None, *, doc: DocArg = None
+    ) -> None:
+        super().__init__({language: Text(encoder, encoder_config) for language in languages}, doc=doc)
+
+    @property
+    def languages(self) -> list[str]:
+        """The language codes, sorted."""
+        return sorted(self.features)
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'translation' and the languages."""
+        return "translation", {"languages": self.languages} if self.languages else {}
+
+    @classmethod
+    def from_content(cls, content: Json) -> Translation:
+        """Returns the Translation of such a value."""
+        return cls(content.get("languages", []))
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class TranslationVariableLanguages(Wrapped):
+    """A text in any number of languages, each with one translation or several.
+
+    Takes a dict from language codes to a text or to several; decodes to a dict of two arrays, `language` and
+    `translation`, sorted by both.
+
+    Args:
+        languages: the language codes that may occur; any, if None.
+        doc: what it means.
+    """
+
+    language_codes: frozenset[str] | None
+
+    PATH: ClassVar[str] = "translation_feature.TranslationVariableLanguages"
+
+    def __init__(self, languages: Iterable[str] | None = None, *, doc: DocArg = None) -> None:
+        self._set(doc=doc, language_codes=frozenset(languages) if languages else None)
+        super().__post_init__()
+
+    @property
+    def languages(self) -> list[str] | None:
+        """The language codes that may occur, sorted; None for any."""
+        return None if self.language_codes is None else sorted(self.language_codes)
+
+    @property
+    def num_languages(self) -> int | None:
+        """How many language codes may occur; None for any."""
+        return None if self.language_codes is None else len(self.language_codes)
+
+    @property
+    def shape(self) -> Any:
+        """The shapes of the two arrays."""
+        return shape_of(self.inner())
+
+    @property
+    def dtype(self) -> Any:
+        """The dtypes of the two arrays."""
+        return dtype_of(self.inner())
+
+    def inner(self) -> FeatureConnector:
+        """Returns the sequence of pairs."""
+        return Sequence({"language": Text(), "translation": Text()})
+
+    def lower(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from a dict of translations to sorted pairs."""
+        known = self.language_codes
+
+        def lower(value: Any) -> list[dict[str, Any]]:
+            if not isinstance(value, dict):
+                raise FeatureTypeError(f"{path}: {type(value).__name__} is no dict from languages to translations")
+            unknown = sorted(set(value) - known) if known is not None else []
+            if unknown:
+                raise FeatureValueError(f"{path}: the languages {unknown} are none of {self.languages}")
+            pairs = [
+                (language, text)
+                for language, texts in value.items()
+                for text in ([texts] if isinstance(texts, (str, bytes)) else texts)
+            ]
+            return [{"language": language, "translation": text} for language, text in sorted(pairs)]
+
+        return lower
+
+    def lift(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function that changes nothing: pairs are decoded as pairs."""
+        return lambda value: value
+
+    def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
+        """Returns the function that changes nothing."""
+        return lambda value: value
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'translation' and the languages."""
+        content: Json = {"variableLanguagesPerExample": True}
+        if self.languages:
+            content["languages"] = self.languages
+        return "translation", content
+
+    @classmethod
+    def from_content(cls, content: Json) -> TranslationVariableLanguages:
+        """Returns the feature of such a value."""
+        return cls(content.get("languages"))
+
+    def __repr__(self) -> str:
+        return repr(self.inner()).replace("Sequence(", "TranslationVariableLanguages(", 1)
