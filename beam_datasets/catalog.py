@@ -19,10 +19,10 @@ from beam_datasets.model.names import DatasetName, check_config_name, did_you_me
 from beam_datasets.model.version import Version, choose_version
 
 if TYPE_CHECKING:
-    from beam_datasets.builders import DatasetBuilder
     from beam_datasets.model.version import VersionOrStr
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
+BuilderClass: TypeAlias = "type[Any]"  # of builders.DatasetBuilder, a room to the right
 
 FEATURES_FILE = "features.json"
 CONFIG_DIR = ".config"
@@ -30,10 +30,10 @@ CONFIG_FILE = "metadata.json"
 DATA_DIR_VARIABLES = ("BEAM_DATASETS_DATA_DIR", "TFDS_DATA_DIR")
 DEFAULT_DATA_DIR = "~/beam_datasets"
 
-_registered: dict[str, type[DatasetBuilder]] = {}
+_registered: dict[str, BuilderClass] = {}
 
 
-def register(builder: type[DatasetBuilder]) -> None:
+def register(builder: BuilderClass) -> None:
     """Makes a builder class known under its name.
 
     Raises:
@@ -48,7 +48,7 @@ def register(builder: type[DatasetBuilder]) -> None:
     _registered[builder.name] = builder
 
 
-def registered() -> dict[str, type[DatasetBuilder]]:
+def registered() -> dict[str, BuilderClass]:
     """Returns the registered builder classes by name."""
     return dict(_registered)
 
@@ -91,8 +91,7 @@ def find_dataset_dir(
     root = root_dir(data_dir)
     builder = registered().get(wanted.name)
     if builder is not None and version is None and (config is None or config in builder.configs()):
-        arguments: dict[str, Any] = dict(wanted.kwargs)
-        return _canonical(builder(data_dir=root, config=config, **arguments), root)
+        return _canonical(builder(data_dir=root, config=config, **wanted.kwargs), root)
     if config is None and not list_versions(wanted.name, data_dir=root):
         config = default_config(wanted.name, root)
     folder = _folder(root, wanted.name, config)
@@ -148,9 +147,10 @@ def write_default_config(name: str, config: str, data_dir: DataDir = None) -> No
     storage.write_bytes(storage.join(folder, CONFIG_FILE), content.encode())
 
 
-def _canonical(builder: DatasetBuilder, root: str) -> str:
-    if is_published(builder.dataset_dir):
-        return builder.dataset_dir
+def _canonical(builder: Any, root: str) -> str:
+    directory: str = builder.dataset_dir
+    if is_published(directory):
+        return directory
     config = builder.builder_config.name if builder.builder_config else None
     label = _label(builder.name, config)
     there = ", ".join(map(str, list_versions(builder.name, config, data_dir=root))) or "none"
