@@ -113,6 +113,7 @@ def test_one_file_is_one_run_whatever_its_length():
     assert list(InterleaveOrder([10**12]).runs(5)) == [(0, 5, 10**12 - 5)]
     assert list(InterleaveOrder([10**6, 0, 10**6], cycle_length=1).runs()) == [(0, 0, 10**6), (2, 0, 10**6)]
     assert list(InterleaveOrder([3, 10**6]).runs(10)) == [(1, 7, 10**6 - 7)]
+    assert list(InterleaveOrder([3, 4], block_length=10**30).runs(1)) == [(0, 1, 2), (1, 0, 4)]
 
 
 def test_positions_far_out_take_no_time():
