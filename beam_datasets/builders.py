@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,7 +76,7 @@ class DatasetBuilder:
     VERSION: ClassVar[VersionOrStr | None] = None
     SUPPORTED_VERSIONS: ClassVar[Iterable[VersionOrStr]] = ()
     RELEASE_NOTES: ClassVar[Mapping[str, str]] = {}
-    BUILDER_CONFIGS: ClassVar[list[Any]] = []
+    BUILDER_CONFIGS: ClassVar[Sequence[Any]] = ()
     DEFAULT_BUILDER_CONFIG_NAME: ClassVar[str | None] = None
     BLOCKED_VERSIONS: ClassVar[BlockedVersions | None] = None
     name: str
@@ -105,14 +105,10 @@ class DatasetBuilder:
 
         Raises:
             DatasetNotFoundError: there is no such config or version.
-            BeamDatasetsError: the version is blocked.
         """
         self._root = catalog.root_dir(data_dir)
         self.builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
-        blocked = self.BLOCKED_VERSIONS and self.BLOCKED_VERSIONS.reason(self.version, self._config_name)
-        if blocked:
-            raise BeamDatasetsError(f"{self._full_name()} must not be used: {blocked}")
 
     # What an author writes.
 
@@ -124,8 +120,8 @@ class DatasetBuilder:
         """Returns {split name: source of (key, example)}.
 
         A source is a Beam PTransform or PCollection, an iterable, or a callable that returns an iterable. Iterables are
-        made and consumed on a worker. A parameter called `pipeline` gets the pipeline, any other positional one (the
-        download manager of TensorFlow Datasets) None.
+        made and consumed on a worker. A parameter called `pipeline` gets the pipeline; any other positional one, which
+        is the download manager of TensorFlow Datasets, gets one that cannot download.
         """
         raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
 
@@ -133,15 +129,16 @@ class DatasetBuilder:
 
     @functools.cached_property
     def info(self) -> DatasetInfo:
-        """The dataset's description; of a published dataset with its splits."""
+        """The dataset's description; of a published dataset with its splits and what else the code leaves open."""
         info = self._info()
-        return info.replace(splits=self._reader().info.splits) if self.is_prepared() else info
+        if not info.name:
+            info = info.replace(builder=self)
+        return info.with_published(self._open_published().info) if self.is_prepared() else info
 
     @property
     def release_notes(self) -> Mapping[str, str]:
-        """Version -> what is new in it; the config's own, where it has a version of its own."""
-        config = self.builder_config
-        own = config.release_notes if config is not None and config.version is not None else None
+        """Version -> what is new in it: the config's, where it has any, else the builder's; and what versions say."""
+        own = self.builder_config.release_notes if self.builder_config else None
         described = {str(version): version.description for version in self._versions() if version.description}
         return {**described, **(own or self.RELEASE_NOTES)}
 
@@ -156,6 +153,11 @@ class DatasetBuilder:
     def canonical_version(self) -> Version:
         """The version that the code makes."""
         return self._versions()[0]
+
+    @property
+    def supported_versions(self) -> list[Version]:
+        """The other versions that can be read."""
+        return self._versions()[1:]
 
     def is_prepared(self) -> bool:
         """Returns whether this version is published."""
@@ -177,12 +179,15 @@ class DatasetBuilder:
 
         directory = generate(self, **options)
         self.__dict__.pop("info", None)
+        if default := self._default_config(self.configs()):
+            catalog.write_default_config(self.name, default.name, self._root)
         return directory
 
-    def download_and_prepare(self, *, download_config: Any = None, **options: Any) -> None:
+    def download_and_prepare(self, *, download_dir: Any = None, download_config: Any = None, **options: Any) -> None:
         """Generates the dataset unless it is published already: `build` under the name of TensorFlow Datasets.
 
         Args:
+            download_dir: has no meaning here, for nothing is downloaded.
             download_config: an object with any of the attributes num_shards, min_shard_size, max_shard_size,
                 max_examples_per_split, ignore_duplicates, beam_options; others have no meaning here.
             **options: see `build`; they win.
@@ -193,15 +198,23 @@ class DatasetBuilder:
         self.build(**{name: value for name, value in given.items() if value} | options)
 
     def as_dataset(self, split: Any = None, **options: Any) -> Any:
-        """Reads the published dataset; see `beam_datasets.reading`."""
-        return self._reader().as_dataset(split=split, **options)
+        """Reads the published dataset; see `beam_datasets.reading`.
+
+        Raises:
+            DatasetNotFoundError: the version is not published.
+            BeamDatasetsError: it is blocked.
+        """
+        self._check_not_blocked()
+        return self._open_published().as_dataset(split=split, **options)
 
     def check_buildable(self) -> None:
         """Checks that this library can make this version.
 
         Raises:
-            BeamDatasetsError: it is not the canonical or the highest version, or an older library must make it.
+            BeamDatasetsError: it is blocked, or neither the canonical nor the highest version, or an older library
+                must make it.
         """
+        self._check_not_blocked()
         versions = self._versions()
         mine = next(version for version in versions if version == self.version)
         if mine.prepare_with:
@@ -212,6 +225,11 @@ class DatasetBuilder:
         if mine not in (versions[0], max(versions)):
             allowed = " or ".join(dict.fromkeys(map(str, (versions[0], max(versions)))))
             raise BeamDatasetsError(f"{self._full_name()} can be read but not generated; the code makes {allowed}.")
+
+    def _check_not_blocked(self) -> None:
+        reason = self.BLOCKED_VERSIONS and self.BLOCKED_VERSIONS.reason(self.version, self._config_name)
+        if reason:
+            raise BeamDatasetsError(f"{self._full_name()} must not be used: {reason}")
 
     def split_generators(self, pipeline: Any) -> dict[str, Source]:
         """Returns {split: source}, names checked.
@@ -226,7 +244,7 @@ class DatasetBuilder:
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
         ]
-        generators = self._split_generators(*[pipeline if p.name == "pipeline" else None for p in positional])
+        generators = self._split_generators(*[pipeline if p.name == "pipeline" else _NoDownloads() for p in positional])
         splits = dict(generators) if isinstance(generators, Mapping) else {}
         if not splits:
             raise BeamDatasetsError(
@@ -261,7 +279,7 @@ class DatasetBuilder:
         configs = self.configs()
         if isinstance(config, BuilderConfig):
             check_config_name(config.name)
-            if config.name in configs and configs[config.name] is not config:
+            if config.name in configs and configs[config.name] != config:
                 raise ValueError(f"config {config.name!r} is not the one that {self.name} has under this name.")
             return config
         if config is None:
@@ -303,20 +321,32 @@ class DatasetBuilder:
         chosen = choose_version(version, versions, canonical=versions[0], of=self.name)
         return next(v for v in versions if v == chosen)
 
-    def _reader(self) -> Any:
-        from beam_datasets.reading import builder_from_directory
-
+    def _open_published(self) -> Any:
         if not self.is_prepared():
             raise DatasetNotFoundError(
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
                 "or give the data_dir where it is."
             )
+        from beam_datasets.reading import builder_from_directory
+
         return builder_from_directory(self.dataset_dir)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("info", None)  # made anew on a worker
         return state
+
+
+class _NoDownloads:
+    """Stands where TensorFlow Datasets gives a download manager, so that a builder that needs none runs as it is."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise BeamDatasetsError(
+            f"the download manager has no {name!r} here: beam_datasets downloads nothing. "
+            "Put the sources where workers can read them, and give the builder their path."
+        )
 
 
 GeneratorBasedBuilder = DatasetBuilder

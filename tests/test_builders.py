@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+
+import pytest
+
+from beam_datasets import catalog
+from beam_datasets.builders import BeamBasedBuilder, BuilderConfig, DatasetBuilder, GeneratorBasedBuilder
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.model.info import DatasetInfo
+from beam_datasets.model.version import BlockedVersions, Experiment, Version
+
+TFDS = Path(__file__).parent / "data/tfds"
+
+
+class Plain(DatasetBuilder, skip_registration=True):
+    VERSION = Version("2.0.0", "why", experiments={Experiment.DUMMY: True})
+    SUPPORTED_VERSIONS = (Version("1.0.0"), Version("3.0.0"), Version("1.5.0", prepare_with="0.0.9"))
+
+    def _info(self):
+        return DatasetInfo(builder=self, description="Plain.", homepage="https://x")
+
+    def _split_generators(self):
+        return {"train": iter([(0, {"a": 1})])}
+
+
+@dataclass
+class SizedConfig(BuilderConfig):
+    size: int = 0
+
+
+class Multi(DatasetBuilder, skip_registration=True):
+    name = "spec_multi"
+    VERSION = Version("1.0.0")
+    SUPPORTED_VERSIONS = ("0.9.0",)
+    RELEASE_NOTES = MappingProxyType({"1.0.0": "init"})
+    BUILDER_CONFIGS = (
+        SizedConfig("small", description="small cfg", tags=["content.data-type.tabular"], size=4),
+        SizedConfig("big-2.x", "3.1.4", ["3.0.0"], {"3.1.4": "pi"}, "big cfg", size=11),
+    )
+    DEFAULT_BUILDER_CONFIG_NAME = "big-2.x"
+
+    def _info(self):
+        return DatasetInfo(builder=self, description="multi")
+
+
+Multi.__module__ = "spec_generated"
+
+
+@pytest.mark.parametrize(
+    "requested, chosen",
+    [
+        (None, "2.0.0"),
+        ("*.*.*", "3.0.0"),
+        ("1.*.*", "1.5.0"),
+        ("1.0.0", "1.0.0"),
+        ("latest", "3.0.0"),
+        ("experimental_latest", "3.0.0"),
+    ],
+)
+def test_versions(tmp_path, requested, chosen):
+    builder = Plain(data_dir=tmp_path, version=requested)
+    assert str(builder.version) == chosen
+    assert builder.dataset_dir == builder.data_dir == str(tmp_path / "plain" / chosen)
+    assert str(builder.canonical_version) == "2.0.0"
+    assert list(map(str, builder.supported_versions)) == ["1.0.0", "3.0.0", "1.5.0"]
+
+
+def test_a_version_that_is_not_supported(tmp_path):
+    with pytest.raises(
+        DatasetNotFoundError, match=r"plain has no version 4\.0\.0; versions there are: 1\.0\.0, 1\.5\.0"
+    ):
+        Plain(data_dir=tmp_path, version="4.0.0")
+
+
+def test_what_a_version_says_is_a_release_note(tmp_path):
+    assert Plain(data_dir=tmp_path).release_notes == {"2.0.0": "why"}
+
+
+def test_experiments(tmp_path):
+    assert Plain(data_dir=tmp_path).version.implements(Experiment.DUMMY)
+    assert not Plain(data_dir=tmp_path, version="1.0.0").version.implements(Experiment.DUMMY)
+
+
+def test_a_builder_needs_a_version():
+    class Nothing(DatasetBuilder, skip_registration=True):
+        pass
+
+    with pytest.raises(ValueError, match=r"Nothing needs a version: VERSION = Version\('1\.0\.0'\)"):
+        Nothing()
+
+
+def test_which_versions_can_be_generated(tmp_path):
+    for version in ("2.0.0", "3.0.0"):
+        Plain(data_dir=tmp_path, version=version).check_buildable()
+    with pytest.raises(BeamDatasetsError, match=r"plain:1\.0\.0 can be read but not generated; .* 2\.0\.0 or 3\.0\.0"):
+        Plain(data_dir=tmp_path, version="1.0.0").build()
+    with pytest.raises(BeamDatasetsError, match=r"only beam_datasets 0\.0\.9 can generate it"):
+        Plain(data_dir=tmp_path, version="1.5.0").build()
+
+
+def test_a_blocked_version(tmp_path):
+    class Blocked(Plain, skip_registration=True):
+        BLOCKED_VERSIONS = BlockedVersions({"2.0.0": "wrong labels"})
+
+    builder = Blocked(data_dir=tmp_path)
+    for use in (builder.build, builder.as_dataset):
+        with pytest.raises(BeamDatasetsError, match=r"blocked:2\.0\.0 must not be used: wrong labels"):
+            use()
+    Blocked(data_dir=tmp_path, version="3.0.0").check_buildable()
+
+
+def test_configs(tmp_path):
+    default, small = Multi(data_dir=tmp_path), Multi(data_dir=tmp_path, config="small")
+    assert (default.builder_config.size, str(default.version)) == (11, "3.1.4")
+    assert (small.builder_config.size, str(small.version)) == (4, "1.0.0")
+    assert small.dataset_dir == str(tmp_path / "spec_multi/small/1.0.0")
+    assert str(Multi(data_dir=tmp_path, version="3.0.0").version) == "3.0.0"
+    assert str(Multi(data_dir=tmp_path, config="small", version="0.9.0").version) == "0.9.0"
+    assert small.release_notes == {"1.0.0": "init"}
+    assert default.release_notes == {"3.1.4": "pi"}
+    with pytest.raises(
+        DatasetNotFoundError, match=r"no config 'smal'; it has 'small', 'big-2\.x'\. Did you mean 'small'"
+    ):
+        Multi(data_dir=tmp_path, config="smal")
+    with pytest.raises(DatasetNotFoundError, match="it has none"):
+        Plain(data_dir=tmp_path, config="smal")
+
+
+def test_a_config_of_ones_own(tmp_path):
+    own = SizedConfig("huge", size=1000)
+    assert Multi(data_dir=tmp_path, config=own).builder_config is own
+    assert Multi(data_dir=tmp_path, config=SizedConfig(**vars(Multi.BUILDER_CONFIGS[0]))).builder_config.size == 4
+    with pytest.raises(ValueError, match="config 'small' is not the one"):
+        Multi(data_dir=tmp_path, config=SizedConfig("small", size=5))
+    with pytest.raises(ValueError, match="no config name"):
+        Multi(data_dir=tmp_path, config=SizedConfig("../x"))
+
+
+def test_one_config_name_in_several_versions(tmp_path):
+    class Several(Plain, skip_registration=True):
+        BUILDER_CONFIGS = (BuilderConfig("a"), BuilderConfig("b", "1.0.0"), BuilderConfig("b", "2.0.0"))
+
+    assert list(Several.configs()) == ["a", "b:1.0.0", "b:2.0.0"]
+    assert str(Several(data_dir=tmp_path, config="b:1.0.0").version) == "1.0.0"
+    assert str(Several(data_dir=tmp_path, config="b").version) == "2.0.0"
+
+    class Twice(Plain, skip_registration=True):
+        BUILDER_CONFIGS = (BuilderConfig("b"), BuilderConfig("b"))
+
+    with pytest.raises(ValueError, match="several configs called 'b'"):
+        Twice()
+
+
+def test_a_default_config_that_is_not_there():
+    class Wrong(Plain, skip_registration=True):
+        BUILDER_CONFIGS = (BuilderConfig("a"),)
+        DEFAULT_BUILDER_CONFIG_NAME = "b"
+
+    with pytest.raises(ValueError, match=r"DEFAULT_BUILDER_CONFIG_NAME of wrong is 'b'; it has the configs \['a'\]"):
+        Wrong()
+
+
+@pytest.mark.parametrize("config, splits", [("small", {"train": ([4], 132)}), ("big-2.x", {"train": ([11], 386)})])
+def test_what_is_written_is_what_tfds_wrote(tmp_path, config, splits):
+    builder = Multi(data_dir=tmp_path, config=config)
+    expected = TFDS / "spec_multi" / config / str(builder.version) / "dataset_info.json"
+    assert builder.info.to_json_text(splits) == expected.read_text("utf-8")
+    assert not builder.is_prepared()
+
+
+def test_info_without_a_builder(tmp_path):
+    class Short(Plain, skip_registration=True):
+        def _info(self):
+            return DatasetInfo(description="d")
+
+    assert Short(data_dir=tmp_path).info.full_name == "short/2.0.0"
+
+
+def test_what_must_be_defined(tmp_path):
+    class Empty(DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+    builder = Empty(data_dir=tmp_path)
+    with pytest.raises(TypeError, match=r"Empty must define _info\(self\)"):
+        builder.info  # noqa: B018
+    with pytest.raises(TypeError, match=r"Empty must define _split_generators\(self\)"):
+        builder.split_generators(None)
+
+
+def returning(splits, parameters="self"):
+    scope = {"splits": splits}
+    exec(f"def _split_generators({parameters}): return splits(locals())", scope)
+    return type("Made", (Plain,), {"_split_generators": scope["_split_generators"]}, skip_registration=True)
+
+
+@pytest.mark.parametrize(
+    "parameters", ["self", "self, pipeline", "self, dl_manager, pipeline", "self, dl_manager", "self, n=5"]
+)
+def test_parameters_of_split_generators(tmp_path, parameters):
+    seen = {}
+    builder = returning(lambda given: seen.update(given) or {"train": []}, parameters)(data_dir=tmp_path)
+    assert builder.split_generators("the pipeline") == {"train": []}
+    assert seen.get("pipeline", "the pipeline") == "the pipeline"
+    assert seen.get("n", 5) == 5
+    if "dl_manager" in seen:
+        assert not hasattr(seen["dl_manager"], "__len__")
+        with pytest.raises(BeamDatasetsError, match=r"no 'download_and_extract' here: beam_datasets downloads nothing"):
+            seen["dl_manager"].download_and_extract("https://x")
+
+
+@pytest.mark.parametrize(
+    "splits, error, message",
+    [
+        ({}, BeamDatasetsError, "with at least one split"),
+        (["train"], BeamDatasetsError, "expected {split name: source}"),
+        ({"All": []}, ValueError, "'All' cannot name a split: it means every split"),
+        ({"a/b": []}, ValueError, "'a/b' is no split name"),
+        ({"--": []}, ValueError, "at least one letter or digit"),
+    ],
+)
+def test_bad_splits(tmp_path, splits, error, message):
+    with pytest.raises(error, match=message):
+        returning(lambda _: splits)(data_dir=tmp_path).split_generators(None)
+
+
+@pytest.mark.usefixtures("registry")
+def test_registration():
+    class MyDigits(DatasetBuilder):
+        VERSION = "1.0.0"
+
+    class Other(DatasetBuilder):
+        name = "some_digits"
+        VERSION = "1.0.0"
+
+    class Hidden(DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+    assert catalog.registered() == {"my_digits": MyDigits, "some_digits": Other}
+    assert Hidden.name == "hidden"
+    with pytest.raises(ValueError, match="two builders are called 'my_digits'"):
+        type("Another", (DatasetBuilder,), {"name": "my_digits"})
+    builder = type("Builder", (DatasetBuilder,), {"__module__": "datasets.cats_dataset_builder"})
+    assert builder.name == "cats"
+    with pytest.raises(ValueError, match="'a b' is no dataset name"):
+        type("X", (DatasetBuilder,), {"name": "a b"})
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(catalog, "_registered", {})
+
+
+def test_a_builder_pickles(tmp_path):
+    builder = Multi(data_dir=tmp_path, config="small")
+    assert builder.info.name == "spec_multi"
+    Multi.__module__ = __name__
+    try:
+        again = pickle.loads(pickle.dumps(builder))
+    finally:
+        Multi.__module__ = "spec_generated"
+    assert again.dataset_dir == builder.dataset_dir
+    assert again.builder_config == builder.builder_config
+    assert "info" not in vars(again)
+
+
+def test_aliases():
+    assert GeneratorBasedBuilder is BeamBasedBuilder is DatasetBuilder
+
+
+def test_reading_what_is_not_published(tmp_path):
+    with pytest.raises(DatasetNotFoundError, match=r"plain:2\.0\.0 is not published in .*; generate it with build\(\)"):
+        Plain(data_dir=tmp_path).as_dataset()
+
+
+@pytest.fixture
+def generated(monkeypatch):
+    """Puts a fake in the place of the pipeline; it notes its options."""
+    calls = []
+
+    def generate(builder, **options):
+        calls.append(options)
+        return builder.dataset_dir
+
+    module = pytest.importorskip("beam_datasets.transforms.generate")
+    monkeypatch.setattr(module, "generate", generate)
+    return calls
+
+
+def test_build(tmp_path, generated):
+    builder = Multi(data_dir=tmp_path)
+    assert builder.build(num_shards=3) == builder.dataset_dir
+    assert generated == [{"num_shards": 3}]
+    assert json.loads((tmp_path / "spec_multi/.config/metadata.json").read_text()) == {"default_config_name": "big-2.x"}
+
+
+def test_download_and_prepare(tmp_path, generated):
+    config = SimpleNamespace(num_shards=3, max_examples_per_split=None, ignore_duplicates=True, beam_runner="x")
+    builder = Plain(data_dir=tmp_path)
+    builder.download_and_prepare(download_dir="/nowhere", download_config=config)
+    builder.download_and_prepare(download_config=config, num_shards=4)
+    builder.download_and_prepare(max_shard_size=5)
+    assert generated == [
+        {"num_shards": 3, "ignore_duplicates": True},
+        {"num_shards": 4, "ignore_duplicates": True},
+        {"max_shard_size": 5},
+    ]
+    assert not (tmp_path / "plain").exists()
+
+
+def test_download_and_prepare_does_nothing_where_it_is_published(tmp_path, generated):
+    builder = Plain(data_dir=tmp_path)
+    Path(builder.dataset_dir).mkdir(parents=True)
+    for name in ("dataset_info.json", "features.json"):
+        (Path(builder.dataset_dir) / name).write_text("{}")
+    builder.download_and_prepare()
+    assert generated == []
