@@ -259,7 +259,9 @@ class WindowShuffle:
     def _all_sources(self, start: int) -> Iterator[int]:
         """The sources of the positions from `start` on, computed some blocks at a time."""
         while start < self.length:
-            stop = self._passes[-1].bounds(min(start + _AT_ONCE, self.length - 1))[1] if self._passes else self.length
+            stop = min(start + _AT_ONCE, self.length)
+            if self._passes:
+                stop = self._passes[-1].bounds(stop - 1)[1]  # not twice the work for the two ends of a block
             yield from self.sources(np.arange(start, stop)).tolist()
             start = stop
 

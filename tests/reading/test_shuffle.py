@@ -236,6 +236,7 @@ def test_window_holds_no_more_than_it_says(window, start):
 
 
 def test_window_of_one_keeps_the_order_and_a_wide_one_is_uniform():
+    assert list(itertools.islice(WindowShuffle(10**15, 1, 3).apply(itertools.count), 3)) == [0, 1, 2]
     assert WindowShuffle(50, 1, 3).sources(range(50)).tolist() == list(range(50))
     seen = Counter(tuple(WindowShuffle(4, 4, seed).sources(range(4)).tolist()) for seed in range(2400))
     assert len(seen) == 24
