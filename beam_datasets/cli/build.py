@@ -23,11 +23,12 @@ from beam_datasets.cli.tables import size_text, splits_table
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from beam_datasets.builders import DatasetBuilder
     from beam_datasets.transforms.progress import Progress
 
+SHOWN = 20  # strings of a set that a dataset counted
 USAGE = "beam-datasets build NAME_OR_FILE [options] [options of the dataset] [options of Beam]"
 DESCRIPTION = """\
 Generates a dataset and publishes it.
@@ -143,8 +144,10 @@ def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder
 def _build_options(known: argparse.Namespace) -> dict[str, Any]:
     options = {name: getattr(known, name) for name in _PASSED_ON}
     given = {name: value for name, value in options.items() if value not in (None, False)}
-    progress = {"progress": _show_progress} if sys.stderr.isatty() else {}
-    return given | progress | ({"num_shards": _num_shards(known.num_shards)} if known.num_shards else {})
+    told: dict[str, Any] = {"counters": _show_counters}
+    if sys.stderr.isatty():
+        told["progress"] = _show_progress
+    return given | told | ({"num_shards": _num_shards(known.num_shards)} if known.num_shards else {})
 
 
 def _num_shards(values: Sequence[str]) -> int | dict[str, int]:
@@ -169,6 +172,13 @@ def _splits_to_come(builder: DatasetBuilder) -> str:
     names = builder.split_generators(beam.Pipeline(runner="FnApiRunner"))
     done = " The version is published already; building it again fails." if builder.is_prepared() else ""
     return f"Splits: {', '.join(names)}.{done}"
+
+
+def _show_counters(counters: Mapping[str, Any]) -> None:
+    """Prints what the dataset's own transforms counted."""
+    for name, value in sorted(counters.items(), key=lambda item: isinstance(item[1], frozenset)):
+        shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
+        print(f"{name}: {shown}")
 
 
 def _show_progress(done: Progress) -> None:

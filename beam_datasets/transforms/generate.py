@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineResult
 
     from beam_datasets.model.info import DatasetInfo
     from beam_datasets.transforms.progress import Progress
@@ -57,6 +58,7 @@ def generate(
     block_size: int | None = None,
     shared_disk: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    counters: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> str:
     """Generates the builder's dataset and returns the published directory.
 
@@ -75,6 +77,8 @@ def generate(
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
         progress: called about twice a second of a local run with what was done so far.
+        counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
+            a set of strings}.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -109,7 +113,9 @@ def generate(
         pipeline = beam.Pipeline(runner=engine.runner(publication.worker_log), options=engine.options)
         examples = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, EngineOptions(where, block_size))
-        _run(pipeline, engine, publication, progress)
+        result = _run(pipeline, engine, publication, progress)
+    if counters:
+        counters(_counted(result))
     return publication.dataset_dir
 
 
@@ -146,10 +152,30 @@ def _run(
     engine: engines.Engine,
     publication: publishing.Publication,
     progress: Callable[[Progress], None] | None,
-) -> None:
+) -> PipelineResult:
     watching = watch(publication.staging_dir, progress) if engine.local and progress else contextlib.nullcontext()
     with watching, engines.safe_local_runner():
-        pipeline.run().wait_until_finish()
+        result = pipeline.run()
+        result.wait_until_finish()
+    return result
+
+
+def _counted(result: PipelineResult) -> dict[str, Any]:
+    """Returns the counters and sets of strings that are not this package's own; empty where the runner tells none."""
+    try:
+        found = result.metrics().query()
+    except (NotImplementedError, AttributeError):
+        return {}
+    metrics = [metric for kind in ("counters", "string_sets") for metric in found.get(kind, ())]
+    totals: dict[str, Any] = {}
+    for metric in metrics:
+        name = f"{metric.key.metric.namespace}/{metric.key.metric.name}"
+        if metric.key.metric.namespace == "beam_datasets":
+            continue
+        value = metric.result
+        old = totals.get(name, 0 if isinstance(value, int) else frozenset())
+        totals[name] = old + value if isinstance(value, int) else old | frozenset(value)
+    return totals
 
 
 @contextlib.contextmanager

@@ -76,7 +76,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         """Returns the schema that the files have."""
 
     @abc.abstractmethod
-    def _reader(self) -> Reader:
+    def _rows_reader(self) -> Reader:
         """Returns what reads the files, given `self._fields`."""
 
     def _pieces(self, files: Sequence[InputFile]) -> Sequence[Any]:
@@ -123,7 +123,8 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     def _split_generators(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection[tuple[Key, Example]]]:
         """Reads each pattern once, however many splits share its rows."""
         rows = {
-            pattern: pipeline | f"Rows of {pattern}" >> ReadFiles(self._reader(), self._pieces(files), self._skip_bad)
+            pattern: pipeline
+            | f"Rows of {pattern}" >> ReadFiles(self._rows_reader(), self._pieces(files), self._skip_bad)
             for pattern, files in self._files.items()
         }
         return {name: of_share(name, rows[share.pattern], share) for name, share in self._shares.items()}

@@ -81,9 +81,9 @@ class Csv(FilesBuilder):
                 f"no file has a row below its header: {', '.join(file.path for file in self._all_files[:5])}"
             )
         self._guesses = guess.fields
-        for note in guess.notes():
+        for note in guess.notes(but_not=self._specs):
             log.warning(note)
         return guess.row_fields(lenient=True)
 
-    def _reader(self) -> CsvRows:
+    def _rows_reader(self) -> CsvRows:
         return CsvRows(self._dialect, self._columns, self._fields, self._key, self._missing)

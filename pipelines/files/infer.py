@@ -10,7 +10,7 @@ from beam_datasets.errors import InputError
 from pipelines.files.schema import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterator, Sequence
 
 Place = tuple[str, int]  # path and row, both as errors name them
 
@@ -127,12 +127,12 @@ class Guess:
             return len(self.labels)
         return tuple(sorted(self.labels))
 
-    def notes(self) -> Iterator[str]:
+    def notes(self, *, but_not: Container[str] = ()) -> Iterator[str]:
         """Yields what a user should know of columns that are text although nearly all of their values are numbers."""
         for name, guess in self.fields.items():
             strings, place, example = guess.seen.get("string", (0, ("", 0), ""))
             total = guess.count() - guess.seen.get("missing", (0,))[0]
-            if 0 < strings <= total // 10:
+            if name not in but_not and 0 < strings <= total // 10:
                 yield (
                     f"column {name!r} is text: {strings} of {total} values are no numbers (first {example!r:.40} "
                     f"in {place[0]}, line {place[1]}); if they mean a missing value, say --missing {example!r:.40}"

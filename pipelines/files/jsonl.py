@@ -51,5 +51,5 @@ class Jsonl(FilesBuilder):
             guess.forget(name.split("/"))
         return guess.row_fields()
 
-    def _reader(self) -> JsonRows:
+    def _rows_reader(self) -> JsonRows:
         return JsonRows(self._fields, self._dropped, self._key, self._encoding)

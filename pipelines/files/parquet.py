@@ -40,5 +40,5 @@ class Parquet(FilesBuilder):
         wanted = set(files)
         return [piece for piece in self._groups[1] if piece.file in wanted]
 
-    def _reader(self) -> ParquetRows:
+    def _rows_reader(self) -> ParquetRows:
         return ParquetRows(self._fields, self._key)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Key = str | int
 Example = dict[str, Any]
 
-SHOWN = 20  # rows a piece whose fault is logged where bad rows are left out
+SHOWN = 5  # rows a piece whose fault is told where bad rows are left out
 log = logging.getLogger(__name__)
 
 
@@ -93,10 +93,9 @@ def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key
         bad += 1
         if bad <= SHOWN:
             log.warning("left out: %s", row)
+            Metrics.string_set("files", "left out, some of them").add(str(row))
     if bad:
-        Metrics.counter("files", "bad_rows").inc(bad)
-    if bad > SHOWN:
-        log.warning("left out: %d more in the same piece", bad - SHOWN)
+        Metrics.counter("files", "left out").inc(bad)
 
 
 def key_of(example: Example, column: str) -> Key:

@@ -32,5 +32,5 @@ class TextLines(FilesBuilder):
     def _found_fields(self) -> dict[str, Field]:
         return {"text": Field("string")}
 
-    def _reader(self) -> Reader:
+    def _rows_reader(self) -> Reader:
         return TextRows(self._encoding, self._keep_blank)

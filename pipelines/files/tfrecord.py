@@ -46,5 +46,5 @@ class Tfrecord(FilesBuilder):
         known = {name: guess for name, guess in guesses.items() if name not in self._specs}
         return {name: guess.field(name, total) for name, guess in sorted(known.items())}
 
-    def _reader(self) -> TFRecordRows:
+    def _rows_reader(self) -> TFRecordRows:
         return TFRecordRows(self._fields, self._dropped, self._key)
