@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from beam_datasets.errors import MetadataError
 
 SupervisedKeys: TypeAlias = "tuple[Any, ...]"
+_CHOICES = ("feature_key",)
 Codec: TypeAlias = "tuple[Callable[[Any, str], Any], Callable[[Any], Any]]"  # (read(value, where), write(value))
 
 
@@ -117,8 +118,10 @@ def _message(fields: Mapping[str, Codec]) -> Codec:
         return found
 
     def write(values: Mapping[str, Any]) -> dict[str, Any]:
-        # A message that is there but empty is written; any other default value is not.
-        kept = {name: value for name, value in values.items() if value or isinstance(value, Mapping)}
+        # Default values are left out, but for messages and for what is one choice of several.
+        kept = {
+            name: value for name, value in values.items() if value or isinstance(value, Mapping) or name in _CHOICES
+        }
         written = {camel[name]: fields[name][1](value) for name, value in kept.items()}
         return {name: value for name, value in written.items() if value is not None}
 

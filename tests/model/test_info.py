@@ -87,6 +87,14 @@ def test_what_a_builder_says_is_written_as_tfds_writes_it():
     assert pickle.loads(pickle.dumps(info)) == info
 
 
+@pytest.mark.parametrize("keys", [("", "b"), ({}, ()), ("a", ("b", {"x": ("c",), "y": ""}), "w")], ids=repr)
+def test_supervised_keys(keys):
+    info = DatasetInfo(builder=DatasetIdentity("a", Version("1.0.0")), supervised_keys=keys)
+    again = DatasetInfo.from_json_text(info.as_json, path="")
+    assert again.supervised_keys == keys
+    assert again.as_json == info.as_json
+
+
 def test_code_wins_over_what_was_published():
     text = (TFDS / "spec_three/1.2.3/dataset_info.json").read_text("utf-8")
     published = DatasetInfo.from_json_text(text, path="").replace(features="stored", metadata=MetadataDict(n=1))
