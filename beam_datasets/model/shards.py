@@ -6,7 +6,7 @@ the reader (slices to file instructions).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, overload
@@ -259,6 +259,11 @@ class FileInstructions(Sequence[FileInstruction]):
             return FileInstructions(self._filenames, *(column[index] for column in columns))
         skip, take, examples = self.skip[index], self.take[index], self.examples_in_shard[index]
         return FileInstruction(self.filename(index), int(skip), int(take), int(examples))
+
+    def __iter__(self) -> Iterator[FileInstruction]:
+        columns = (self._source, self._shard, self.skip, self.take, self.examples_in_shard)
+        for source, shard, *run in zip(*(column.tolist() for column in columns)):
+            yield FileInstruction(self._filenames[source][shard], *run)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
