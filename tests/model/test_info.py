@@ -212,7 +212,10 @@ def test_100_000_shards_are_read_fast():
     lengths = [str(7 + i % 3) for i in range(100_000)]
     content = {"name": "a", "version": "1.0.0", "splits": [{"name": "train", "shardLengths": lengths}]}
     text = json.dumps(content)
-    begin = time.perf_counter()
-    info = DatasetInfo.from_json_text(text, path="")
-    assert info.splits["train[:50%]"].file_instructions[0].take == 7
-    assert time.perf_counter() - begin < 0.1
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        info = DatasetInfo.from_json_text(text, path="")
+        assert info.splits["train[:50%]"].file_instructions[0].take == 7
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.1
