@@ -29,6 +29,7 @@ from beam_datasets.storage.files import (
     write_bytes,
 )
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename, dirname, is_remote, join, normalize
+from beam_datasets.storage.patterns import glob, has_wildcard
 
 __all__ = [
     "TEMPORARY_PREFIX",
@@ -38,6 +39,8 @@ __all__ = [
     "create_bytes",
     "dirname",
     "exists",
+    "glob",
+    "has_wildcard",
     "is_dir",
     "is_remote",
     "join",
