@@ -45,7 +45,7 @@ def size_in_bytes(text: str) -> int:
 
 def with_underscores(args: Sequence[str]) -> list[str]:
     """Returns the arguments with `--data-dir` written as `--data_dir`; their values stay as they are."""
-    return [re.sub(r"^--[^=]+", lambda name: "--" + name[0][2:].replace("-", "_"), arg) for arg in args]
+    return [re.sub(r"^(--(?:no-)?)([^=]+)", lambda name: name[1] + name[2].replace("-", "_"), arg) for arg in args]
 
 
 def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:

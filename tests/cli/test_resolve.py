@@ -1,0 +1,102 @@
+"""From a name, a module or a file to a builder class."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets.cli.options import UsageError
+from beam_datasets.cli.resolve import known_names, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOURCE = """
+from beam_datasets.builders import DatasetBuilder
+
+class {name}(DatasetBuilder, skip_registration=True):
+    VERSION = "1.0.0"
+"""
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("bd_test"):
+            del sys.modules[name]
+
+
+def test_by_name() -> None:
+    request = resolve("digits:1.0.0")
+    assert request.builder.__name__ == "Digits"
+    assert (request.config, request.version) == (None, "1.0.0")
+    assert resolve("csv").builder.__module__ == "pipelines.files.csv"
+
+
+def test_by_module() -> None:
+    assert resolve("pipelines.digits:Digits/small:1.*.*").builder.__name__ == "Digits"
+    with pytest.raises(UsageError, match=r"no module 'pipelines.nothing'"):
+        resolve("pipelines.nothing")
+
+
+def test_by_file(tmp_path: Path) -> None:
+    path = tmp_path / "bd_test_one.py"
+    path.write_text(SOURCE.format(name="One"))
+    request = resolve(f"{path}/small:2.0.0")
+    assert request.builder.__name__ == "One"
+    assert (request.config, request.version) == ("small", "2.0.0")
+    imported = subprocess.run([sys.executable, "-c", "import bd_test_one"], capture_output=True, check=False)
+    assert imported.returncode == 0, "worker processes must be able to import it"
+
+
+def test_file_in_a_package(tmp_path: Path) -> None:
+    folder = tmp_path / "bd_test_package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "two.py").write_text(SOURCE.format(name="First") + SOURCE.format(name="Second"))
+    with pytest.raises(UsageError, match="builders First, Second; say which"):
+        resolve(str(folder / "two.py"))
+    assert resolve(f"{folder / 'two.py'}:Second").builder.__module__ == "bd_test_package.two"
+    with pytest.raises(UsageError, match="no builder 'Third'; it has First, Second"):
+        resolve(f"{folder / 'two.py'}:Third")
+
+
+def test_file_whose_name_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text(SOURCE.format(name="One"))
+    with pytest.raises(UsageError, match=r"imported as 'json'.*rename it"):
+        resolve(str(tmp_path / "json.py"))
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("digts", r"no dataset 'digts'; known are .*Did you mean 'digits'"),
+        ("nowhere.py", "no file nowhere.py"),
+        ("a b", "is no dataset name"),
+    ],
+)
+def test_unknown(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        resolve(text)
+
+
+def test_file_without_builder(tmp_path: Path) -> None:
+    (tmp_path / "bd_test_empty.py").touch()
+    with pytest.raises(UsageError, match="has no builder; it needs a class that derives from DatasetBuilder"):
+        resolve(str(tmp_path / "bd_test_empty.py"))
+
+
+def test_known_names() -> None:
+    assert {"digits", "stdlib_source", "csv", "jsonl", "image_folder", "parquet", "tfrecord", "text_lines"} <= {
+        *known_names()
+    }
+    assert "generate" not in known_names()
