@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError, MetadataError
-from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.leaf import Codec, Leaf, Number
 from beam_datasets.features.numbers import array_maker, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.features.values import int_from_json
@@ -137,6 +137,10 @@ class ClassLabel(Leaf):
 
         make = array_maker(self.dtype, (), path)
         return index
+
+    def number(self) -> Number | None:
+        """Returns what the index can be."""
+        return None if self.num_classes is None else Number("int64", self.dtype, -1, self.num_classes - 1)
 
     def codec(self, path: str) -> Codec:
         """Returns how labels are packed: as one integer."""

@@ -65,6 +65,8 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
     if isinstance(decoders, PartialDecoding):
         top, decoders = select(top, decoders), decoders.decoders
     top = apply_decoders(top, decoders)
+    if isinstance(top, FeaturesDict):
+        return top.record_decoder()
     decode_spans = top.decoder("")
 
     def decode(data: Buffer) -> Any:

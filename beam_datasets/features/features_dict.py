@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError
+from beam_datasets.features import table
 from beam_datasets.features.base import (
     Decode,
     DocArg,
@@ -20,12 +21,13 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.formats.example import sort_entries
+from beam_datasets.formats.example import sort_entries, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 
     from beam_datasets.features.base import Items, Lengths
+    from beam_datasets.formats.example import Buffer
 
 
 def to_feature(feature: Any) -> FeatureConnector:
@@ -113,6 +115,9 @@ class FeaturesDict(FeatureConnector):
         check_unique(self.wire_names(name), name)
         order = sorted(self.items(), key=lambda item: _first_name(item[1], join(name, item[0])))
         fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
+        at_once = table.encoder(
+            [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
+        )
         check = _keys_checker(frozenset(self.features), name)
         wire = [key.encode() for child, feature in order for key in _sorted_names(feature, join(name, child))]
         in_order = wire == sorted(wire)
@@ -121,6 +126,8 @@ class FeaturesDict(FeatureConnector):
         def encode(value: Any) -> bytes:
             if type(value) is not dict or value.keys() != expected:
                 check(value)
+            if at_once is not None and in_order:
+                return at_once(value)
             parts = [part(value[key]) for key, part in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
@@ -142,6 +149,19 @@ class FeaturesDict(FeatureConnector):
     def decoder(self, name: str) -> Decode:
         """Returns the function that decodes a dict."""
         return self._decode_each({key: feature.decoder(join(name, key)) for key, feature in self.items()})
+
+    def record_decoder(self) -> Callable[[Buffer], Any]:
+        """Returns the function that decodes a record whose features these are."""
+        one_by_one = self.decoder("")
+        columns = table.columns_of([(key, key, feature) for key, feature in self.items()])
+        if columns:
+            return table.TableDecoder(columns, {key: child.decoder(key) for key, child in self.items()}, one_by_one)
+
+        def decode(data: Buffer) -> Any:
+            whole, spans = spans_of(data)
+            return one_by_one(whole, spans)
+
+        return decode
 
     def rows_decoder(self, name: str, rank: int) -> Decode:
         """Returns the function that decodes the items of sequences to a dict of columns."""

@@ -39,6 +39,7 @@ class Codec:
         unpack: the values of one item to the item.
         unpack_many: the values of any number of items to the items: an array of one more dimension, or a list where the
             items have different shapes.
+        to_bytes, from_bytes: `pack` and `unpack` without the list around, where an item is always one value of bytes.
     """
 
     kind: Kind
@@ -47,24 +48,32 @@ class Codec:
     pack_many: Callable[[Items], Any]
     unpack: Callable[[Any], Any]
     unpack_many: Callable[[Any], Any]
+    to_bytes: Callable[[Any], bytes] | None = None
+    from_bytes: Callable[[bytes], Any] | None = None
 
     def with_packing(self, pack: Callable[[Any], Any], pack_many: Callable[[Items], Any]) -> Codec:
         """Returns the codec with other functions to pack."""
-        return replace(self, pack=pack, pack_many=pack_many)
+        return replace(self, pack=pack, pack_many=pack_many, to_bytes=None)
+
+
+_READERS: dict[Kind, Callable[[bytes, int, int], Stored]] = {
+    "bytes": example.bytes_list,
+    "float": example.float_list,
+    "int64": example.int_list,
+}
 
 
 def read_list(kind: Kind, path: str) -> Callable[[bytes, tuple[int, int]], Stored]:
     """Returns the function that reads a list from a record, with errors that begin with the feature's path."""
-    readers: dict[Kind, Callable[[bytes, int, int], Stored]] = {
-        "bytes": example.bytes_list,
-        "float": example.float_list,
-        "int64": example.int_list,
-    }
-    reader = readers[kind]
+    return reader(_READERS[kind], path)
 
-    def read(data: bytes, span: tuple[int, int]) -> Stored:
+
+def reader(function: Callable[[bytes, int, int], Any], path: str) -> Callable[[bytes, tuple[int, int]], Any]:
+    """Returns the function that reads a span of a record, with errors that begin with the feature's path."""
+
+    def read(data: bytes, span: tuple[int, int]) -> Any:
         try:
-            return reader(data, span[0], span[1])
+            return function(data, span[0], span[1])
         except example.ExampleError as error:
             raise FeatureValueError(f"{path}: {error}") from error
 
@@ -86,6 +95,22 @@ def empty_list(kind: Kind) -> Stored:
     return [] if kind == "bytes" else np.empty(0, np.float32 if kind == "float" else np.int64)
 
 
+@dataclass(frozen=True)
+class Number:
+    """What a single number can be.
+
+    Attributes:
+        kind: whether it is stored as an integer or as a float.
+        dtype: that of the decoded number.
+        low, high: the least and the greatest integer; of floats none are checked.
+    """
+
+    kind: Kind
+    dtype: np.dtype[Any]
+    low: int = 0
+    high: int = 0
+
+
 @dataclass(frozen=True, repr=False)
 class Leaf(FeatureConnector):
     """A connector of one list, described by its codec."""
@@ -94,6 +119,10 @@ class Leaf(FeatureConnector):
     def is_optional(self) -> bool:
         """Whether None is a value: it leaves no entry in the record."""
         return False
+
+    def number(self) -> Number | None:
+        """Returns what the value can be, if it is always a single number without further conditions; else None."""
+        return None
 
     @abc.abstractmethod
     def codec(self, path: str) -> Codec:
@@ -107,8 +136,10 @@ class Leaf(FeatureConnector):
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value."""
-        pack = self.codec(name).pack
-        frame = list_framer(self.codec(name).kind, name)
+        codec = self.codec(name)
+        pack, frame = codec.pack, list_framer(codec.kind, name)
+        if codec.to_bytes is not None:
+            pack, frame = codec.to_bytes, example.one_bytes_framer(name.encode("utf-8"))
         if self.is_optional:
             return lambda value: b"" if value is None else frame(pack(value))
         return lambda value: frame(pack(value))
@@ -130,6 +161,8 @@ class Leaf(FeatureConnector):
         """Returns the function that decodes one value."""
         codec = self.codec(name)
         key, read, unpack, missing = name.encode("utf-8"), read_list(codec.kind, name), codec.unpack, self.missing(name)
+        if codec.from_bytes is not None:
+            read, unpack = reader(example.one_bytes, name), codec.from_bytes
 
         def decode(data: bytes, spans: Spans) -> Any:
             span = spans.get(key)

@@ -118,7 +118,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
     make, check = array_maker(dtype, shape, path), bounds_checker(tensor.minimum, tensor.maximum, path)
     make_many = _many_maker(dtype, shape, path)
-    lower, lift = _lower(dtype), _lift(dtype, path)
+    lower, lift_all = _lower(dtype), lift(dtype, path)
     target = tuple(-1 if length is None else length for length in shape)
 
     def pack(value: Any) -> NDArray[Any]:
@@ -136,7 +136,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         return lower(array)
 
     def unpack(values: Any) -> Any:
-        array = lift(values)
+        array = lift_all(values)
         if not shape and array.size == 1:
             return array[0]
         return _reshape(array, target, shape, path)
@@ -144,7 +144,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     def unpack_many(values: Any) -> NDArray[Any]:
         if None in shape:
             raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
-        array = lift(values)
+        array = lift_all(values)
         return _reshape(array, (-1, *target), (None, *shape), path) if array.size else array.reshape(0, *target)
 
     size = size_of(shape)
@@ -184,8 +184,8 @@ def _lower(dtype: np.dtype[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
     return lambda array: array.astype(wide, copy=False).reshape(-1)
 
 
-def _lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Returns the function from a stored list to a new flat array of the feature's dtype."""
+def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Returns the function from a stored list to a flat array of the feature's dtype."""
     if dtype == np.int64:
         return lambda values: values
     if dtype == np.uint64:
@@ -193,13 +193,13 @@ def _lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[A
     if dtype.kind in "fb":
         return lambda values: values.astype(dtype)
 
-    def lift(values: NDArray[Any]) -> NDArray[Any]:
+    def checked(values: NDArray[Any]) -> NDArray[Any]:
         narrow = values.astype(dtype)
         if not np.array_equal(narrow, values):
             raise FeatureValueError(f"{path}: the record has integers that do not fit {dtype}")
         return narrow
 
-    return lift
+    return checked
 
 
 def _reshape(array: NDArray[Any], target: tuple[int, ...], shape: Shape, path: str) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +37,6 @@ def encode(image: NDArray[Any]) -> bytes:
         raise ValueError(f"a PNG cannot have {height} x {width} pixels")
     depth = image.dtype.itemsize
     rows = np.ascontiguousarray(image, ">u2" if depth == 2 else np.uint8).view(np.uint8).reshape(height, -1)
-    header = struct.pack(">IIBBBBB", width, height, 8 * depth, _COLOUR_TYPE[channels], 0, 0, 0)
     if rows.size < _SMALL:
         plain = np.zeros((height, rows.shape[1] + 1), np.uint8)
         plain[:, 1:] = rows
@@ -47,7 +47,14 @@ def encode(image: NDArray[Any]) -> bytes:
         band = max(1, _BAND // rows.shape[1])
         filtered = [_filtered(rows, start, start + band, channels * depth) for start in range(0, height, band)]
         data = b"".join([compressor.compress(part.tobytes()) for part in filtered])
-    return SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", data + compressor.flush()) + _END
+    return _beginning(height, width, depth, channels) + _chunk(b"IDAT", data + compressor.flush()) + _END
+
+
+@lru_cache(maxsize=64)
+def _beginning(height: int, width: int, depth: int, channels: int) -> bytes:
+    """Returns what stands before the pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 8 * depth, _COLOUR_TYPE[channels], 0, 0, 0)
+    return SIGNATURE + _chunk(b"IHDR", header)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -109,11 +116,12 @@ def decode_plain(data: bytes) -> NDArray[Any] | None:
     if not 0 < height * stride < 4 * _SMALL:
         return None
     compressed = data[41:-16]
+    if len(compressed) > 4 * _SMALL:  # no more than 1032 times as many bytes can come of so many
+        return None
     if struct.pack(">I", zlib.crc32(compressed, _IDAT_CRC)) != data[-16:-12]:
         return None
-    inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(compressed, height * stride + 1)
+        plain = zlib.decompress(compressed, bufsize=height * stride)
     except zlib.error:
         return None
     if len(plain) != height * stride or any(plain[::stride]):

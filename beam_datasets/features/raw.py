@@ -105,6 +105,8 @@ def one_value_codec(
         lambda items: [pack(item) for item in items],
         unpack_one,
         lambda values: stack([unpack(value) for value in values]) if values or empty is None else empty.copy(),
+        pack,
+        unpack,
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from beam_datasets.errors import FeatureTypeError
 from beam_datasets.features import raw, scalars
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
-from beam_datasets.features.leaf import Codec, Kind, Leaf
+from beam_datasets.features.leaf import Codec, Kind, Leaf, Number
 from beam_datasets.features.numbers import bounds_checker, number_codec
 from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
 
@@ -97,6 +97,17 @@ class Tensor(Leaf):
         if self.shape or self.encoding is not Encoding.NONE or self.dtype.kind not in "biufO":
             return None
         return "bytes" if self.dtype == STRING else "float" if self.dtype.kind == "f" else "int64"
+
+    def number(self) -> Number | None:
+        """Returns what the value can be, if it is always a single number."""
+        kind = self.scalar_kind
+        bounded = self.minimum is not None or self.maximum is not None
+        if kind in (None, "bytes") or self.optional or bounded or self.dtype == np.float16:
+            return None
+        if kind == "float":
+            return Number("float", self.dtype)
+        limits = (0, 1) if self.dtype == np.bool_ else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
+        return Number("int64", self.dtype, int(limits[0]), int(limits[1]))
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 

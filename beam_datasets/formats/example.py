@@ -52,18 +52,18 @@ def record(entries: bytes) -> bytes:
 
 def entry(name: bytes, feature: bytes) -> bytes:
     """Returns the map entry of a name and its serialized feature."""
-    body = _name_field(name) + varint(len(feature)) + feature
+    body = name_field(name) + varint(len(feature)) + feature
     return _ENTRY + varint(len(body)) + body
 
 
-def _name_field(name: bytes) -> bytes:
+def name_field(name: bytes) -> bytes:
     """Returns what stands in an entry before the length of the feature."""
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
 def _framer(name: bytes, kind: bytes) -> Callable[[int], bytes]:
     """Returns a function from a payload's length to all the bytes that stand in the entry before that payload."""
-    field = _name_field(name)
+    field = name_field(name)
 
     def head(length: int) -> bytes:
         inner = kind[1:] + varint(length)
