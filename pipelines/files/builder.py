@@ -18,12 +18,13 @@ from beam_datasets.model.names import check_dataset_name
 from pipelines.files.infer import Guess
 from pipelines.files.inputs import InputFile, find, pieces
 from pipelines.files.schema import Field, override, parse_field, to_feature
-from pipelines.files.source import Example, Key, ReadFiles
+from pipelines.files.source import Example, Key, ReadFiles, log_left_out
 from pipelines.files.splits import Share, shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from beam_datasets.features import FeatureConnector
     from pipelines.files.source import Reader
 
 INFER_ROWS = 20_000
@@ -71,6 +72,10 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
 
+    def build(self, **options: Any) -> str:
+        """Generates the dataset, and logs what was left out unless somebody takes the counters; see DatasetBuilder."""
+        return super().build(**{"counters": log_left_out, **options})
+
     @abc.abstractmethod
     def _found_fields(self) -> dict[str, Field]:
         """Returns the schema that the files have."""
@@ -116,9 +121,11 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     def _dropped(self) -> frozenset[str]:
         return frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
 
+    def _features(self) -> FeatureConnector:
+        return FeaturesDict({name: to_feature(field) for name, field in self._fields.items()})
+
     def _info(self) -> DatasetInfo:
-        features = FeaturesDict({name: to_feature(field) for name, field in self._fields.items()})
-        return DatasetInfo(builder=self, features=features, description=self._description)
+        return DatasetInfo(builder=self, features=self._features(), description=self._description)
 
     def _split_generators(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection[tuple[Key, Example]]]:
         """Reads each pattern once, however many splits share its rows."""

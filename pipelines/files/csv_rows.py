@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from pipelines.files.convert import text_converter
+from pipelines.files.image_rows import images_beside
 from pipelines.files.inputs import Piece, open_bytes, undecodable
 from pipelines.files.source import Bad, key_of
 
@@ -186,11 +187,13 @@ class CsvRows:
         names = header(piece.file, self.dialect)
         check_columns(names, self.columns, piece.file)
         convert = self._converter(names)
+        images = [name for name, field in self.fields.items() if field.kind == "image"]
         for line in rows(piece.file, self.dialect, skip_header=not self.dialect.columns):
             problem = line.problem or _ragged(line.fields, names)
             if not problem:
                 try:
                     key, example = convert(line.fields)
+                    images_beside(example, images, piece.file)
                     yield f"{piece.file.name}:{line.number}" if key is None else key, example
                     continue
                 except ValueError as error:

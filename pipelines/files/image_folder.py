@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import InputError
@@ -19,7 +19,7 @@ from beam_datasets.model.info import DatasetInfo
 from beam_datasets.model.names import check_dataset_name
 from pipelines.files.builder import of_share
 from pipelines.files.image_rows import BATCH, Folder, ImageRows, look_into
-from pipelines.files.source import ReadFiles
+from pipelines.files.source import ReadFiles, log_left_out
 from pipelines.files.splits import shares
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ImageFolder(DatasetBuilder):
         description: str = "",
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
-        self._root = root
+        self._folder_path = root
         self._shares = shares(splits, root)
         self._has_splits = bool(splits)
         self._skip_bad = skip_bad
@@ -66,9 +66,13 @@ class ImageFolder(DatasetBuilder):
         self.VERSION = version  # type: ignore[misc]  # the user's images have the version that the user gives them
         super().__init__(data_dir=data_dir)
 
+    def build(self, **options: Any) -> str:
+        """Generates the dataset, and logs what was left out unless somebody takes the counters; see DatasetBuilder."""
+        return super().build(**{"counters": log_left_out, **options})
+
     @cached_property
     def _folder(self) -> Folder:
-        folder = look_into(self._root)
+        folder = look_into(self._folder_path)
         if folder.misplaced:
             shown = ", ".join(file.path for file in folder.misplaced[:5])
             problem = f"{len(folder.misplaced)} files stand in no folder of a label: {shown}"
@@ -76,7 +80,7 @@ class ImageFolder(DatasetBuilder):
                 raise InputError(f"{problem}\nMove them away, or leave them out by --skip_bad.")
             log.warning("left out: %s", problem)
         if folder.splits and self._has_splits:
-            raise InputError(f"{self._root} has the splits {folder.splits} as folders; give none by --split")
+            raise InputError(f"{self._folder_path} has the splits {folder.splits} as folders; give none by --split")
         return folder
 
     def _info(self) -> DatasetInfo:

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from apache_beam.io.filesystems import FileSystems
+
 from beam_datasets.errors import InputError, MissingDependencyError
 from pipelines.files.inputs import find, open_bytes
 from pipelines.files.source import Bad
@@ -82,6 +84,23 @@ class ImageRows:
                 yield Bad(file, str(error), "")
                 continue
             yield file.name, {"image": image, "image/filename": file.name, "label": label}
+
+
+def images_beside(example: Example, columns: Sequence[str], file: InputFile) -> None:
+    """Puts images in the place of their paths, which are relative to the file that names them.
+
+    Raises:
+        ValueError: there is no such image, or it cannot be stored.
+    """
+    for column in columns:
+        path = FileSystems.join(FileSystems.split(file.path)[0], example[column])
+        try:
+            with open_bytes(path) as stream:
+                example[column] = storable_image(stream.read())
+        except OSError as error:
+            raise ValueError(f"column {column!r}: {path} cannot be read: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"column {column!r}: {path}: {error}") from None
 
 
 def storable_image(data: bytes) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from pipelines.files.convert import row_converter
+from pipelines.files.image_rows import images_beside
 from pipelines.files.inputs import decode_line, lines
 from pipelines.files.source import Bad, key_of
 
@@ -66,12 +67,14 @@ class JsonRows:
     def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
         """Yields the rows of a piece."""
         convert = row_converter(self.fields, self.dropped)
+        images = [name for name, field in self.fields.items() if field.kind == "image"]
         for offset, row in objects(piece, self.encoding):
             if isinstance(row, Bad):
                 yield row
                 continue
             try:
                 example = convert(row)
+                images_beside(example, images, piece.file)
                 key = f"{piece.file.name}:{offset}" if self.key is None else key_of(row, self.key)
             except ValueError as error:
                 yield Bad(piece.file, str(error), offset=offset)

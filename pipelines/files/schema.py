@@ -5,7 +5,7 @@ int64?                                                        may be missing (nu
 float32[]   int64[3]   float32[28,28]                         a list of any length; a fixed shape
 class:cat,dog    class:10                                     a label by name; a label 0 to 9
 class                                                         its names are those that the rows have
-image                                                         a file beside this one, or the bytes of an image
+image                                                         the bytes of an image, or (in text) its path
 drop                                                          left out
 """
 

@@ -13,7 +13,7 @@ from beam_datasets.errors import InputError
 from pipelines.files.inputs import line_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pipelines.files.inputs import InputFile
 
@@ -21,6 +21,7 @@ Key = str | int
 Example = dict[str, Any]
 
 SHOWN = 5  # rows a piece whose fault is told where bad rows are left out
+_COUNT, _EXAMPLES = "left out", "left out, some of them"
 log = logging.getLogger(__name__)
 
 
@@ -92,10 +93,16 @@ def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key
             raise InputError(f"{row}\nTo count and leave out what cannot be used: --skip_bad.")
         bad += 1
         if bad <= SHOWN:
-            log.warning("left out: %s", row)
-            Metrics.string_set("files", "left out, some of them").add(str(row))
+            Metrics.string_set("files", _EXAMPLES).add(str(row))
     if bad:
-        Metrics.counter("files", "left out").inc(bad)
+        Metrics.counter("files", _COUNT).inc(bad)
+
+
+def log_left_out(counters: Mapping[str, Any]) -> None:
+    """Logs what `read_piece` left out, given what a run counted."""
+    if count := counters.get(f"files/{_COUNT}"):
+        some = "".join(f"\n  {text}" for text in sorted(counters.get(f"files/{_EXAMPLES}", ())))
+        log.warning("left out: %d, among them%s", count, some)
 
 
 def key_of(example: Example, column: str) -> Key:

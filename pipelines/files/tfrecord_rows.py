@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, InputError
+from beam_datasets.features import FeatureConnector, FeaturesDict, Image, Sequence, compile_decoder
+from beam_datasets.features.decode import SkipDecoding
 from beam_datasets.formats import example as examples
 from beam_datasets.formats import tfrecord
 from pipelines.files.convert import row_converter
@@ -118,3 +120,38 @@ class TFRecordRows:
         if len(listed) > 1:
             raise ValueError(f"{name!r} has {len(listed)} values, not one ({one}); lists are {one.kind}[]")
         return listed[0] if listed else None
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Reads the records of TFRecord files whose features are known.
+
+    Attributes:
+        features: of the records.
+        key: the feature that has the keys; None for file and record.
+    """
+
+    features: FeatureConnector
+    key: str | None = None
+
+    def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
+        """Yields the records of a file; images stay the bytes that they are."""
+        decode = compile_decoder(self.features, decoders=_images_as_stored(self.features))
+        with open_bytes(piece.file.path) as stream:
+            for number, record in enumerate(records(stream, piece.file.path)):
+                try:
+                    example = decode(record)
+                    key = f"{piece.file.name}:{number}" if self.key is None else key_of(example, self.key)
+                except (BeamDatasetsError, ValueError) as error:
+                    yield Bad(piece.file, str(error), f"record {number}")
+                    continue
+                yield key, example
+
+
+def _images_as_stored(feature: FeatureConnector) -> Any:
+    """Returns the decoders that leave images encoded: decoding and encoding would change a JPEG."""
+    if isinstance(feature, FeaturesDict):
+        nest = {name: _images_as_stored(inner) for name, inner in feature.items()}
+        return {name: inner for name, inner in nest.items() if inner}
+    item = feature.feature if isinstance(feature, Sequence) else feature
+    return SkipDecoding() if isinstance(item, Image) else None

@@ -1,0 +1,167 @@
+"""From files to a published dataset and back, by the command that a user types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beam_datasets.cli import main
+from beam_datasets.reading import builder_from_directory
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+def build(kind: str, tmp_path: Path, *args: object) -> Path:
+    """Builds a dataset called `made` and returns its directory."""
+    options = ["--data_dir", str(tmp_path / "out"), "--num_workers", "1", *map(str, args)]
+    assert main(["build", kind, "--name", "made", *options]) == 0
+    return tmp_path / "out" / "made" / "1.0.0"
+
+
+def read(directory: Path, split: str = "train") -> list[dict[str, Any]]:
+    return list(builder_from_directory(directory).as_dataset(split=split))
+
+
+def fails(capsys: pytest.CaptureFixture[str], tmp_path: Path, *args: object) -> str:
+    capsys.readouterr()
+    options = ["--data_dir", str(tmp_path / "bad"), "--num_workers", "1", *map(str, args)]
+    assert main(["build", *options[-len(args) :][:1], *options[: -len(args)], *options[-len(args) :][1:]]) == 1
+    assert not list(tmp_path.glob("bad/*/1.0.0"))
+    return capsys.readouterr().err
+
+
+def test_csv(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(f"h{i}", i / 4 if i % 3 else "", "flat" if i % 2 else "house", f"{i:05d}") for i in range(60)]
+    for part in range(2):
+        with (source / f"{part}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("id", "price", "kind", "zip"), *rows[part::2]])
+    made = build("csv", tmp_path, "--pattern", source, "--split", "train=70%", "--split", "test=30%",
+                 "--key", "id", "--feature", "kind=class", "--feature", "zip=drop")  # fmt: skip
+    train, test = read(made), read(made, "test")
+    found = {example["id"].decode(): example for example in [*train, *test]}
+    assert len(found) == len(train) + len(test) == 60
+    assert 10 <= len(test) <= 30
+    for key, price, kind, _ in rows:
+        label = ["flat", "house"].index(kind)
+        assert found[key]["kind"] == label
+        assert found[key]["price"] is None if price == "" else found[key]["price"] == np.float32(price)
+    assert "zip" not in train[0]
+    (source / "2.csv").write_text("id,price,kind,zip\nx,1,flat\n")
+    problem = fails(capsys, tmp_path, "csv", "--pattern", source)
+    assert "2.csv, line 2: 3 fields where the header has 4" in problem
+    assert "Traceback" not in problem
+
+
+def test_csv_duplicate_keys(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source / "a.csv").write_text("id,n\nx,1\ny,2\nx,3\n")
+    problem = fails(capsys, tmp_path, "csv", "--pattern", source, "--key", "id")
+    assert "unique" in problem
+    assert "[1]" in problem
+    assert "[3]" in problem
+
+
+def test_jsonl(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": i, "tags": ["a", "b"][: i % 3], "user": {"name": f"n{i}", "age": i if i % 2 else None}}
+        for i in range(20)
+    ]
+    (source / "train.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\nnonsense\n")
+    (source / "test.jsonl").write_text(json.dumps(rows[0]))
+    splits = ["--split", f"train={source}/train.jsonl", "--split", f"test={source}/test.jsonl"]
+    assert "train.jsonl, line 21 (byte" in fails(capsys, tmp_path, "jsonl", *splits)
+    made = build("jsonl", tmp_path, *splits, "--skip_bad")
+    told = capsys.readouterr().out
+    assert "left out: 1" in told
+    assert "train.jsonl, line 21" in told
+    found = {int(example["id"]): example for example in read(made)}
+    for row in rows:
+        example = found[row["id"]]
+        assert [tag.decode() for tag in example["tags"]] == row["tags"]
+        assert example["user"]["name"].decode() == row["user"]["name"]
+        assert example["user"]["age"] == row["user"]["age"]
+    assert len(read(made, "test")) == 1
+
+
+def test_text_lines_are_the_same_anywhere(source: Path, tmp_path: Path) -> None:
+    (source / "a.txt").write_text("".join(f"line {i}\n" for i in range(100)))
+    first = build("text_lines", tmp_path, "--pattern", f"{source}/*.txt")
+    assert sorted(example["text"] for example in read(first)) == sorted(b"line %d" % i for i in range(100))
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(source, elsewhere / "deep")
+    second = build("text_lines", elsewhere, "--pattern", f"{elsewhere}/deep")
+    for path in first.glob("*.tfrecord*"):
+        assert path.read_bytes() == (second / path.name).read_bytes()
+
+
+def test_parquet(source: Path, tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    vectors = np.arange(60, dtype=np.float32).reshape(20, 3)
+    table = {
+        "id": [f"r{i}" for i in range(20)],
+        "v": pa.array(list(vectors), pa.list_(pa.float32(), 3)),
+        "n": range(20),
+    }
+    pq.write_table(pa.table(table), source / "a.parquet", row_group_size=7)
+    made = build("parquet", tmp_path, "--pattern", source, "--key", "id", "--feature", "n=uint8")
+    found = {example["id"].decode(): example for example in read(made)}
+    for i in range(20):
+        np.testing.assert_array_equal(found[f"r{i}"]["v"], vectors[i])
+        assert found[f"r{i}"]["n"] == i
+        assert found[f"r{i}"]["n"].dtype == np.uint8
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_tfrecord(tmp_path: Path, given: bool) -> None:
+    old = DATA / "tfds" / "spec_three" / "1.2.3"
+    options = ["--features_json", old / "features.json"] if given else []
+    made = build("tfrecord", tmp_path, "--pattern", f"{old}/*-train.tfrecord-*", *options)
+    before, after = read(old), read(made)
+    assert len(before) == len(after)
+    if given:
+        assert sorted(map(repr, before)) == sorted(map(repr, after))
+
+
+def test_image_folder(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = {}
+    for label in ("cat", "dog"):
+        (source / label).mkdir()
+        for i in range(4):
+            pixels[f"{label}/{i}.png"] = np.full((4, 5, 3), 10 * i, np.uint8)
+            image.fromarray(pixels[f"{label}/{i}.png"]).save(source / label / f"{i}.png")
+    pixels["dog/w.webp"] = np.full((4, 5, 3), 7, np.uint8)
+    image.fromarray(pixels["dog/w.webp"]).save(source / "dog" / "w.webp", lossless=True)
+    (source / ".DS_Store").touch()
+    made = build("image_folder", tmp_path, "--root", source)
+    found = {example["image/filename"].decode(): example for example in read(made)}
+    assert found.keys() == pixels.keys()
+    for name, example in found.items():
+        np.testing.assert_array_equal(example["image"], pixels[name])
+        assert example["label"] == (0 if name.startswith("cat") else 1)
+    (source / "cat" / "bad.png").write_bytes((source / "cat" / "1.png").read_bytes()[:50])
+    assert "bad.png: a damaged image" in fails(capsys, tmp_path, "image_folder", "--root", source)
+    (source / "notes.txt").touch()
+    assert "1 files stand in no folder of a label" in fails(capsys, tmp_path, "image_folder", "--root", source)
+
+
+def test_image_folder_with_splits(source: Path, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for name in ("train/a/1.png", "train/b/2.png", "test/a/1.png"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        image.fromarray(np.zeros((2, 2), np.uint8)).save(source / name)
+    made = build("image_folder", tmp_path, "--root", source)
+    assert {split: len(read(made, split)) for split in ("train", "test")} == {"train": 2, "test": 1}
+    assert read(made)[0]["image"].shape == (2, 2, 3)
