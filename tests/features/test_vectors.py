@@ -1,0 +1,184 @@
+"""Features against what TFDS 4.9.10 did with the same ones; the differences that are meant are listed here."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pytest
+
+from beam_datasets.errors import FeatureError
+from beam_datasets.features import compile_decoder, compile_encoder, from_json_text, to_json_text
+from beam_datasets.formats import example
+from tests.features.vectors import assert_same, cases, feature_of, input_of, value_of
+
+# TFDS never checks bounds; here they are what they say.
+BOUNDS_ARE_CHECKED = {"tensor_minmax"}
+
+# TFDS wraps these errors in a RuntimeError, or stumbles over its own attributes.
+OTHER_ERRORS = {
+    "text_surrogate": ValueError,
+    "classlabel_names_unknown": ValueError,
+    "top_level_sequence_scalar": ValueError,
+}
+
+# Arrays that we encode as images ourselves: the pixels count. Image bytes that were given are stored as they are.
+IMAGES = {
+    name
+    for name in cases()
+    if name.startswith(("image", "labeled_image", "seq_image", "video", "dataset_dict"))
+    and name != "dataset_dict_of_lists"
+}
+
+# JPEG pixels: TFDS has other ones for TensorFlow (a fast inverse DCT) than for NumPy (an accurate one, as here).
+JPEG = {"image_jpeg_array", "image_bytes_passthrough", "image_png_given_jpeg_bytes", "video_jpeg"}
+
+# TFDS cannot read by TensorFlow what it wrote.
+WE_CAN_READ = {
+    "tensor_uint32_bytes",
+    "empty_features",
+    "seq_of_seq_fixed_inner",
+    "seq_of_seq_fixed_outer",
+    "seq_of_seq_both_fixed",
+    "optional_tensor_zlib_present",
+    "optional_tensor_zlib_none",
+}
+FIXED_RAGGED = {
+    "seq_of_seq_fixed_inner": [[1, 2], [3, 4], [5, 5]],
+    "seq_of_seq_fixed_outer": [[1], [2, 5]],
+    "seq_of_seq_both_fixed": [[1, 2, 3], [4, 5, 5]],
+}
+
+# The number of classes is not known, and not 0 either.
+OTHER_REPR = {"classlabel_undefined"}
+
+# features.json has no place for the option of a Text.
+OPTION_IS_LOST = {"optional_text_present", "optional_text_none"}
+
+
+def case_and_feature(name):
+    case = cases()[name]
+    if "bfloat16" in case["spec"]:
+        pytest.importorskip("ml_dtypes", reason="bfloat16 is a dtype of ml_dtypes")
+    return case, feature_of(case)
+
+
+def names_with(*keys, without=()):
+    return [n for n, c in cases().items() if all(k in c for k in keys) and not any(k in c for k in without)]
+
+
+def test_all_cases_are_here():
+    assert len(cases()) == 187
+    reached = {*names_with("features_json_text"), *names_with("spec_error"), *names_with("config_error")}
+    assert reached == set(cases())
+
+
+@pytest.mark.parametrize("name", names_with("spec_error"))
+def test_features_that_cannot_be(name):
+    case = cases()[name]
+    error = {"ValueError": ValueError, "NotImplementedError": NotImplementedError}[case["spec_error"]["error"]]
+    with pytest.raises(error):
+        feature_of(case)
+
+
+@pytest.mark.parametrize("name", names_with("features_json_text"))
+def test_json(name):
+    case, feature = case_and_feature(name)
+    text = to_json_text(feature)
+    assert text == case["features_json_text"]
+    assert feature.to_json() == case["features_json"]
+    assert repr(feature) == case["repr"]
+    assert feature.label_files() == case["extra_files"]
+    loaded = from_json_text(text)
+    assert repr(loaded) == case["reload_repr"] or name in OTHER_REPR
+    assert to_json_text(loaded) == text
+    assert loaded.load_labels(case["extra_files"].get) == feature or name in OPTION_IS_LOST
+
+
+@pytest.mark.parametrize("name", names_with("config_error"))
+def test_features_that_cannot_be_saved(name):
+    with pytest.raises(TypeError, match="minimum=0.5"):
+        to_json_text(feature_of(cases()[name]))
+
+
+@pytest.mark.parametrize("name", names_with("encode_error"))
+def test_values_that_cannot_be_encoded(name):
+    case, feature = case_and_feature(name)
+    builtin = {c.__name__: c for c in (ValueError, TypeError, KeyError, OverflowError)}
+    error = OTHER_ERRORS.get(name) or builtin[case["encode_error"]["error"]]
+    with pytest.raises(FeatureError) as raised:
+        compile_encoder(feature)(input_of(case))
+    assert isinstance(raised.value, error)
+
+
+@pytest.mark.parametrize("name", sorted(set(names_with("serialized_canonical_b64")) - IMAGES - BOUNDS_ARE_CHECKED))
+def test_bytes(name):
+    case, feature = case_and_feature(name)
+    expected = base64.b64decode(case["serialized_canonical_b64"])
+    assert len(expected) == case["serialized_len"]
+    assert compile_encoder(feature)(input_of(case)) == expected
+    assert example.serialize(example.parse(expected)) == expected
+
+
+@pytest.mark.parametrize("name", sorted(BOUNDS_ARE_CHECKED))
+def test_bounds(name):
+    case, feature = case_and_feature(name)
+    with pytest.raises(ValueError, match=r"v: 99 is outside the feature's bounds \[0, 10\]"):
+        compile_encoder(feature)(input_of(case))
+
+
+@pytest.mark.parametrize("name", names_with("serialized_canonical_b64", "decoded_tf"))
+def test_decoded(name):
+    case, feature = case_and_feature(name)
+    got = compile_decoder(feature)(base64.b64decode(case["serialized_canonical_b64"]))
+    optional = case["decoded_np"] if case.get("decoded_np", {}).get("v", 0) is None else case["decoded_tf"]
+    if name in JPEG:
+        assert_near(got, value_of(case["decoded_tf"]))
+        assert_exact_jpeg(got, value_of(case["decoded_np"]))
+    elif optional is case["decoded_tf"]:
+        assert_same(got, value_of(case["decoded_tf"]))
+    else:
+        assert got["v"] is None
+
+
+@pytest.mark.parametrize("name", sorted(set(names_with("serialized_canonical_b64")) & IMAGES))
+def test_our_images_have_the_pixels(name):
+    case, feature = case_and_feature(name)
+    ours = compile_encoder(feature)(input_of(case))
+    if "decoded_tf" not in case:
+        assert ours == base64.b64decode(case["serialized_canonical_b64"])
+        return
+    got, want = compile_decoder(feature)(ours), value_of(case["decoded_tf"])
+    assert compile_encoder(feature)(input_of(case)) == ours
+    if name in JPEG:
+        assert_near(got, want)
+    else:
+        assert_same(got, want)
+
+
+def assert_near(got, want):
+    (value,), (expected,) = got.values(), want.values()
+    assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
+    assert np.abs(value.astype(int) - expected).max() <= 12
+
+
+def assert_exact_jpeg(got, want):
+    (value,), (expected,) = got.values(), want.values()
+    assert np.array_equal(value, np.stack(expected) if isinstance(expected, list) else expected)
+
+
+@pytest.mark.parametrize("name", names_with("serialized_canonical_b64", "decoded_tf_error"))
+def test_what_tfds_cannot_read(name):
+    case, feature = case_and_feature(name)
+    record = base64.b64decode(case["serialized_canonical_b64"])
+    if name not in WE_CAN_READ:
+        with pytest.raises(FeatureError):
+            compile_decoder(feature)(record)
+        return
+    got = compile_decoder(feature)(record)
+    if name in FIXED_RAGGED:
+        assert got["s"].to_list() == FIXED_RAGGED[name]
+    elif name == "optional_tensor_zlib_none":
+        assert got == {"v": None}
+    else:
+        assert_same(got, value_of(case["decoded_np"]))
