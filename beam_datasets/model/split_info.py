@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-CountBytes: TypeAlias = Callable[[FileInstructions], int]
+CountBytes: TypeAlias = Callable[[FileInstructions], int | None]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,354 @@
+"""Dataset: what is read, in which order, and what is made of it; and its iterators, which can be saved and resumed."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.reading.decoding import Batch, Map, Raw, compose
+from beam_datasets.reading.operations import (
+    ENDLESS,
+    Group,
+    Operation,
+    Repeat,
+    Shared,
+    Shuffle,
+    Slice,
+    Window,
+    moved_on,
+    reached,
+    stream_of,
+)
+from beam_datasets.reading.positions import Share
+from beam_datasets.reading.runs import Session
+from beam_datasets.reading.state import ReadState, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from typing_extensions import Self
+
+    from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.lookup import Lookup
+    from beam_datasets.reading.source import Source
+
+
+class Dataset:
+    """Examples of a slice of a dataset: a value that does not change; every operation returns another.
+
+    Iteration is in read order: files are interleaved, as TFDS reads them. Indices are dataset order, in which the
+    examples stand in the files: `ds[i]` is example i of the slice. The two differ: `take(25)` is not `train[:25]`.
+
+    Operations compute positions. None of them reads anything, and an iterator begins anywhere without reading what
+    comes before. Records are decoded last, so that what is skipped, or another worker's, is not decoded.
+
+    The order of an epoch is a function of the dataset, the slice, the read configuration, the seeds and the epoch's
+    number. `iter(ds)` is epoch 0; `repeat()` goes through the epochs, `iterate(epoch=...)` through the one asked for.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        steps: tuple[Step, ...],
+        *,
+        source: Source,
+        lookup: Lookup,
+        identity: Mapping[str, Any],
+    ) -> None:
+        """Puts the parts together; `builder.as_dataset` has them.
+
+        Args:
+            operation: which records, in which order.
+            steps: what is made of each.
+            source: the records that all operations are put on.
+            lookup: what finds keys in them.
+            identity: the arguments of `state.fingerprint`, but for `operations`.
+        """
+        self._operation = operation
+        self._steps = steps
+        self._source = source
+        self._lookup = lookup
+        self._identity = dict(identity)
+
+    def _with(self, operation: Operation | None = None, steps: tuple[Step, ...] | None = None) -> Dataset:
+        return Dataset(
+            self._operation if operation is None else operation,
+            self._steps if steps is None else steps,
+            source=self._source,
+            lookup=self._lookup,
+            identity=self._identity,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ operations
+
+    def map(self, function: Callable[[Any], Any]) -> Dataset:
+        """Returns the dataset with each example (or batch) replaced by what the function makes of it.
+
+        The function is called once for each example that is yielded, in that order, after all operations on the order
+        (also those that are put on later). It is no part of a saved state.
+        """
+        if not callable(function):
+            raise TypeError(f"map() takes a function of an example, not {function!r}.")
+        return self._with(steps=(*self._steps, Map(function)))
+
+    def raw(self) -> Dataset:
+        """Returns the dataset with records as they are stored, as `bytes`, instead of decoded examples.
+
+        Raises:
+            ValueError: examples were mapped or put in batches.
+        """
+        if len(self._steps) != 1 or isinstance(self._steps[0], (Map, Batch)):
+            raise ValueError("raw() comes before map() and batch(): there are no records behind them.")
+        return self._with(steps=(Raw(getattr(self._steps[0], "with_ids", False)),))
+
+    def shuffle(self, seed: int, window: int | None = None) -> Dataset:
+        """Returns the dataset in an order that depends on the seed and on the epoch.
+
+        Args:
+            seed: any integer.
+            window: how far examples are moved in the read order, and about how many records are held in memory (as
+                they are stored, not decoded). None shuffles the whole range, by random access: that needs the shards'
+                indexes (or a walk through each shard) and no memory.
+
+        Raises:
+            ValueError: the whole range is endless, because of a `repeat()` before.
+        """
+        seed = _integer("seed", seed)
+        if window is not None:
+            return self._with(Window(self._operation, seed, _integer("window", window, at_least=1)))
+        if self._operation.length == ENDLESS:
+            raise ValueError(
+                "an endless dataset has no whole range to shuffle: shuffle() before repeat(), or a window."
+            )
+        return self._with(Shuffle(self._operation, seed))
+
+    def repeat(self, epochs: int | None = None) -> Dataset:
+        """Returns epoch after epoch of the dataset, each in an order of its own where it is shuffled.
+
+        Args:
+            epochs: how many, at least 0; None for ever.
+        """
+        return self._with(Repeat(self._operation, None if epochs is None else _integer("epochs", epochs, at_least=0)))
+
+    def skip(self, count: int) -> Dataset:
+        """Returns the dataset without its first `count` examples (or batches), in read order."""
+        return self._with(Slice(self._operation, _integer("count", count, at_least=0), self._operation.length))
+
+    def take(self, count: int) -> Dataset:
+        """Returns the first `count` examples (or batches), in read order; all, where there are fewer."""
+        return self._with(Slice(self._operation, 0, _integer("count", count, at_least=0)))
+
+    def shard(self, worker_index: int, worker_count: int, *, block: int = 1) -> Dataset:
+        """Returns what is one worker's of the examples (or batches): every `worker_count`-th one.
+
+        The order that all workers share does not depend on how many they are. The first b examples of each worker are
+        together the first b * worker_count, so batches of b that workers make are parts of the same global batch.
+
+        Args:
+            worker_index: in [0, worker_count).
+            worker_count: how many workers there are.
+            block: how many examples in a row are a worker's. With the size of its batches here, a worker reads fewer
+                bytes of the others'.
+
+        Raises:
+            ValueError: there is no such worker.
+        """
+        share = Share(_integer("worker_index", worker_index), _integer("worker_count", worker_count), block=block)
+        return self._with(Shared(self._operation, share))
+
+    def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False) -> Dataset:
+        """Returns batches of examples: arrays with one dimension more, in the structure of the examples.
+
+        Args:
+            batch_size: how many examples a batch has, at least 1.
+            drop_remainder: whether a last batch of fewer examples is left out.
+            pad: whether arrays of different shapes are filled up with zeros, strings with b''.
+        """
+        group = Group(self._operation, _integer("batch_size", batch_size, at_least=1), drop_remainder)
+        return self._with(group, (Batch(self._steps, pad),))
+
+    def padded_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset:
+        """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True)`."""
+        return self.batch(batch_size, drop_remainder=drop_remainder, pad=True)
+
+    # --------------------------------------------------------------------------------------------------- dataset order
+
+    def __len__(self) -> int:
+        """Returns how many examples (or batches) an iteration yields.
+
+        Raises:
+            TypeError: they never end.
+        """
+        if self._operation.length == ENDLESS:
+            raise TypeError("an endless dataset has no length; repeat(epochs) with a number of epochs has.")
+        return self._operation.length
+
+    def __bool__(self) -> bool:
+        return self._operation.length > 0
+
+    def __getitem__(self, index: Any) -> Any:
+        """Returns the example at an index in dataset order, or a list of those at a slice or at several indices.
+
+        Raises:
+            IndexError: there is none.
+            TypeError: the index is none, or the dataset's order was changed.
+        """
+        self._check_dataset_order("ds[i]")
+        function = compose(self._steps)
+        if isinstance(index, slice):
+            wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
+            return list(map(function, self._source.fetch_indices(wanted)))
+        if isinstance(index, (list, tuple, np.ndarray)) and np.ndim(index):
+            return list(map(function, self._source.fetch_indices(self._indices(index))))
+        return function(self._source.fetch_indices(self._indices([operator.index(index)]))[0])
+
+    def _indices(self, indices: Iterable[Any]) -> Any:
+        array = np.array([operator.index(index) for index in indices], np.int64)
+        wrong = array[(array < -len(self)) | (array >= len(self))]
+        if len(wrong):
+            n = len(self)
+            raise IndexError(f"index {wrong[0]} is not in [-{n}, {n}): the dataset has {n} examples.")
+        return array % max(len(self), 1)
+
+    def find(self, key: Any) -> int | None:
+        """Returns the index in dataset order of the example with a key; None where the slice has none.
+
+        A binary search in the indexes of the shards; `ds[ds.find(key)]` is the example.
+
+        Args:
+            key: as the dataset's author gave it.
+
+        Raises:
+            MetadataError: the shards have no keys, as those that TFDS wrote.
+            InvalidKeyError: the key is of another type than keys are.
+            TypeError: the dataset's order was changed.
+        """
+        self._check_dataset_order("find()")
+        return self._lookup.find(key)
+
+    def _check_dataset_order(self, what: str) -> None:
+        if self._operation is not self._source:
+            raise TypeError(
+    # ----------------------------------------------------------------------------------------------------- read order
+                "and batch(). Use it there; a slice such as split='train[10:20]' has an order of its own."
+            )
+
+    # ----------------------------------------------------------------------------------------------------- read order
+
+    def __iter__(self) -> DatasetIterator:
+        return self.iterate()
+
+    def iterate(self, *, epoch: int = 0, state: Mapping[str, Any] | None = None) -> DatasetIterator:
+        """Returns an iterator.
+
+        Args:
+            epoch: whose order to read in, at least 0.
+            state: of `get_state()`; where to go on.
+
+        Raises:
+            StateError: the state is of something else.
+        """
+        iterator = DatasetIterator(self, _integer("epoch", epoch, at_least=0))
+        if state is not None:
+            iterator.set_state(state)
+        return iterator
+
+
+class DatasetIterator(Iterator[Any]):
+    """Goes through a dataset in read order, and knows where it is.
+
+    After an error it is still at the example that could not be read.
+    """
+
+    def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
+        self._dataset = dataset
+        self._stream = stream_of(dataset._operation)
+        self._move(epoch, 0)
+
+    def _move(self, epoch: int, start: int) -> None:
+        """Goes to a position of the stream that workers divide and that is put in batches."""
+        self._epoch = epoch
+        self._start = start
+        self._operation = moved_on(self._dataset._operation, start)
+        self._taken = 0
+        self._values: Iterator[Any] | None = None
+
+    def __next__(self) -> Any:
+        if self._values is None:
+            self._values = self._open()
+        try:
+            value = next(self._values)
+        except StopIteration:
+            raise
+        except BaseException:
+            self._values = None
+            raise
+        self._taken += 1
+        return value
+
+    def _open(self) -> Iterator[Any]:
+        where = range(self._taken, self._operation.length)
+        blocks = self._operation.blocks(where, self._epoch, Session(self._dataset._source.most_open))
+        return map(compose(self._dataset._steps), itertools.chain.from_iterable(blocks))
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns where the iterator is: a small dict that JSON can hold.
+
+        It holds for all workers that `shard()` divided the dataset among, where they have all yielded as much; it does
+        not depend on how many they are, nor on batch sizes, so that either may change.
+
+        Raises:
+            StateError: the iterator is in the middle of a block, see `shard(block=...)`.
+        """
+        epoch, position = self._epoch, self._start + reached(self._operation, self._taken)
+        if isinstance(self._stream, Repeat) and self._num_examples:
+            epoch, position = divmod(position, self._num_examples)
+        return ReadState(position, epoch, self._fingerprint()).to_dict()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes to where the iterator was that gave the state.
+
+        Raises:
+            StateError: it was of another dataset, slice, configuration or order; the message says what differs.
+        """
+        saved = ReadState.from_dict(state)
+        saved.check(self._fingerprint(), num_examples=self._num_examples)
+        if isinstance(self._stream, Repeat):
+            self._move(0, min(saved.epoch * self._num_examples + saved.position, self._stream.length))
+        else:
+            self._move(saved.epoch, saved.position)
+
+    @property
+    def _num_examples(self) -> int:
+        """Of an epoch, as states count them."""
+        return self._stream.child.length if isinstance(self._stream, Repeat) else self._stream.length
+
+    def _fingerprint(self) -> dict[str, str]:
+        epoch = self._stream.child if isinstance(self._stream, Repeat) else self._stream
+        return fingerprint(**self._dataset._identity, operations=epoch.texts)
+
+    def close(self) -> None:
+        """Lets go of the open files; `next()` opens them again."""
+        self._values = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _integer(name: str, value: Any, *, at_least: int | None = None) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}.") from None
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {value!r}.")
+    if at_least is not None and number < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {number}.")
+    return number

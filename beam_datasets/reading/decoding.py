@@ -1,0 +1,126 @@
+"""What is made of the items of an order: records decoded, examples mapped, batches put together.
+
+A step is a value that pickles, so that a dataset can be sent to another process; its function is made where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from beam_datasets.features.compiler import compile_decoder
+from beam_datasets.reading.batching import stack
+
+Function: TypeAlias = Callable[[Any], Any]
+
+
+class Step(Protocol):
+    """What is done to each item."""
+
+    def compile(self) -> Function:
+        """Returns the function that does it."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Records as they are stored, as bytes of their own; with ids, pairs of an id and a record."""
+
+    with_ids: bool = False
+
+    def compile(self) -> Function:
+        """Returns the function from a record."""
+        return (lambda item: (item[0], bytes(item[1]))) if self.with_ids else bytes
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Records decoded to examples.
+
+    Attributes:
+        features: of the dataset.
+        decoders: see `features.compile_decoder`; a `decode.PartialDecoding` too.
+        with_ids: whether items are pairs of an id and a record; the examples then have `tfds_id`.
+        supervised_keys: which features to yield as a tuple; None for the whole example.
+    """
+
+    features: Any
+    decoders: Any = None
+    with_ids: bool = False
+    supervised_keys: tuple[Any, ...] | None = None
+
+    def compile(self) -> Function:
+        """Returns the function from a record."""
+        partial, decoders = None, self.decoders
+        if hasattr(decoders, "features"):  # a PartialDecoding
+            partial, decoders = decoders.features, decoders.decoders
+        decode = compile_decoder(self.features, decoders=decoders, partial=partial)
+        if self.with_ids:
+            decode = _with_id(decode)
+        if self.supervised_keys is None:
+            return decode
+        pick = _picker(self.supervised_keys)
+        return lambda item: pick(decode(item))
+
+
+@dataclass(frozen=True)
+class Map:
+    """A function of the user's."""
+
+    function: Function
+
+    def compile(self) -> Function:
+        """Returns it."""
+        return self.function
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Lists of items made to batches.
+
+    Attributes:
+        steps: what is done to each item before.
+        pad: see `batching.stack`.
+    """
+
+    steps: tuple[Step, ...]
+    pad: bool = False
+
+    def compile(self) -> Function:
+        """Returns the function from a list of items."""
+        function, pad = compose(self.steps), self.pad
+        return lambda items: stack([function(item) for item in items], pad=pad)
+
+
+def compose(steps: tuple[Step, ...]) -> Function:
+    """Returns the function that does one step after the other."""
+    functions = [step.compile() for step in steps]
+    if len(functions) == 1:
+        return functions[0]
+
+    def composed(item: Any) -> Any:
+        for function in functions:
+            item = function(item)
+        return item
+
+    return composed
+
+
+def _with_id(decode: Function) -> Function:
+    def decode_pair(item: Any) -> Any:
+        example = decode(item[1])
+        example["tfds_id"] = item[0]
+        return example
+
+    return decode_pair
+
+
+def _picker(nest: Any) -> Function:
+    """Returns the function that picks features out of an example, in the structure of a nest of their names."""
+    if isinstance(nest, str):
+        return lambda example: example[nest]
+    if isinstance(nest, Mapping):
+        parts = {key: _picker(value) for key, value in nest.items()}
+        return lambda example: {key: pick(example) for key, pick in parts.items()}
+    picks = [_picker(value) for value in nest]
+    return lambda example: tuple([pick(example) for pick in picks])

@@ -1,0 +1,328 @@
+"""The doors: from a name or a directory to a builder that reads, and from a split to a dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog, features, storage
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError
+from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
+from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
+from beam_datasets.model.names import DatasetName
+from beam_datasets.model.splits import AbstractSplit, map_splits
+from beam_datasets.reading.config import ReadConfig
+from beam_datasets.reading.dataset import Dataset
+from beam_datasets.reading.decoding import Decode
+from beam_datasets.reading.lookup import Lookup
+from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.source import Source
+
+if TYPE_CHECKING:
+    import os
+
+    from beam_datasets.model.version import Version, VersionOrStr
+
+    Path = str | os.PathLike[str]
+
+_MOST_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 bits
+
+
+class ReadOnlyBuilder:
+    """A published version of a dataset, as its directory describes it; needs none of the code that made it.
+
+    Attributes:
+        info: what is known of the dataset.
+        manifest: what was published, shard by shard; None for a directory that another library wrote.
+        digest: SHA-256 that stands for the published version.
+    """
+
+    def __init__(self, dataset_dir: Path) -> None:
+        """Reads dataset_info.json, features.json and manifest.json, and label files where there are any.
+
+        Raises:
+            DatasetNotFoundError: the directory is none of a published version.
+            MetadataError: a file is damaged, or needs another version of this library.
+        """
+        self._dir = storage.normalize(dataset_dir)
+        self.manifest: Manifest | None = None  # while it is read
+        self.manifest = self._read_manifest()
+        text = self._read(INFO_FILE)
+        if text is None:
+            raise DatasetNotFoundError(f"{self._dir} is no published dataset: it has no {INFO_FILE}.")
+        self.digest = self.manifest.digest if self.manifest else hashlib.sha256(text).hexdigest()
+        info = DatasetInfo.from_json_text(text, path=storage.join(self._dir, INFO_FILE), directory=self._dir)
+        self._pool = ShardPool(self._dir, indexed=self.manifest is not None or not storage.is_remote(self._dir))
+        self.info = info.replace(
+            features=self._read_features(),
+            metadata=self._read_metadata(),
+            splits=info.splits.replace(count_bytes=self._pool.count_bytes),
+        )
+        self._check_splits()
+
+    # --------------------------------------------------------------------------------------------------------- identity
+
+    @property
+    def name(self) -> str:
+        """The dataset's name."""
+        return self.info.name
+
+    @property
+    def config_name(self) -> str | None:
+        """The config's name; None where the dataset has no configs."""
+        return self.info.config_name
+
+    @property
+    def version(self) -> Version:
+        """The dataset's version."""
+        return self.info.version
+
+    @property
+    def dataset_dir(self) -> str:
+        """The version's directory."""
+        return self._dir
+
+    data_dir = dataset_dir
+
+    def is_prepared(self) -> bool:
+        """Returns True."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"<ReadOnlyBuilder {self.info.full_name} in {self._dir}>"
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def as_dataset(
+        self,
+        split: Any = None,
+        *,
+        batch_size: int | None = None,
+        shuffle_files: bool = False,
+        decoders: Any = None,
+        read_config: ReadConfig | None = None,
+        as_supervised: bool = False,
+    ) -> Any:
+        """Returns the `Dataset` of a split; nothing is read yet.
+
+        Args:
+            split: an expression such as 'train[:10%]+test', a ReadInstruction, or lists, tuples and dicts of them, for
+                which it returns the same structure of datasets; None for a dict of all splits.
+            batch_size: to put examples in padded batches; -1 for one batch of them all, which is returned itself.
+            shuffle_files: whether to open the files in a shuffled order; see `ReadConfig.shuffle_seed`.
+            decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
+            read_config: how to read.
+            as_supervised: whether to yield tuples of the features that the dataset's `supervised_keys` name.
+
+        Raises:
+            SplitError: an expression cannot be read, or does not fit the dataset.
+            ValueError: the other arguments do not fit the dataset.
+        """
+        if split is None:
+            split = {name: name for name in self.info.splits}
+        config = read_config or ReadConfig()
+        steps = (self._decode(decoders, config, as_supervised),)
+        config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
+
+        def dataset(expression: Any) -> Any:
+            made = self._dataset(AbstractSplit.from_spec(expression), config, shuffle_files, steps)
+            if batch_size is None:
+                return made
+            if batch_size != -1:
+                return made.padded_batch(batch_size)
+            return next(iter(made.padded_batch(max(1, len(made)))))
+
+        return map_splits(dataset, split)
+
+    def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
+        """Returns what `as_dataset` does, by the name that TensorFlow Datasets has for random access."""
+        return self.as_dataset(split, decoders=decoders)
+
+    def _decode(self, decoders: Any, config: ReadConfig, as_supervised: bool) -> Decode:
+        info = self.info
+        if info.file_format != "tfrecord":
+            raise ValueError(f"{self._dir}: the examples are stored as {info.file_format}; only tfrecord can be read.")
+        if as_supervised and info.supervised_keys is None:
+            raise ValueError(f"{info.full_name} has no supervised_keys, so as_supervised=True means nothing for it.")
+        if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
+            raise ValueError(f"{info.full_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
+        step = Decode(info.features, decoders, config.add_tfds_id, info.supervised_keys if as_supervised else None)
+        step.compile()  # what does not fit is to be said here
+        return step
+
+    def _dataset(
+        self, split: AbstractSplit, config: ReadConfig, shuffle_files: bool, steps: tuple[Decode, ...]
+    ) -> Dataset:
+        splits, ordered = self.info.splits, self.info.disable_shuffling
+        parts = split.to_absolute(splits)
+        infos = [splits[part.splitname] for part in parts]
+        total = sum(info.num_examples for info in infos)
+        source = Source(
+            self._pool,
+            splits[split].file_instructions,
+            config,
+            ordered=ordered,
+            shuffle_files=shuffle_files,
+            record_bytes=sum(info.num_bytes for info in infos) / total if total else 0,
+        )
+        runs = tuple((part.splitname, info.between(part.start, part.stop)) for part, info in zip(parts, infos))
+        identity = {
+            "dataset": "/".join(filter(None, (self.name, self.config_name))),
+            "version": str(self.version),
+            "digest": self.digest,
+            "slices": [(part.splitname, part.start, part.stop) for part in parts],
+            "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files),
+        }
+        return Dataset(source, steps, source=source, lookup=Lookup(self._pool, runs, ordered), identity=identity)
+
+    # --------------------------------------------------------------------------------------------------- metadata files
+
+    def _read(self, name: str) -> bytes | None:
+        """Returns a metadata file as it was published; None where there is none."""
+        path = storage.join(self._dir, name)
+        try:
+            content = storage.read_bytes(path)
+        except PathNotFoundError:
+            return None
+        published = self.manifest.metadata.get(name) if self.manifest else None
+        if published is not None and (found := hashlib.sha256(content).hexdigest()) != published:
+            raise MetadataError(
+                f"{path}: its SHA-256 is {found}, but {MANIFEST_FILE} says {published}. "
+                "It was changed after it was published; restore it."
+            )
+        return content
+
+    def _read_manifest(self) -> Manifest | None:
+        text = self._read(MANIFEST_FILE)
+        return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
+
+    def _read_features(self) -> Any:
+        text = self._read(catalog.FEATURES_FILE)
+        if text is None:
+            raise DatasetNotFoundError(f"{self._dir} is no published dataset: it has no {catalog.FEATURES_FILE}.")
+        path = storage.join(self._dir, catalog.FEATURES_FILE)
+        tree = features.from_json_text(self._text(text, path), path=path)
+        return tree.load_labels(self._read_labels)
+
+    def _read_labels(self, name: str) -> str | None:
+        text = self._read(name)
+        return None if text is None else self._text(text, storage.join(self._dir, name))
+
+    def _read_metadata(self) -> MetadataDict | None:
+        if self.manifest is not None and METADATA_FILE not in self.manifest.metadata:
+            return None
+        text = self._read(METADATA_FILE)
+        try:
+            return None if text is None else MetadataDict(json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is no JSON object: {error}.") from error
+
+    @staticmethod
+    def _text(content: bytes, path: str) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise MetadataError(f"{path} is no UTF-8: {error}.") from error
+
+    def _check_splits(self) -> None:
+        for name, split in self.info.splits.items():
+            if sum(split.shard_lengths) > _MOST_EXAMPLES:
+                raise MetadataError(f"{self._dir}: split {name!r} cannot have {sum(split.shard_lengths)} examples.")
+            published = self.manifest.splits.get(name) if self.manifest else None
+            if published is not None and list(published.num_examples) != list(split.shard_lengths):
+                raise MetadataError(
+                    f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the shard lengths of split {name!r}. "
+                    "One of them is of another version; restore both."
+                )
+
+
+def builder_from_directory(path: Path) -> ReadOnlyBuilder:
+    """Returns the builder of a published version's directory.
+
+    Args:
+        path: such as '/data/digits/1.0.0', or a URL.
+
+    Raises:
+        DatasetNotFoundError: the directory is none of a published version.
+        MetadataError: its metadata are damaged, or need another version of this library.
+    """
+    return ReadOnlyBuilder(path)
+
+
+def builder(
+    name: str, *, data_dir: Path | None = None, config: Any = None, version: VersionOrStr | None = None, **kwargs: Any
+) -> Any:
+    """Returns what reads a dataset: its own builder where one is registered, else what its directory describes.
+
+    A version that is asked for is read from its directory where it is published, whatever is registered.
+
+    Args:
+        name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits/small:1.0.0'.
+        data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
+        config: instead of one in the name.
+        version: instead of one in the name: a version, a pattern, or 'latest'.
+        **kwargs: for a registered builder.
+
+    Raises:
+        DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
+        ValueError: the name or the version cannot be read.
+    """
+    wanted = DatasetName.parse(name)
+    config, version = config or wanted.config, version or wanted.version
+    code = catalog.registered().get(wanted.name)
+    kwargs = {**wanted.kwargs, **kwargs}
+    known = code is not None and (config is None or not isinstance(config, str) or config in code.configs())
+    if code is not None and known and (version is None or kwargs):
+        return code(data_dir=data_dir, config=config, version=version, **kwargs)
+    try:
+        directory = catalog.find_dataset_dir(wanted.name, data_dir, config=config, version=version)
+    except DatasetNotFoundError:
+        if code is None:
+            raise
+        return code(data_dir=data_dir, config=config, version=version)
+    return builder_from_directory(directory)
+
+
+def load(
+    name: str,
+    *,
+    split: Any = None,
+    data_dir: Path | None = None,
+    batch_size: int | None = None,
+    shuffle_files: bool = False,
+    decoders: Any = None,
+    read_config: ReadConfig | None = None,
+    as_supervised: bool = False,
+    with_info: bool = False,
+    builder_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Returns the `Dataset` of a published dataset's split: `builder(name).as_dataset(split=split, ...)`.
+
+    Args:
+        name: see `builder`.
+        split: see `ReadOnlyBuilder.as_dataset`, also for the arguments that are not explained here.
+        data_dir: see `builder`.
+        batch_size: see there.
+        shuffle_files: see there.
+        decoders: see there.
+        read_config: see there.
+        as_supervised: see there.
+        with_info: whether to return a pair of the dataset and its `DatasetInfo`.
+        builder_kwargs: further arguments of `builder`.
+
+    Raises:
+        DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
+        SplitError: the split cannot be read, or does not fit the dataset.
+        ValueError: another argument does not fit.
+    """
+    found = builder(name, data_dir=data_dir, **builder_kwargs or {})
+    dataset = found.as_dataset(
+        split,
+        batch_size=batch_size,
+        shuffle_files=shuffle_files,
+        decoders=decoders,
+        read_config=read_config,
+        as_supervised=as_supervised,
+    )
+    return (dataset, found.info) if with_info else dataset

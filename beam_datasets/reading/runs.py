@@ -1,0 +1,116 @@
+"""Runs of records, read a chunk at a time: what iterating costs the disk and the memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.formats import tfrecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer
+
+    from beam_datasets.reading.shards import Shard
+
+CHUNK_BYTES = 256 << 10
+"""How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
+
+_FIRST_PIECE, _LARGEST_PIECE = 32, 512  # records that are checked at once
+
+
+class RunReader:
+    """Reads runs of one shard in ascending order; holds one chunk of it. For one thread.
+
+    Attributes:
+        shard: what is read.
+        stop: the record before which reading ends; nothing behind it is read.
+    """
+
+    def __init__(self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.shard = shard
+        self.stop = stop
+        self._chunk_bytes = chunk_bytes
+        self._scan: Iterator[tfrecord.Chunk] | None = None
+        self._chunk = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
+        self._first = 0  # of the records in `_records`
+        self._records: list[memoryview] = []
+        self._piece = _FIRST_PIECE
+
+    def read(self, first: int, count: int) -> list[memoryview]:
+        """Returns the data of the records [first, first + count), checked; maybe of only the first of them, but some.
+
+        Raises:
+            StorageError: the file cannot be read.
+            CorruptRecordError: a record is damaged, or the shard has not as many as recorded.
+        """
+        place = first - self._first
+        if not 0 <= place < len(self._records):
+            self._unframe(first)
+            place = 0
+        return self._records[place : place + count]
+
+    def _unframe(self, first: int) -> None:
+        """Checks a piece of records that begins with `first`: a small one after a jump, then ever larger ones."""
+        goes_on = first == self._first + len(self._records)
+        self._piece = min(2 * self._piece, _LARGEST_PIECE) if goes_on else _FIRST_PIECE
+        chunk = self._chunk
+        place = first - chunk.first_record
+        if not 0 <= place < len(chunk.offsets) - 1:
+            self._records = []  # the old chunk goes before the new one comes
+            self._chunk = chunk = self._load(first)
+            place = first - chunk.first_record
+        places = chunk.offsets[place : min(place + self._piece, self.stop - chunk.first_record) + 1]
+        self._records = tfrecord.unframe(
+            chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first
+        )
+        self._first = first
+
+    def _load(self, first: int) -> tfrecord.Chunk:
+        """Returns a chunk that has the record `first`."""
+        offsets = self.shard.known_offsets
+        if offsets is not None:
+            return self._read(first, offsets)
+        if self._scan is None or first < self._chunk.first_record:
+            self._scan = self.shard.scan()
+        chunk = next(self._scan)
+        while first >= chunk.first_record + len(chunk.offsets) - 1:
+            chunk = next(self._scan)  # which raises an error where the record does not come
+        return chunk
+
+    def _read(self, first: int, offsets: NDArray[Any]) -> tfrecord.Chunk:
+        """Returns the chunk that begins with the record `first`."""
+        enough = int(offsets[first]) + self._chunk_bytes
+        stop = int(np.searchsorted(offsets, np.uint64(enough), side="right")) - 1
+        places = offsets[first : min(max(stop, first + 1), self.stop) + 1].astype(np.int64)
+        start = int(places[0])
+        buffer: Buffer = self.shard.reader.read(start, int(places[-1]))
+        return tfrecord.Chunk(first, start, places - start, memoryview(buffer))
+
+
+class Session:
+    """What one iterator has open: a reader of each run that it is in the middle of. For one thread."""
+
+    def __init__(self, most: int) -> None:
+        """Begins; of more than `most` readers, those used least lately are closed."""
+        self._most = most
+        self._readers: OrderedDict[int, RunReader] = OrderedDict()
+
+    def reader(self, run: int, open_run: Callable[[int], RunReader]) -> RunReader:
+        """Returns the reader of a run, opened if need be."""
+        reader = self._readers.get(run)
+        if reader is None:
+            reader = self._readers[run] = open_run(run)
+            if len(self._readers) > self._most:
+                self._readers.popitem(last=False)
+        else:
+            self._readers.move_to_end(run)
+        return reader
+
+    def close(self, run: int) -> None:
+        """Forgets the reader of a run."""
+        self._readers.pop(run, None)

@@ -1,0 +1,257 @@
+"""Shards as they are read: opened when they are needed, a few kept open, and never believed without a check.
+
+A shard's index says where its records are; without one (as in a directory that TFDS wrote) they are found by walking
+through the file, once. What is recorded of a shard, what its index says and what the file has must agree: where they do
+not, that is an error, and no example is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.model.shards import FileInstructions
+
+    Ints = NDArray[np.int64]
+
+INDEX_SUFFIX = ".index"
+SCAN_BYTES = 1 << 20
+"""How much is read at a time of a shard that has no index."""
+
+_MOST_OPEN = 100  # shards; each takes two file descriptors, of which a process often has 1024
+
+
+class Shard:
+    """An open shard. Threads may share it; its file is closed when nobody has it any more.
+
+    Attributes:
+        path: the file.
+        num_records: in the file, as the dataset's metadata say; checked against the index, or as the file is read.
+        index: None where the shard has none.
+    """
+
+    def __init__(self, path: str, num_records: int, *, indexed: bool = True) -> None:
+        """Opens the shard and, where there is one, its index.
+
+        Args:
+            path: the file.
+            num_records: in the file.
+            indexed: whether there may be an index.
+
+        Raises:
+            StorageError: the file cannot be read; PathNotFoundError where it is missing.
+            MetadataError: the index is damaged, or is not of this shard.
+        """
+        self.path = path
+        self.num_records = num_records
+        self.index = read_index(path) if indexed else None
+        self._offsets: NDArray[Any] | None = None if self.index is None else self.index.offsets
+        self._scanning = threading.Lock()
+        if self.index is not None:
+            _check_count(self.index, path, num_records)
+        self.reader = storage.open_reader(path)
+        weakref.finalize(self, self.reader.close)
+        if self.index is not None and self.index.shard_size != self.reader.size:
+            raise MetadataError(
+                f"{path}{INDEX_SUFFIX} is of a shard of {self.index.shard_size} bytes, but {path} has "
+                f"{self.reader.size}: the shard is cut off or replaced, or the index is of another one. Restore both."
+            )
+
+    @property
+    def known_offsets(self) -> NDArray[Any] | None:
+        """Where each record begins, and where the last one ends; None while that would take a walk through the file."""
+        return self._offsets
+
+    @property
+    def offsets(self) -> NDArray[Any]:
+        """The same, found if need be; shape (num_records + 1,).
+
+        Raises:
+            CorruptRecordError: the file is damaged, or has another number of records than recorded.
+        """
+        if self._offsets is None:
+            with self._scanning:
+                if self._offsets is None:
+                    parts = [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
+                    self._offsets = np.append(np.concatenate(parts), self.reader.size).astype(np.uint64)
+        return self._offsets
+
+    def scan(self) -> Iterator[tfrecord.Chunk]:
+        """Yields all records, a bounded number of bytes at a time; their data are not checked.
+
+        Raises:
+            CorruptRecordError: a length is damaged, the file ends in a record, or has another number of records than
+                recorded. It comes before the last records do.
+        """
+        found = 0
+        for chunk in tfrecord.scan_file(self.reader, self.path, chunk_size=SCAN_BYTES, check=False):
+            found = chunk.first_record + len(chunk.offsets) - 1
+            end = chunk.start + int(chunk.offsets[-1])
+            if found > self.num_records:
+                self._raise_count(
+                    chunk.start + int(chunk.offsets[self.num_records - chunk.first_record]), "more follow"
+                )
+            if found == self.num_records and end < self.reader.size:
+                self._raise_count(end, f"{self.reader.size - end} bytes follow")
+            yield chunk
+        if found < self.num_records:
+            self._raise_count(self.reader.size, f"the file ends after {found}", found)
+
+    def _raise_count(self, offset: int, found: str, record: int | None = None) -> None:
+        raise CorruptRecordError(
+            f"by the dataset's metadata the shard has {self.num_records} records, but {found}. The file was cut off or "
+            "replaced, or the metadata are of another one; restore both",
+            path=self.path,
+            offset=offset,
+            record=self.num_records if record is None else record,
+        )
+
+    def read(self, first: int, stop: int) -> list[memoryview]:
+        """Returns the data of the records [first, stop), read in one piece and checked.
+
+        Raises:
+            CorruptRecordError: one of them is damaged.
+        """
+        places = self.offsets[first : stop + 1].astype(np.int64)
+        start = int(places[0])
+        buffer = self.reader.read(start, int(places[-1]))
+        return tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
+
+    def read_one(self, record: int) -> memoryview:
+        """Returns the data of one record, checked.
+
+        Raises:
+            CorruptRecordError: it is damaged.
+        """
+        offsets = self.offsets
+        start, stop = int(offsets[record]), int(offsets[record + 1])
+        buffer = self.reader.read(start, stop)
+        return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
+
+    def read_many(self, records: Ints) -> list[memoryview]:
+        """Returns the data of records in ascending order, checked; those that stand together are read in one piece.
+
+        Raises:
+            CorruptRecordError: one of them is damaged.
+        """
+        if len(records) == 1:
+            return [self.read_one(int(records[0]))]
+        cuts = np.flatnonzero(np.diff(records) != 1) + 1
+        firsts, lasts = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
+        starts, stops = self.offsets[firsts].tolist(), self.offsets[lasts + 1].tolist()
+        spans = list(zip(starts, stops))
+        remote = storage.is_remote(self.path)
+        buffers = storage.read_ranges(self.path, spans) if remote else itertools.starmap(self.reader.read, spans)
+        found: list[memoryview] = []
+        for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
+            places = self.offsets[first : last + 2].astype(np.int64)
+            start = int(places[0])
+            found += tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
+        return found
+
+
+class ShardPool:
+    """Opens the shards of a dataset, and keeps the last ones open. Threads may share it; pickled, it keeps none.
+
+    Attributes:
+        directory: where the shards are.
+        indexed: whether they may have indexes.
+    """
+
+    def __init__(self, directory: str, *, indexed: bool = True) -> None:
+        self.directory = directory
+        self.indexed = indexed
+        self._forget()
+
+    def open(self, filename: str, num_records: int) -> Shard:
+        """Returns a shard; it stays usable while the caller has it.
+
+        Args:
+            filename: of the shard, relative to the directory.
+            num_records: in the file.
+
+        Raises:
+            StorageError: the file cannot be read; PathNotFoundError where it is missing.
+            MetadataError: its index is damaged, or is not of this shard.
+        """
+        if self._process != os.getpid():
+            self._forget()  # after a fork: files may be shared, a lock may be held by a thread that is not there
+        with self._lock:
+            shard = self._open.get(filename)
+            if shard is not None:
+                self._open.move_to_end(filename)
+                return shard
+        shard = Shard(storage.join(self.directory, filename), num_records, indexed=self.indexed)
+        with self._lock:
+            shard = self._open.setdefault(filename, shard)
+            while len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)
+        return shard
+
+    def count_bytes(self, instructions: FileInstructions) -> int | None:
+        """Returns the size of the records of file instructions in bytes, without framing; from the indexes alone.
+
+        Returns:
+            None where a shard has no index: to know would take a walk through it.
+
+        Raises:
+            MetadataError: an index is damaged, or is not of its shard.
+        """
+        total = 0
+        for run in instructions:
+            index = read_index(storage.join(self.directory, run.filename)) if self.indexed else None
+            if index is None:
+                return None
+            _check_count(index, run.filename, run.examples_in_shard)
+            size = int(index.offsets[run.skip + run.take]) - int(index.offsets[run.skip])
+            total += size - tfrecord.OVERHEAD * run.take
+        return total
+
+    def _forget(self) -> None:
+        self._open: OrderedDict[str, Shard] = OrderedDict()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"directory": self.directory, "indexed": self.indexed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+
+def read_index(path: str) -> Index | None:
+    """Returns the index of a shard; None where there is none.
+
+    Raises:
+        MetadataError: it is damaged.
+    """
+    index_path = path + INDEX_SUFFIX
+    try:
+        buffer = storage.memory_map(index_path)
+    except PathNotFoundError:
+        return None
+    return Index.from_bytes(buffer, path=index_path)
+
+
+def _check_count(index: Index, path: str, num_records: int) -> None:
+    if len(index) != num_records:
+        raise MetadataError(
+            f"{path}{INDEX_SUFFIX} has {len(index)} records, but by the dataset's metadata the shard has "
+            f"{num_records}. One of the two is damaged or of another dataset; restore it."
+        )

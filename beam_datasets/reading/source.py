@@ -1,0 +1,172 @@
+"""The records of a slice: file instructions and a read order, made into an `Operation` that others are put on."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.reading.config import arrange_files
+from beam_datasets.reading.interleave import InterleaveOrder
+from beam_datasets.reading.operations import Operation, every
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.model.shards import FileInstructions
+    from beam_datasets.reading.config import ReadConfig
+    from beam_datasets.reading.runs import Session
+    from beam_datasets.reading.shards import Shard, ShardPool
+
+    Ints = NDArray[np.int64]
+    Items = list[Any]
+
+_OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The runs of an epoch in the order in which they are opened.
+
+    Attributes:
+        order: how they are interleaved.
+        runs: the number of each among the slice's runs.
+        skip: how many records of its shard each leaves out before it.
+    """
+
+    order: InterleaveOrder
+    runs: list[int]
+    skip: list[int]
+
+
+class Source(Operation):
+    """Records in read order; with ids, pairs of an id and a record.
+
+    Attributes:
+        pool: of the dataset's shards.
+        instructions: the runs of the slice, in dataset order.
+        most_open: how many of them a session should keep open.
+    """
+
+    def __init__(
+        self,
+        pool: ShardPool,
+        instructions: FileInstructions,
+        config: ReadConfig,
+        *,
+        ordered: bool = False,
+        shuffle_files: bool = False,
+        record_bytes: float = 1024,
+    ) -> None:
+        """Takes a slice.
+
+        Args:
+            pool: of the dataset's shards.
+            instructions: the runs of the slice.
+            config: how it is read.
+            ordered: whether the dataset has `disable_shuffling`.
+            shuffle_files: whether the runs are opened in a shuffled order.
+            record_bytes: about how many bytes a record has.
+
+        Raises:
+            ValueError: the configuration does not fit the slice.
+        """
+        self.pool = pool
+        self.instructions = instructions
+        self._config = config
+        self._cycle = config.cycle_length(ordered=ordered)
+        self._shuffle_files = shuffle_files
+        self._latest: tuple[int, Arrangement] | None = None
+        arranged = self.arrangement(0).runs
+        self._in_order = np.sort(np.array(arranged, np.int64))
+        self._ends = np.cumsum(instructions.take[self._in_order])
+        self.most_open = 2 * self._cycle + 32
+        super().__init__(int(instructions.take[self._in_order].sum()), record_bytes, ())
+
+    def arrangement(self, epoch: int) -> Arrangement:
+        """Returns the runs of an epoch in the order in which they are opened."""
+        epoch = epoch if self._shuffle_files and self._config.reshuffles else 0
+        latest = self._latest
+        if latest is None or latest[0] != epoch:
+            runs = self._arranged(epoch)
+            order = InterleaveOrder(self.instructions.take[runs], self._cycle, self._config.block_length)
+            latest = epoch, Arrangement(order, runs, self.instructions.skip[runs].tolist())
+            self._latest = latest
+        return latest[1]
+
+    def _arranged(self, epoch: int) -> list[int]:
+        arrange = functools.partial(arrange_files, config=self._config, shuffle_files=self._shuffle_files, epoch=epoch)
+        if self._config.sort_fn is None:
+            return arrange(range(len(self.instructions)))
+        files = list(self.instructions)
+        numbers = {id(file): number for number, file in enumerate(files)}
+        try:
+            return [numbers[id(file)] for file in arrange(files)]
+        except KeyError:
+            raise ValueError(
+                "interleave_sort_fn returned something else than file instructions it was given."
+            ) from None
+
+    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
+        """Yields the records in read order."""
+        return every(self._blocks(where.start, where.stop, epoch, session), where.step)
+
+    def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
+        arrangement = self.arrangement(epoch)
+        for file, first, count in arrangement.order.runs(start, stop):
+            run = arrangement.runs[file]
+            reader = session.reader(run, self._open)
+            first += arrangement.skip[file]
+            while count:
+                records = reader.read(first, count)
+                yield self.items(records, run, first)
+                first, count = first + len(records), count - len(records)
+            if first == reader.stop:
+                session.close(run)
+
+    def items(self, records: list[Any], run: int, first: int) -> Items:
+        """Returns what is made of records of a run that begin with number `first` of its shard."""
+        if not self._config.add_tfds_id:
+            return records
+        name = storage.basename(self.instructions.filename(run))
+        return [(f"{name}__{number}".encode(), record) for number, record in enumerate(records, first)]
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns the records at positions of the read order."""
+        arrangement = self.arrangement(epoch)
+        files, places = arrangement.order.places(positions)
+        return self._fetch(np.array(arrangement.runs, np.int64)[files], places)
+
+    def fetch_indices(self, indices: Ints) -> Items:
+        """Returns the records at indices in [0, length) of the dataset order."""
+        order = np.searchsorted(self._ends, indices, side="right")
+        runs = self._in_order[order]
+        return self._fetch(runs, indices - (self._ends[order] - self.instructions.take[runs]))
+
+    def _fetch(self, runs: Ints, places: Ints) -> Items:
+        """Returns the records at places within runs."""
+        records = places + self.instructions.skip[runs]
+        if len(runs) == 1:
+            run, record = int(runs[0]), int(records[0])
+            return self.items([self._shard(run).read_one(record)], run, record)
+        by_place = np.lexsort((records, runs))
+        cuts = np.flatnonzero(np.diff(runs[by_place])) + 1
+        found: Items = [None] * len(runs)
+        for some in np.split(by_place, cuts) if len(runs) else ():
+            run, wanted = int(runs[some[0]]), records[some]
+            for place, record, data in zip(some.tolist(), wanted.tolist(), self._shard(run).read_many(wanted)):
+                found[place] = self.items([data], run, record)[0]
+        return found
+
+    def _shard(self, run: int) -> Shard:
+        return self.pool.open(self.instructions.filename(run), int(self.instructions.examples_in_shard[run]))
+
+    def _open(self, run: int) -> RunReader:
+        stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
+        return RunReader(self._shard(run), stop, min(CHUNK_BYTES, max(_OPEN_BYTES // self._cycle, 16 << 10)))
