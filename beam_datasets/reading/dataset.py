@@ -233,8 +233,8 @@ class Dataset:
     def _check_dataset_order(self, what: str) -> None:
         if self._operation is not self._source:
             raise TypeError(
-    # ----------------------------------------------------------------------------------------------------- read order
-                "and batch(). Use it there; a slice such as split='train[10:20]' has an order of its own."
+                f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
+                "shard() and batch(). Use it there; a slice such as split='train[10:20]' has an order of its own."
             )
 
     # ----------------------------------------------------------------------------------------------------- read order
