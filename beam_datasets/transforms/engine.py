@@ -20,6 +20,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from beam_datasets import storage
+from beam_datasets.transforms import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,22 +51,32 @@ class Engine:
         """Name of the runner."""
         return "FnApiRunner" if self.local else str(self.options.view_as(StandardOptions).runner)
 
-    def runner(self, worker_log: str) -> beam.runners.PipelineRunner | None:
-        """Returns the runner to give to the pipeline; None lets the options choose it.
+    @contextlib.contextmanager
+    def runner(self, worker_log: str) -> Iterator[beam.runners.PipelineRunner | None]:
+        """Provides the runner to give to the pipeline; None lets the options choose it. Workers end with the context.
 
         Args:
             worker_log: file that takes what the worker processes print.
         """
         if not self.local:
-            return None
-        if self.num_workers == 1:
-            return FnApiRunner()
-        # The shell is replaced by the worker, so that ending the one ends the other. A worker imports what this process
-        # can, wherever it was found: a builder's module is pickled by its name.
-        path = f"PYTHONPATH={os.pathsep.join(entry or os.getcwd() for entry in sys.path)}"
-        worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-        command = f"exec env {shlex.join([path, *worker])} >>{shlex.quote(worker_log)} 2>&1"
-        return FnApiRunner(default_environment=environments.SubprocessSDKEnvironment.from_command_string(command))
+            yield None
+        elif self.num_workers == 1:
+            yield FnApiRunner()
+        elif workers.can_fork():
+            with workers.ForkedWorkers(self.num_workers, worker_log) as forked:
+                yield FnApiRunner(default_environment=forked.environment())
+        else:
+            yield FnApiRunner(default_environment=_new_processes(worker_log))
+
+
+def _new_processes(worker_log: str) -> environments.Environment:
+    """Returns the environment whose workers are new processes."""
+    # The shell is replaced by the worker, so that ending the one ends the other. A worker imports what this process
+    # can, wherever it was found: a builder's module is pickled by its name.
+    path = f"PYTHONPATH={os.pathsep.join(entry or os.getcwd() for entry in sys.path)}"
+    worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
+    command = f"exec env {shlex.join([path, *worker])} >>{shlex.quote(worker_log)} 2>&1"
+    return environments.SubprocessSDKEnvironment.from_command_string(command)
 
 
 def choose_engine(
@@ -96,10 +107,10 @@ def choose_engine(
         asked = 0
     if asked is None or asked < 0:
         raise ValueError(f"num_workers is {asked}; give at least 1, or 0 for one a core.")
-    workers = asked or os.cpu_count() or 1
-    direct.direct_num_workers = workers
-    direct.direct_running_mode = "in_memory" if workers == 1 else "subprocesses"
-    return Engine(options, True, workers, True)
+    count = asked or os.cpu_count() or 1
+    direct.direct_num_workers = count
+    direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
+    return Engine(options, True, count, True)
 
 
 def _workers_are_here(options: PipelineOptions) -> bool:

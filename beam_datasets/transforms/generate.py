@@ -109,8 +109,8 @@ def generate(
     where = (spill_dir or storage.join(publication.staging_dir, "spill")) if spilled else None
     paths = {"data_dir": publication.dataset_dir} | ({"the spill directory": where} if where else {})
     engines.check_paths_are_shared(engine, paths)
-    with publishing.staging(publication), _readable_errors():
-        pipeline = beam.Pipeline(runner=engine.runner(publication.worker_log), options=engine.options)
+    with publishing.staging(publication), _readable_errors(), engine.runner(publication.worker_log) as runner:
+        pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, EngineOptions(where, block_size))
         result = _run(pipeline, engine, publication, progress)

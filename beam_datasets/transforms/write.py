@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.writing.blocks import AnyBlock
 
-SPILLED_BLOCK_SIZE = 32 << 20
+SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
 _HISTOGRAMS = "histograms"
 

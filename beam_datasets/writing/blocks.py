@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KEY_BYTES = 16
 SIZE_BYTES = 4
 MAX_RECORD_BYTES = 1 << 30
+SPILL_RECORDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,32 +142,37 @@ def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     return order
 
 
-def make_block(split: str, keys: bytes, records: Sequence[bytes]) -> Block:
+def make_block(split: str, keys: bytes, records: Sequence[bytes], spill_dir: str | None = None) -> AnyBlock:
     """Returns the block of these records: sorted by their keys and framed.
 
     Args:
         split: the split's name.
         keys: n x 16 bytes, the records' sort keys.
         records: n records, not framed.
+        spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
     order = sort_order(key_array(keys))
     framed = tfrecord.frame_all([records[i] for i in order.tolist()])
-    sizes = np.fromiter(map(len, framed), "<u4", len(framed))
-    sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order]
-    return Block(split, sorted_keys.tobytes(), sizes.tobytes(), b"".join(framed))
+    sizes = np.fromiter(map(len, framed), "<u4", len(framed)).tobytes()
+    sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
+    if spill_dir is None:
+        return Block(split, sorted_keys, sizes, b"".join(framed))
+    return _spill(split, sorted_keys, sizes, framed, spill_dir)
 
 
-def spill(block: Block, directory: str) -> SpilledBlock:
-    """Writes the block into a new file of the directory and returns where it lies.
+def _spill(split: str, keys: bytes, sizes: bytes, framed: Sequence[bytes], directory: str) -> SpilledBlock:
+    """Writes a block into a new file of the directory and returns where it lies.
 
     The name is new at each call, so a retried bundle disturbs nobody; it tells how many records and bytes are inside.
     """
-    path = storage.join(directory, f"{block.split}-{uuid.uuid4().hex}-{len(block)}-{block.num_bytes}.block")
+    num_bytes = sum(map(len, framed))
+    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{len(framed)}-{num_bytes}.block")
     with storage.open_writer(path) as writer:
-        writer.write([block.keys, block.sizes, block.payload])
-    sizes_at = len(block.keys)
-    payload_at = sizes_at + len(block.sizes)
-    return SpilledBlock(block.split, path, len(block), 0, sizes_at, payload_at, block.num_bytes)
+        writer.write([keys, sizes])
+        # Joined a few at a time: large buffers cost fresh pages of memory each time, small ones are used again.
+        for start in range(0, len(framed), SPILL_RECORDS):
+            writer.write([b"".join(framed[start : start + SPILL_RECORDS])])
+    return SpilledBlock(split, path, len(framed), 0, len(keys), len(keys) + len(sizes), num_bytes)
 
 
 class BlockBuilder:
@@ -228,9 +234,9 @@ class BlockBuilder:
             keys = sort_keys.ordered_keys(self._keys)
         else:
             keys = sort_keys.hash_keys(self._split, self._keys)
-        block = make_block(self._split, keys, self._records)
+        block = make_block(self._split, keys, self._records, self._spill_dir)
         self.reset()
-        return block if self._spill_dir is None else spill(block, self._spill_dir)
+        return block
 
 
 def _tell_where(error: Exception, split: str, key: Any) -> None:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from beam_datasets.writing.plan import Group
 
-CHUNK_BYTES = 16 << 20
+MIN_CHUNK_BYTES = 4 << 20
+MAX_CHUNK_BYTES = 32 << 20
+STRETCH_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,15 @@ class Destination:
         dataset: the dataset's name, the first part of a file name.
         ordered: the sort keys are integers in their order, not hashes.
         ignore_duplicates: keep one example of each key.
-        chunk_bytes: payload gathered at once, in bytes.
+        chunk_bytes: payload gathered at once, in bytes; None for little of few blocks and more of many, so that each
+            is read in long stretches.
     """
 
     directory: str
     dataset: str
     ordered: bool = False
     ignore_duplicates: bool = False
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: int | None = None
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
         """Returns the path of a shard."""
@@ -108,7 +111,7 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
     path = destination.part_path(group)
     checksum = 0
     with storage.open_writer(path) as writer:
-        for chunk in merge.chunks(destination.chunk_bytes):
+        for chunk in merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks))):
             checksum = crc32c.crc32c(chunk, checksum)
             writer.write([chunk])
     sizes = merge.sizes[merge.order]
@@ -120,6 +123,11 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         group.split, group.shard, group.part, path, len(sizes), file_bytes - tfrecord.OVERHEAD * len(sizes), file_bytes,
         checksum, crc32c.crc32c(index),
     )  # fmt: skip
+
+
+def _chunk_bytes(num_blocks: int) -> int:
+    """Returns how much payload to gather at once: small buffers are used again, large ones cost fresh pages."""
+    return max(MIN_CHUNK_BYTES, min(MAX_CHUNK_BYTES, STRETCH_BYTES * num_blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +254,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     checksum = 0
     with storage.open_writer(path) as writer:
         for part in parts:
-            for chunk in _file_chunks(part.path, destination.chunk_bytes):
+            for chunk in _file_chunks(part.path, MIN_CHUNK_BYTES):
                 checksum = crc32c.crc32c(chunk, checksum)
                 writer.write([chunk])
     index = _joined_index(parts, destination.ordered).to_bytes()

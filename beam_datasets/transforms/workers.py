@@ -1,0 +1,166 @@
+"""Worker processes of a local run, forked from this one: they have imported already what new ones take seconds for.
+
+A fork is safe only from a process in which nothing else runs, so anywhere else the workers are new processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import GrpcWorkerHandler, WorkerHandler
+from apache_beam.runners.portability.local_job_service import BeamFnLoggingServicer
+from apache_beam.runners.worker import sdk_worker_main
+from apache_beam.transforms import environments
+from apache_beam.utils import thread_pool_executor
+from google.protobuf import json_format, text_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+URN = "beam_datasets:environment:forked_worker:v1"
+_UNSAFE_MODULES = frozenset({"tensorflow", "torch", "jax"})  # they may hold threads and locks that a fork would break
+
+_pools: dict[bytes, ForkedWorkers] = {}
+_served = False  # gRPC has run in this process, whose threads do not survive a fork
+
+
+def can_fork() -> bool:
+    """Returns whether worker processes may be forked from this one, now."""
+    alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
+    return sys.platform == "linux" and alone and not _served and not _UNSAFE_MODULES & sys.modules.keys()
+
+
+class ForkedWorkers:
+    """Forked processes that wait to be told which runner to work for; as a context manager it ends them.
+
+    Args:
+        count: number of processes.
+        log: file that takes what they print.
+    """
+
+    def __init__(self, count: int, log: str) -> None:
+        global _served
+        self._name = f"{os.getpid()}-{len(_pools)}".encode()
+        self._waiting: list[tuple[int, int]] = []
+        self._pids: list[int] = []
+        for _ in range(count):
+            self._fork(log)
+        _served = True
+
+    def _fork(self, log: str) -> None:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _work(reading, [writing, *(pipe for _, pipe in self._waiting)], log)
+        os.close(reading)
+        self._waiting.append((pid, writing))
+        self._pids.append(pid)
+
+    def __enter__(self) -> ForkedWorkers:
+        _pools[self._name] = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del _pools[self._name]
+        for _, pipe in self._waiting:
+            os.close(pipe)
+        for pid in self._pids:
+            _end(pid)
+
+    def environment(self) -> environments.Environment:
+        """Returns the environment whose workers are these processes."""
+        return _ForkedEnvironment(self._name)
+
+    def take(self, settings: dict[str, str]) -> int:
+        """Sets a waiting process to work and returns its process number."""
+        pid, pipe = self._waiting.pop(0)
+        with os.fdopen(pipe, "w") as out:
+            json.dump(settings, out)
+        return pid
+
+
+def _work(reading: int, others: Iterable[int], log: str) -> None:
+    """What a forked process does: waits for its settings, works until the runner is done, and ends."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the runner, which ends its workers
+        for pipe in others:
+            os.close(pipe)
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        with os.fdopen(reading) as source:
+            settings = source.read()
+        if settings:
+            os.environ.update(json.loads(settings))
+            sdk_worker_main.main([])
+        status = 0
+    finally:
+        os._exit(status)  # nothing of the parent's may be ended from here
+
+
+def _end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass
+
+
+@environments.Environment.register_urn(URN, bytes)
+class _ForkedEnvironment(environments.Environment):  # type: ignore[misc]
+    """An environment whose workers are forked processes of a pool."""
+
+    def __init__(self, pool: bytes) -> None:
+        super().__init__(environments.python_sdk_capabilities(), ())
+        self._pool = pool
+
+    def to_runner_api_parameter(self, context: Any) -> tuple[str, bytes]:
+        return URN, self._pool
+
+    @staticmethod
+    def from_runner_api_parameter(payload: bytes, *_: Any) -> _ForkedEnvironment:
+        return _ForkedEnvironment(payload)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ForkedEnvironment) and self._pool == other._pool
+
+    def __hash__(self) -> int:
+        return hash(self._pool)
+
+
+@WorkerHandler.register_environment(URN, bytes)
+class _ForkedWorkerHandler(GrpcWorkerHandler):  # type: ignore[misc]
+    """Beam's handle on a forked worker: what it does for a worker that is a new process."""
+
+    def __init__(self, pool: bytes, state: Any, provision_info: Any, grpc_server: Any) -> None:
+        super().__init__(state, provision_info, grpc_server)
+        self._pool = _pools[bytes(pool)]
+
+    def start_worker(self) -> None:
+        self._log_server = grpc.server(thread_pool_executor.shared_unbounded_instance())
+        port = self._log_server.add_insecure_port("localhost:0")
+        self._log_server.start()
+        beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(BeamFnLoggingServicer(), self._log_server)
+        self._pool.take(
+            {
+                "CONTROL_API_SERVICE_DESCRIPTOR": _descriptor(self.control_address),
+                "LOGGING_API_SERVICE_DESCRIPTOR": _descriptor(f"localhost:{port}"),
+                "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
+                "WORKER_ID": self.worker_id,
+            }
+        )
+
+    def stop_worker(self) -> None:
+        self._log_server.stop(0)
+
+
+def _descriptor(url: str) -> str:
+    return str(text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=url)))
