@@ -35,7 +35,7 @@ setup(
         "tf": ["tensorflow"],
         "grain": ["grain"],
         "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *SKLEARN, *TEST, *LINT],
-        "interop": [*BEAM, *IMAGE, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
+        "interop": [*BEAM, *IMAGE, *SKLEARN, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
     },
     entry_points={"console_scripts": ["beam-datasets = beam_datasets.cli:main"]},
 )
