@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.builders import DatasetBuilder
+from beam_datasets import DatasetBuilder, DatasetInfo
 from beam_datasets.errors import MissingDependencyError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image
-from beam_datasets.model.info import DatasetInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

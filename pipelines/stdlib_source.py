@@ -17,9 +17,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_datasets.builders import DatasetBuilder
+from beam_datasets import DatasetBuilder, DatasetInfo
 from beam_datasets.features import FeaturesDict, Scalar, Sequence, Text
-from beam_datasets.model.info import DatasetInfo
 
 _LEFT_OUT = frozenset(("__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test"))
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+([A-Za-z_]\w*)", re.MULTILINE)

@@ -1,0 +1,158 @@
+"""The command as a user types it: exit codes, and what it prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets.cli import main
+from beam_datasets.errors import DatasetNotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import beam_datasets as bd
+
+class Small(bd.DatasetBuilder, skip_registration=True):
+    '''Small.
+
+    Args:
+        fail_at: the number that fails.
+    '''
+    VERSION = "1.2.3"
+
+    def __init__(self, *, fail_at: int = -1, **common):
+        self._fail_at = fail_at
+        super().__init__(**common)
+
+    def _info(self):
+        return bd.DatasetInfo(
+            builder=self, description="A few numbers.",
+            features=bd.features.FeaturesDict({"n": bd.features.Scalar("int64"), "t": bd.features.Text()}),
+        )
+
+    def _split_generators(self):
+        return {"train": self._numbers(20), "test": self._numbers(5)}
+
+    def _numbers(self, count):
+        for n in range(count):
+            if n == self._fail_at:
+                raise RuntimeError(f"number {n} is broken")
+            yield n, {"n": n, "t": "x" * n}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    path = tmp_path / "bd_test_small.py"
+    path.write_text(SOURCE)
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.delitem(sys.modules, "bd_test_small", raising=False)
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(list(args))
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_build_info_show_list(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ["--data_dir", str(tmp_path / "data")]
+    code, out, _ = run(capsys, "build", small, *data, "--dry_run", "--num_workers", "1")
+    assert code == 0
+    assert "small/1.2.3" in out
+    assert "Splits: train, test." in out
+    assert not (tmp_path / "data").exists()
+
+    code, out, _ = run(
+        capsys, "build", small, *data, "--num-workers=1", "--num_shards", "train=4", "--num_shards", "test=1"
+    )
+    assert code == 0
+    table = [line.split()[:3] for line in out.splitlines() if line.startswith(("train", "test", "all"))]
+    assert table == [["train", "20", "4"], ["test", "5", "1"], ["all", "25", "5"]]
+    assert f"Published in {tmp_path}/data/small/1.2.3" in out
+
+    code, _, err = run(capsys, "build", small, *data, "--num_workers", "1")
+    assert code == 1
+    assert "is already published" in err
+    code, out, _ = run(capsys, "build", small, *data, "--skip_published")
+    assert (code, "published already" in out) == (0, True)
+
+    for dataset in ("small", "small:1.*.*", str(tmp_path / "data" / "small" / "1.2.3")):
+        code, out, _ = run(capsys, "info", dataset, *data)
+        assert code == 0
+        assert "A few numbers." in out
+    code, out, _ = run(capsys, "show", "small", *data, "--split", "train[:50%]", "--count", "2")
+    assert code == 0
+    assert "train[:50%]: 10 examples" in out
+    assert out.count("\n  n: ") == 2
+    assert run(capsys, "list", *data)[:2] == (0, "small:1.2.3\n")
+
+
+def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ["--data_dir", str(tmp_path / "data")]
+    code, _, err = run(capsys, "build", small, *data, "--num_workers", "1", "--fail_at", "3")
+    assert code == 1
+    assert "number 3 is broken" in err
+    assert "bd_test_small.py" in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "data" / "small" / "1.2.3").exists()
+    for args, problem in (
+        (["info", "small", *data], "small"),
+        (["show", str(tmp_path)], "is no published dataset"),
+        (["list", "--data_dir", str(tmp_path / "none")], "nothing is published"),
+    ):
+        code, out, err = run(capsys, *args)
+        assert problem in err + out
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        ([], "usage"),
+        (["frob"], "invalid choice: 'frob'"),
+        (["build"], "NAME_OR_FILE"),
+        (["build", "--data_dir", "x"], "the dataset comes first"),
+        (["build", "digits", "--num_shards", "x"], "--num_shards is 'x'"),
+        (["build", "digits", "--min_shard_size", "x"], "'x' is no size"),
+        (["build", "digits", "--num_shard", "4"], "no option --num_shard, .* Did you mean --num_shards"),
+        (["build", "digits", "--payload", "x"], "invalid choice: 'x'"),
+        (["build", "digits:9.9.9"], "9.9.9"),
+        (["build", "csv"], "Csv: no input"),
+        (["build", "csv", "--pattern", "x", "--split", "a=b"], "with a pattern for all splits"),
+        (["build", "csv", "--pattern", "x", "--feature", "a=int65"], "'int65' is no feature"),
+        (["build", "image_folder"], "required: --root"),
+        (["info"], "NAME_OR_DIR"),
+    ],
+)
+def test_wrong_usage(args: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *args)
+    assert code in (1, 2)
+    assert re.search(problem, err + out)
+    assert "Traceback" not in err
+
+
+def test_debug_raises(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError):
+        main(["info", "nothing", "--data_dir", str(tmp_path), "--debug"])
+
+
+def test_worker_processes_find_the_file(small: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "beam_datasets.cli", "build", small, "--data_dir", "data", "--num_workers", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Published" in done.stdout
+    assert done.stderr == ""
