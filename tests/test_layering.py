@@ -35,6 +35,7 @@ DOORS: dict[tuple[str, str], str] = {}
 
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}
+BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
 BEAM_AT_TOP = ("transforms/", "testing.py")
 BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/")
 
@@ -117,7 +118,7 @@ def _wrong_room(path: str, imported: str, item: Import) -> str:
 def _wrong_package(path: str, package: str, item: Import) -> str:
     if package in sys.stdlib_module_names or package in BASE or item.for_typing:
         return ""
-    if package == "apache_beam":
+    if package in BEAM:
         allowed = BEAM_AT_TOP if item.at_top else BEAM_IN_FUNCTIONS
         return "" if path.startswith(allowed) else "Beam belongs to transforms/, testing.py and functions of cli/"
     return "an optional package is imported inside the function that needs it" if item.at_top else ""
