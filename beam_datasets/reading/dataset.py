@@ -246,7 +246,7 @@ class Dataset:
         """Returns an iterator.
 
         Args:
-            epoch: whose order to read in, at least 0.
+            epoch: whose order to read in, at least 0; of a dataset that `repeat()` made, the one to begin with.
             state: of `get_state()`; where to go on.
 
         Raises:
@@ -267,7 +267,14 @@ class DatasetIterator(Iterator[Any]):
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
         self._dataset = dataset
         self._stream = stream_of(dataset._operation)
-        self._move(epoch, 0)
+        self._go(epoch, 0)
+
+    def _go(self, epoch: int, position: int) -> None:
+        """Goes to a position of an epoch."""
+        if isinstance(self._stream, Repeat):
+            self._move(0, min(epoch * self._num_examples + position, self._stream.length))
+        else:
+            self._move(epoch, position)
 
     def _move(self, epoch: int, start: int) -> None:
         """Goes to a position of the stream that workers divide and that is put in batches."""
@@ -317,10 +324,7 @@ class DatasetIterator(Iterator[Any]):
         """
         saved = ReadState.from_dict(state)
         saved.check(self._fingerprint(), num_examples=self._num_examples)
-        if isinstance(self._stream, Repeat):
-            self._move(0, min(saved.epoch * self._num_examples + saved.position, self._stream.length))
-        else:
-            self._move(saved.epoch, saved.position)
+        self._go(saved.epoch, saved.position)
 
     @property
     def _num_examples(self) -> int:

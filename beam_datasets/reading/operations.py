@@ -160,8 +160,8 @@ class Window(Operation):
         def read(first: int) -> Iterator[Any]:
             return itertools.chain.from_iterable(self.child.blocks(range(first, self.length), epoch, session))
 
-        items = self._shuffle(epoch).apply(read, where.start)
-        return _blocked(itertools.islice(items, 0, where.stop - where.start, where.step), _BLOCK)
+        items = self._shuffle(epoch).apply(read, where.start) if where else iter(())
+        return _blocked(itertools.islice(items, 0, max(0, where.stop - where.start), where.step), _BLOCK)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns those of the child."""
@@ -178,7 +178,8 @@ class Shared(Operation):
         self.child = child
         self.share = share
         length = ENDLESS if child.length == ENDLESS else share.count(child.length)
-        super().__init__(length, child.item_bytes, child.texts)
+        text = f"shard(of {share.worker_count}, block={share.block})"
+        super().__init__(length, child.item_bytes, (*child.texts, text))
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields the child's at the worker's positions."""

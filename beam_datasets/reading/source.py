@@ -115,7 +115,7 @@ class Source(Operation):
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields the records in read order."""
-        return every(self._blocks(where.start, where.stop, epoch, session), where.step)
+        return every(self._blocks(where.start, where.stop, epoch, session), where.step) if where else iter(())
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
         arrangement = self.arrangement(epoch)

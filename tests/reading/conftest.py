@@ -1,0 +1,86 @@
+"""Small published datasets to read, written by the formats alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_datasets import features
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import serialize
+from beam_datasets.formats.index import Index
+from beam_datasets.model.keys import hash_key, ordered_key
+
+Write = Callable[..., Path]
+
+
+def write_dataset(
+    directory: Path,
+    splits: dict[str, Sequence[int]],
+    *,
+    indexed: bool = True,
+    ordered: bool = False,
+    size: int = 0,
+) -> Path:
+    """Writes a dataset: example i of a split has `id` = i, and `key` = the key that gave it this place.
+
+    Args:
+        directory: to be made.
+        splits: the shard lengths of each.
+        indexed: whether the shards get an index.
+        ordered: whether the dataset has disable_shuffling; its keys are then 0, 1, ...
+        size: bytes that each record has besides.
+    """
+    directory.mkdir(parents=True)
+    described = []
+    for split, lengths in splits.items():
+        total = sum(lengths)
+        keys = sorted(range(total), key=lambda key: ordered_key(key) if ordered else hash_key(split, key))
+        records = [
+            serialize({"id": [i], "key": [key], "text": [b"x" * (size + key % 5)]}) for i, key in enumerate(keys)
+        ]
+        framed = tfrecord.frame_all(records)
+        first = 0
+        for shard, length in enumerate(lengths):
+            name = f"{directory.parent.name}-{split}.tfrecord-{shard:05d}-of-{len(lengths):05d}"
+            mine = framed[first : first + length]
+            (directory / name).write_bytes(b"".join(mine))
+            sort_keys = [ordered_key(k) if ordered else hash_key(split, k) for k in keys[first : first + length]]
+            if indexed:
+                offsets = np.cumsum([0, *map(len, mine)]).astype(np.uint64)
+                index = Index(offsets, sort_keys if length else None, ordered=ordered and length > 0)
+                (directory / f"{name}.index").write_bytes(index.to_bytes())
+            first += length
+        described.append(
+            {
+                "name": split,
+                "numBytes": str(sum(map(len, records))),
+                "shardLengths": [str(length) for length in lengths],
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+            }
+        )
+    info = {"fileFormat": "tfrecord", "name": directory.parent.name, "splits": described, "version": directory.name}
+    if ordered:
+        info["disableShuffling"] = True
+    tree = features.FeaturesDict({"id": np.int64, "key": np.int64, "text": features.Text()})
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    (directory / "features.json").write_text(features.to_json_text(tree))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Returns `write_dataset` without its first argument; it writes what was asked for before only once."""
+    root = tmp_path_factory.mktemp("written")
+
+    def make(splits: dict[str, Sequence[int]], **options: object) -> Path:
+        name = "d" + hashlib.md5(repr((splits, sorted(options.items()))).encode()).hexdigest()
+        directory = root / name / "1.0.0"
+        return directory if directory.exists() else write_dataset(directory, splits, **options)  # type: ignore[arg-type]
+
+    return make

@@ -1,0 +1,394 @@
+"""Chains of operations against the same done to Python lists, and resuming at every position of every chain."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_datasets as bd
+from beam_datasets.reading.interleave import InterleaveOrder
+from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, file_order
+
+LENGTHS = [7, 0, 12, 5, 9]
+CONFIG = bd.ReadConfig(interleave_cycle_length=3, interleave_block_length=2, shuffle_seed=7)
+ENOUGH = 150  # examples of an endless dataset
+
+Chain = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["indexed", "without index"])
+def builder(request: pytest.FixtureRequest, write: Any) -> Any:
+    return bd.builder_from_directory(write({"train": LENGTHS}, indexed=request.param))
+
+
+def dataset(builder: Any, split: str = "train", **options: Any) -> Any:
+    return builder.as_dataset(split, **{"read_config": CONFIG, **options}).map(lambda example: int(example["id"]))
+
+
+# ---------------------------------------------------------------------- what is expected, with lists and loops
+
+OPERATIONS = st.one_of(
+    st.tuples(st.just("shuffle"), st.integers(0, 3)),
+    st.tuples(st.just("shuffle"), st.integers(0, 3), st.integers(1, 60)),
+    st.tuples(st.just("repeat"), st.integers(0, 3)),
+    st.tuples(st.just("skip"), st.integers(0, 40)),
+    st.tuples(st.just("take"), st.integers(0, 40)),
+    st.integers(1, 4).flatmap(lambda n: st.tuples(st.just("shard"), st.integers(0, n - 1), st.just(n))),
+    st.integers(1, 4).flatmap(
+        lambda n: st.tuples(st.just("block"), st.integers(0, n - 1), st.just(n), st.integers(1, 5))
+    ),
+    st.tuples(st.just("batch"), st.integers(1, 7), st.booleans()),
+)
+CHAINS = st.lists(OPERATIONS, max_size=5)
+
+
+def order_of_source(epoch: int) -> list[int]:
+    first = np.cumsum([0, *LENGTHS])
+    nonempty = [i for i, length in enumerate(LENGTHS) if length]
+    files = [nonempty[i] for i in file_order(len(nonempty), 7, epoch)]
+    order = InterleaveOrder([LENGTHS[file] for file in files], 3, 2)
+    places = [order.locate(position) for position in range(len(order))]
+    return [int(first[files[file]]) + index for file, index in places]
+
+
+def expected(chain: Chain, epoch: int = 0) -> list[Any]:
+    if not chain:
+        return order_of_source(epoch)
+    *below, (name, *arguments) = chain
+    if name == "repeat":
+        times = arguments[0]
+        return [item for i in range(times) for item in expected(below, epoch * times + i)]
+    items = expected(below, epoch)
+    if name == "shuffle" and len(arguments) == 1:
+        return [items[i] for i in RangeShuffle(len(items), arguments[0], epoch).sources(range(len(items)))]
+    if name == "shuffle":
+        seed, window = arguments
+        return [items[i] for i in WindowShuffle(len(items), window, seed, epoch).sources(range(len(items)))]
+    if name == "skip":
+        return items[arguments[0] :]
+    if name == "take":
+        return items[: arguments[0]]
+    if name in ("shard", "block"):
+        worker, workers, *block = arguments
+        return [item for i, item in enumerate(items) if i // (block or [1])[0] % workers == worker]
+    size, drop = arguments
+    groups = [items[i : i + size] for i in range(0, len(items), size)]
+    return [group for group in groups if len(group) == size or not drop]
+
+
+def chained(base: Any, chain: Chain) -> Any:
+    for name, *arguments in chain:
+        if name == "block":
+            base = base.shard(*arguments[:2], block=arguments[2])
+        elif name == "batch":
+            base = base.batch(arguments[0], drop_remainder=arguments[1])
+        else:
+            base = getattr(base, name)(*arguments)
+    return base
+
+
+def plain(item: Any) -> Any:
+    return item.tolist() if isinstance(item, np.ndarray) else item
+
+
+def batches_of_batches(chain: Chain) -> bool:
+    """Whether a batch is made of shorter and longer batches, which do not stack."""
+    return sum(operation[0] == "batch" for operation in chain) > 1
+
+
+@given(chain=CHAINS, epoch=st.integers(0, 2))
+@settings(max_examples=150)
+def test_chains(builder: Any, chain: Chain, epoch: int) -> None:
+    if batches_of_batches(chain):
+        return
+    found = chained(dataset(builder, shuffle_files=True), chain)
+    wanted = expected(chain, epoch)
+    assert len(found) == len(expected(chain))
+    assert bool(found) == bool(expected(chain))
+    if chain and [name for name, *_ in chain if name not in ("batch", "shard", "block")][-1:] == ["repeat"]:
+        epoch, wanted = 0, expected(chain)  # there, it means the epoch to begin with
+    assert list(map(plain, found.iterate(epoch=epoch))) == wanted
+
+
+@given(chain=CHAINS, data=st.data())
+@settings(max_examples=150)
+def test_resumes_anywhere(builder: Any, chain: Chain, data: st.DataObject) -> None:
+    if batches_of_batches(chain):
+        return
+    read = chained(dataset(builder, shuffle_files=True), chain)
+    whole = list(map(plain, read))
+    iterator, seen = iter(read), 0
+    for _ in range(3):
+        more = data.draw(st.integers(0, len(whole) - seen))
+        seen += len(list(itertools.islice(iterator, more)))
+        try:
+            state = json.loads(json.dumps(iterator.get_state()))
+        except bd.errors.StateError:
+            assert any(operation[0] == "block" for operation in chain)
+            return
+        iterator = read.iterate(state=state)
+        assert iterator.get_state() == state
+    assert whole[:seen] + list(map(plain, iterator)) == whole
+
+
+EVERY_KIND: list[Chain] = [
+    [],
+    [("shuffle", 1)],
+    [("shuffle", 1, 8)],
+    [("repeat", 3)],
+    [("shuffle", 1), ("repeat", 3)],
+    [("repeat", 3), ("shuffle", 1, 8)],
+    [("repeat", 2), ("shuffle", 1), ("repeat", 2)],
+    [("skip", 3), ("shuffle", 2, 5), ("take", 21), ("repeat", 2)],
+    [("batch", 4, False), ("repeat", 3)],
+    [("repeat", 3), ("batch", 4, False)],
+    [("shuffle", 0, 6), ("repeat", 2), ("batch", 5, True), ("skip", 2)],
+    [("batch", 4, True), ("shuffle", 3), ("repeat", 2)],
+    [("shard", 1, 3), ("batch", 2, False)],
+    [("batch", 2, False), ("shard", 1, 3)],
+    [("repeat", 2), ("shard", 2, 3)],
+    [("shard", 1, 2), ("shuffle", 1, 4), ("repeat", 2)],
+    [("repeat", 2), ("block", 1, 2, 3), ("batch", 3, False)],
+]
+
+
+@pytest.mark.parametrize("chain", EVERY_KIND, ids=str)
+def test_resumes_at_every_position(builder: Any, chain: Chain) -> None:
+    read = chained(dataset(builder, shuffle_files=True), chain)
+    whole = expected(chain)
+    iterator, states = iter(read), []
+    for position in range(len(whole) + 1):
+        states.append(iterator.get_state())
+        assert list(map(plain, itertools.islice(iterator, 1))) == whole[position : position + 1]
+    for position, state in enumerate(states):
+        assert list(map(plain, read.iterate(state=state))) == whole[position:]
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_endless(builder: Any, window: int | None) -> None:
+    read = dataset(builder, shuffle_files=True).shuffle(3, window).repeat()
+    long = expected([("shuffle", 3, *[8] * (window is not None)), ("repeat", 6)])
+    assert list(itertools.islice(read, ENOUGH)) == long[:ENOUGH]
+    assert [plain(batch) for batch in itertools.islice(read.batch(5).shard(1, 2), 3)] == [
+        long[i : i + 5] for i in (5, 15, 25)
+    ]
+    iterator = iter(read)
+    for _ in range(100):
+        next(iterator)
+    state = iterator.get_state()
+    assert (state["epoch"], state["position"]) == (3, 1)
+    assert list(itertools.islice(read.iterate(state=state), 20)) == long[100:120]
+    assert list(itertools.islice(read.iterate(epoch=2), 20)) == long[66:86]
+    with pytest.raises(TypeError, match="no length"):
+        len(read)
+    with pytest.raises(ValueError, match="endless"):
+        read.shuffle(3)
+    assert len(list(itertools.islice(dataset(builder).repeat().shuffle(1, window=10), ENOUGH))) == ENOUGH
+
+
+@given(counts=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=4), repeat=st.booleans())
+@settings(max_examples=60)
+def test_any_sequence_of_worker_counts(builder: Any, counts: list[tuple[int, int]], repeat: bool) -> None:
+    base = dataset(builder, shuffle_files=True).shuffle(5, 6)
+    base = base.repeat(2) if repeat else base
+    whole, seen, state = list(base), [], None
+    for workers, steps in counts:
+        iterators = [base.shard(worker, workers).iterate(state=state) for worker in range(workers)]
+        for _ in range(steps):
+            for iterator in iterators:
+                seen += itertools.islice(iterator, 1)
+        state = min(
+            (iterator.get_state() for iterator in iterators), key=lambda state: (state["epoch"], state["position"])
+        )
+    assert seen + list(base.iterate(state=state)) == whole
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 6])
+def test_a_global_batch_does_not_depend_on_the_workers(builder: Any, workers: int) -> None:
+    base = dataset(builder).shuffle(1).repeat()
+    wanted = [sorted(plain(batch)) for batch in itertools.islice(base.batch(12), 6)]
+    for block in (1, 12 // workers):
+        shares = [base.shard(worker, workers, block=block).batch(12 // workers) for worker in range(workers)]
+        parts = zip(*(itertools.islice(share, 6) for share in shares))
+        assert [sorted(np.concatenate(part).tolist()) for part in parts] == wanted
+
+
+def test_a_state_moves_to_other_workers_and_batches(builder: Any) -> None:
+    base = dataset(builder).shuffle(1)
+    whole = list(base)
+    iterators = [iter(base.shard(worker, 2).batch(3)) for worker in range(2)]
+    for iterator in iterators:
+        next(iterator)
+    states = [iterator.get_state() for iterator in iterators]
+    assert states[0] == states[1]
+    assert states[0]["position"] == 6
+    left = [list(base.shard(worker, 3).batch(4).iterate(state=states[0])) for worker in range(3)]
+    assert sorted(np.concatenate([batch for share in left for batch in share]).tolist()) == sorted(whole[6:])
+    assert [plain(share[0]) for share in left] == [whole[6 + worker : 18 : 3] for worker in range(3)]
+
+
+@pytest.mark.parametrize(
+    "change,words",
+    [
+        (lambda b: dataset(b, "train[:20]"), r"slices was 'train\[0:33\]' and is 'train\[0:20\]'"),
+        (lambda b: dataset(b, read_config=bd.ReadConfig()), "read_config was 'block=2, cycle=3'"),
+        (lambda b: dataset(b).shuffle(1), r"operations was '' and is 'shuffle\(seed=1\)'"),
+        (lambda b: dataset(b).skip(1), r"operations was '' and is '\[1:\]'"),
+        (lambda b: dataset(b, shuffle_files=True), "seed=7"),
+    ],
+)
+def test_refuses_a_state_of_something_else(builder: Any, change: Any, words: str) -> None:
+    iterator = iter(dataset(builder))
+    next(iterator)
+    with pytest.raises(bd.errors.StateError, match=words):
+        iter(change(builder)).set_state(iterator.get_state())
+
+
+def test_keeps_a_state_where_only_the_division_changes(builder: Any) -> None:
+    iterator = iter(dataset(builder))
+    next(iterator)
+    state = iterator.get_state()
+    for changed in (dataset(builder).batch(3), dataset(builder).repeat(), dataset(builder).map(str)):
+        assert changed.iterate(state=state).get_state() == state
+
+
+def test_state_of_a_finished_epoch(builder: Any) -> None:
+    iterator = iter(dataset(builder))
+    assert len(list(iterator)) == 33
+    assert list(dataset(builder).iterate(state=iterator.get_state())) == []
+    assert next(dataset(builder).repeat().iterate(state=iterator.get_state())) == next(iter(dataset(builder)))
+
+
+def test_iterators_do_not_disturb_each_other(builder: Any) -> None:
+    read = dataset(builder).shuffle(1, 5)
+    whole = list(read)
+    assert list(zip(read, read)) == list(zip(whole, whole))
+
+
+def test_pickles(builder: Any) -> None:
+    read = builder.as_dataset("train").shuffle(2).batch(4)
+    again = pickle.loads(pickle.dumps(read))
+    assert [batch["id"].tolist() for batch in again] == [batch["id"].tolist() for batch in read]
+
+
+# ----------------------------------------------------------------------------------------------- dataset order
+
+
+@pytest.mark.parametrize(
+    "split,ids",
+    [("train", range(33)), ("train[5:21]", range(5, 21)), ("train[30:]+train[:4]", (30, 31, 32, 0, 1, 2, 3))],
+)
+def test_indices(builder: Any, split: str, ids: Any) -> None:
+    read, ids = dataset(builder, split), list(ids)
+    n = len(ids)
+    assert [read[i] for i in range(-n, n)] == ids + ids
+    assert read[:] == ids
+    assert read[1:-1:2] == ids[1:-1:2]
+    assert read[::-1] == ids[::-1]
+    assert read[[3, 1, -1, 3]] == [ids[3], ids[1], ids[-1], ids[3]]
+    assert read[np.array([2, 0])] == [ids[2], ids[0]]
+    assert read[np.int64(1)] == ids[1]
+    assert read[[]] == []
+    for wrong in (n, -n - 1, [0, n]):
+        with pytest.raises(IndexError, match=rf"not in \[-{n}, {n}\)"):
+            read[wrong]
+    with pytest.raises(TypeError):
+        read["0"]
+
+
+def test_dataset_order_ends_with_an_operation(builder: Any) -> None:
+    for changed in (dataset(builder).take(3), dataset(builder).shuffle(1), dataset(builder).batch(2)):
+        with pytest.raises(TypeError, match="dataset order"):
+            changed[0]
+        with pytest.raises(TypeError, match="dataset order"):
+            changed.find(3)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_find(write: Any, ordered: bool) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS, "test": [3]}, ordered=ordered))
+    for split in ("train", "train[4:20]", "train[28:]+train[:9]", "test+train"):
+        read = builder.as_dataset(split)
+        where: dict[int, int] = {}
+        for index, example in enumerate(read[:]):
+            where.setdefault(int(example["key"]), index)
+        if "test" in split:  # key 0 of 'test' is another one than that of 'train'
+            assert read.find(2) == where[2]
+            assert read.find(30) == where[30]
+            continue
+        assert [read.find(key) for key in range(-2, 40)] == [where.get(key) for key in range(-2, 40)]
+
+
+def test_find_needs_keys(write: Any) -> None:
+    read = bd.builder_from_directory(write({"train": LENGTHS}, indexed=False)).as_dataset("train")
+    with pytest.raises(bd.errors.MetadataError, match="needs the sort keys"):
+        read.find(3)
+
+
+def test_size_of_slices(write: Any) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS, "test": [3]}))
+    for split in ("train[3:17]", "train[:0]", "train[20:]+test"):
+        records = builder.as_dataset(split).raw()
+        assert builder.info.splits[split].num_bytes == sum(map(len, records))
+
+
+# ------------------------------------------------------------------------------------------------------ arguments
+
+
+@pytest.mark.parametrize(
+    "call,error,words",
+    [
+        (lambda d: d.take(-1), ValueError, "count must be at least 0, got -1"),
+        (lambda d: d.skip(1.0), TypeError, "count must be an int, not 1.0"),
+        (lambda d: d.repeat(-1), ValueError, "epochs must be at least 0"),
+        (lambda d: d.batch(0), ValueError, "batch_size must be at least 1"),
+        (lambda d: d.shuffle("a"), TypeError, "seed must be an int"),
+        (lambda d: d.shuffle(1, window=0), ValueError, "window must be at least 1"),
+        (lambda d: d.shard(2, 2), ValueError, r"worker_index must be in \[0, 2\)"),
+        (lambda d: d.map(3), TypeError, "function"),
+        (lambda d: d.map(str).raw(), ValueError, "before map"),
+        (lambda d: d.iterate(epoch=-1), ValueError, "epoch must be at least 0"),
+        (lambda d: list(d.map(lambda e: {"a": np.zeros(e["id"] % 3)}).batch(4)), ValueError, "a: arrays of the shapes"),
+    ],
+)
+def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call(builder.as_dataset("train"))
+
+
+def test_an_error_leaves_the_iterator_where_it_is(builder: Any) -> None:
+    wrong = [True]
+
+    def once(example: Any) -> Any:
+        if example["id"] == order[3] and wrong and wrong.pop():
+            raise RuntimeError("once")
+        return int(example["id"])
+
+    order = list(dataset(builder))
+    iterator = iter(builder.as_dataset("train", read_config=CONFIG).map(once))
+    assert [next(iterator) for _ in range(3)] == order[:3]
+    with pytest.raises(RuntimeError):
+        next(iterator)
+    assert iterator.get_state()["position"] == 3
+    assert list(iterator) == order[3:]
+
+
+def test_map_is_called_for_what_is_yielded_only(builder: Any) -> None:
+    seen: list[int] = []
+    read = builder.as_dataset("train", read_config=CONFIG).map(lambda e: seen.append(int(e["id"])) or int(e["id"]))
+    assert list(read.skip(5).shard(1, 3).take(4)) == seen
+    assert len(seen) == 4
+
+
+def test_sort_function_orders_files(builder: Any) -> None:
+    config = bd.ReadConfig(interleave_cycle_length=1, interleave_sort_fn=lambda files: files[::-1])
+    read = dataset(builder, read_config=config)
+    assert list(read) == [*range(24, 33), *range(19, 24), *range(7, 19), *range(7)]
+    assert read[:] == list(range(33))
