@@ -56,7 +56,10 @@ def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamD
 def _split_stage(text: str) -> tuple[str, str]:
     """Returns (message, the innermost stage that Beam says it was in; '' where it says none)."""
     stages = _STAGE.findall(text)
-    return _STAGE.split(text)[0].strip() if stages else text.strip(), stages[0] if stages else ""
+    message = _STAGE.split(text)[0].strip()
+    if message[:1] in ("'", '"') and message.count(message[0]) == 1:  # of a KeyError, which shows the repr of its text
+        message = message[1:]
+    return message, stages[0] if stages else ""
 
 
 def _place(stage: str, traceback: str, frame: str = "") -> str:

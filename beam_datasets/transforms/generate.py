@@ -109,7 +109,7 @@ def generate(
     where = (spill_dir or storage.join(publication.staging_dir, "spill")) if spilled else None
     paths = {"data_dir": publication.dataset_dir} | ({"the spill directory": where} if where else {})
     engines.check_paths_are_shared(engine, paths)
-    with publishing.staging(publication), _readable_errors(), engine.runner(publication.worker_log) as runner:
+    with publishing.staging(publication), engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, EngineOptions(where, block_size))
@@ -154,7 +154,7 @@ def _run(
     progress: Callable[[Progress], None] | None,
 ) -> PipelineResult:
     watching = watch(publication.staging_dir, progress) if engine.local and progress else contextlib.nullcontext()
-    with watching, engines.safe_local_runner():
+    with watching, engines.safe_local_runner(), _readable_errors():
         result = pipeline.run()
         result.wait_until_finish()
     return result

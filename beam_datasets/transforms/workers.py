@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 from apache_beam.portability.api import beam_fn_api_pb2_grpc, endpoints_pb2
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import GrpcWorkerHandler, WorkerHandler
 from apache_beam.runners.portability.local_job_service import BeamFnLoggingServicer
@@ -115,7 +115,7 @@ def _end(pid: int) -> None:
 
 
 @environments.Environment.register_urn(URN, bytes)
-class _ForkedEnvironment(environments.Environment):  # type: ignore[misc]
+class _ForkedEnvironment(environments.Environment):
     """An environment whose workers are forked processes of a pool."""
 
     def __init__(self, pool: bytes) -> None:
@@ -137,7 +137,7 @@ class _ForkedEnvironment(environments.Environment):  # type: ignore[misc]
 
 
 @WorkerHandler.register_environment(URN, bytes)
-class _ForkedWorkerHandler(GrpcWorkerHandler):  # type: ignore[misc]
+class _ForkedWorkerHandler(GrpcWorkerHandler):
     """Beam's handle on a forked worker: what it does for a worker that is a new process."""
 
     def __init__(self, pool: bytes, state: Any, provision_info: Any, grpc_server: Any) -> None:

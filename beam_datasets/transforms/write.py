@@ -14,6 +14,7 @@ from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
@@ -55,7 +56,7 @@ class EngineOptions:
 
 
 @dataclass
-class WriteExamples(beam.PTransform):  # type: ignore[misc]
+class WriteExamples(beam.PTransform):
     """Writes {split: PCollection of (key, example)} as the dataset that a Publication describes.
 
     Returns a PCollection of one element: the published directory.
@@ -84,7 +85,7 @@ class WriteExamples(beam.PTransform):  # type: ignore[misc]
             counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
         plan = beam.pvalue.AsSingleton(
             counts
-            | "CountKeys" >> beam.CombineGlobally(_MergeHistograms())
+            | "CountKeys" >> beam.CombineGlobally(_MergeHistograms())  # type: ignore[no-untyped-call]
             | "Plan" >> beam.Map(planning.make_plan, list(examples), self.sharding)
         )
         written = (
@@ -127,7 +128,7 @@ class WriteExamples(beam.PTransform):  # type: ignore[misc]
         }
 
 
-class _EncodeBlocks(beam.DoFn):  # type: ignore[misc]
+class _EncodeBlocks(beam.DoFn):
     """(key, example) -> blocks, and beside them a histogram of each."""
 
     def __init__(self, split: str, features: Any, engine: EngineOptions, ordered: bool) -> None:
@@ -151,17 +152,22 @@ class _EncodeBlocks(beam.DoFn):  # type: ignore[misc]
         self._builder.reset()
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
-        key, example = element
+        try:
+            key, example = element
+        except (TypeError, ValueError):
+            raise BeamDatasetsError(
+                f"split {self._split!r}: an element is {element!r:.200}; expected a pair (key, example)."
+            ) from None
         return self._outputs() if self._builder.add(key, example) else None
 
     def finish_bundle(self) -> Iterator[Any]:
         window = GlobalWindow()
         for output in self._outputs():
             if isinstance(output, beam.pvalue.TaggedOutput):
-                value = WindowedValue(output.value, window.max_timestamp(), [window])
+                value = WindowedValue(output.value, window.max_timestamp(), (window,))
                 yield beam.pvalue.TaggedOutput(output.tag, value)
             else:
-                yield WindowedValue(output, window.max_timestamp(), [window])
+                yield WindowedValue(output, window.max_timestamp(), (window,))
 
     def _outputs(self) -> Iterator[Any]:
         block = self._builder.flush()
@@ -175,7 +181,7 @@ class _EncodeBlocks(beam.DoFn):  # type: ignore[misc]
         yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
 
 
-class _MergeHistograms(beam.CombineFn):  # type: ignore[misc]
+class _MergeHistograms(beam.CombineFn):
     """(split, histogram) of all blocks -> {split: histogram}."""
 
     def create_accumulator(self) -> dict[str, list[histograms.Histogram]]:
@@ -205,7 +211,7 @@ class _MergeHistograms(beam.CombineFn):  # type: ignore[misc]
 
 
 @dataclass
-class _CountDistinct(beam.PTransform):  # type: ignore[misc]
+class _CountDistinct(beam.PTransform):
     """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload."""
 
     def __post_init__(self) -> None:
@@ -224,7 +230,7 @@ def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock
     return planning.route(block, plan.split(block.split))
 
 
-class _WriteGroup(beam.DoFn):  # type: ignore[misc]
+class _WriteGroup(beam.DoFn):
     """(group, blocks) -> the written shard or part."""
 
     def __init__(self, destination: shard_writer.Destination) -> None:

@@ -7,6 +7,7 @@ sent, how many examples that is, how many of them to skip and how many to take.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.model import shards as shard_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,7 +51,7 @@ class ShardingOptions:
     max_part_size: int = MAX_PART_SIZE
 
     def __post_init__(self) -> None:
-        counts = self.num_shards.values() if isinstance(self.num_shards, dict) else [self.num_shards]
+        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         for count in counts:
             if count is not None and count < 1:
                 raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
@@ -68,7 +69,7 @@ class ShardingOptions:
 
     def shards_of(self, split: str) -> int | None:
         """Returns the number of shards asked for; None where the size rule chooses."""
-        return self.num_shards.get(split) if isinstance(self.num_shards, dict) else self.num_shards  # type: ignore[return-value]
+        return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
 
 
 @dataclass(frozen=True, slots=True)

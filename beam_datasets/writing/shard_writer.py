@@ -229,7 +229,7 @@ class _Merge:
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)
         np.maximum.at(highs, block_of, stops)
-        stretches = [
+        stretches: list[bytes] = [
             self.blocks[block].read(low, high)
             for block, low, high in zip(blocks.tolist(), lows.tolist(), highs.tolist(), strict=True)
         ]

@@ -71,7 +71,7 @@ def small(
 
 
 def _stored_frames(split: str) -> dict[int, dict[str, list[bytes]]]:
-    """Returns {i: stored image bytes} of spec_many: pixels are not encoded alike everywhere, so tests take the files."""
+    """Returns {i: stored image bytes} of spec_many: pixels are not encoded alike everywhere, so take the files."""
     path = TFDS_DATA / "spec_many" / "2.0.1" / f"spec_many-{split}.tfrecord-00000-of-00001"
     data = path.read_bytes()
     records = tfrecord.unframe(data, tfrecord.scan(data, path=str(path)), path=str(path))

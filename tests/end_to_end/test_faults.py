@@ -1,0 +1,267 @@
+"""What goes wrong while a dataset is generated: one clear error, nothing published, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_datasets import errors
+from beam_datasets import features as F
+from beam_datasets.builders import DatasetBuilder
+from beam_datasets.model.info import DatasetInfo
+from beam_datasets.transforms import write
+from beam_datasets.writing import plan
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.test_determinism import digests
+
+ROOT = Path(__file__).parents[2]
+
+
+class Faulty(DatasetBuilder, skip_registration=True):
+    """A dataset whose examples a test gives."""
+
+    VERSION = "1.0.0"
+
+    def __init__(self, *, examples=(), split="train", ordered=False, **kwargs) -> None:
+        self.examples, self.split, self.ordered = examples, split, ordered
+        super().__init__(**kwargs)
+
+    def _info(self):
+        features = F.FeaturesDict({"n": np.int64, "text": F.Text()})
+        return DatasetInfo(builder=self, features=features, disable_shuffling=self.ordered)
+
+    def _split_generators(self):
+        return {self.split: self._generate_examples()}
+
+    def _generate_examples(self):
+        for example in self.examples:
+            yield example() if callable(example) else example
+
+
+def good(i: int) -> tuple[object, dict[str, object]]:
+    return i, {"n": i, "text": f"text {i}"}
+
+
+def bad_code() -> None:
+    raise KeyError("no such column")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_empty(data_dir: Path) -> bool:
+    """Returns whether neither a dataset nor a staging directory is there."""
+    return not [path for path in data_dir.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize(
+    "examples, kind, words",
+    [
+        ([], errors.BeamDatasetsError, "split 'train' has no examples"),
+        ([good(1), good(1)], errors.DuplicateKeyError, "two examples have a key"),
+        ([good(1), (2, {"n": 2})], errors.FeatureKeyError, "key 2.*text"),
+        ([(1, {"n": 1, "text": "a", "more": 2})], errors.FeatureKeyError, "key 1.*more"),
+        ([("k", {"n": "many", "text": "a"})], errors.FeatureError, "split 'train', key 'k': n"),
+        ([("k", {"n": 2**70, "text": "a"})], errors.FeatureOverflowError, "split 'train', key 'k': n"),
+        ([(1.5, {"n": 1, "text": "a"})], errors.InvalidKeyError, "float"),
+        ([good(1), 7], errors.BeamDatasetsError, r"\(key, example\)"),
+        ([good(1), bad_code], errors.BeamDatasetsError, r"KeyError: no such column(.|\n)*bad_code"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_examples(tmp_path, num_workers, examples, kind, words):
+    with pytest.raises(kind, match=words) as caught:
+        Faulty(data_dir=tmp_path, examples=examples).build(num_workers=num_workers)
+    assert "Traceback" not in str(caught.value)
+    assert "[while running" not in str(caught.value)
+    assert is_empty(tmp_path)
+
+
+def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
+    monkeypatch.setattr("beam_datasets.writing.blocks.MAX_RECORD_BYTES", 1000)
+    examples = [("big", {"n": 1, "text": "x" * 2000})]
+    with pytest.raises(errors.FeatureValueError, match=r"key 'big': the record has 2,\d+ bytes; at most 1,000"):
+        Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)
+
+
+@pytest.mark.parametrize(
+    "split, words", [("all", "'all' cannot name a split"), ("a/b", "'a/b' is no split name"), ("", "''")]
+)
+def test_bad_split_names(tmp_path, split, words):
+    with pytest.raises(ValueError, match=words):
+        Faulty(data_dir=tmp_path, examples=[good(1)], split=split).build(num_workers=1)
+    assert is_empty(tmp_path)
+
+
+def test_more_shards_than_examples(tmp_path):
+    with pytest.raises(errors.BeamDatasetsError, match="2 examples, too few for 3 shards"):
+        Faulty(data_dir=tmp_path, examples=[good(1), good(2)]).build(num_workers=1, num_shards=3)
+    assert is_empty(tmp_path)
+
+
+def test_text_keys_cannot_be_ordered_on_beam(tmp_path):
+    class Unordered(Numbers, skip_registration=True):
+        def _info(self):
+            return super()._info().replace(disable_shuffling=True)
+
+    with pytest.raises(errors.InvalidKeyError, match="train-"):
+        Unordered(data_dir=tmp_path, count=20).build(num_workers=1)
+
+
+def test_a_published_version_is_not_written_again(tmp_path):
+    builder = Faulty(data_dir=tmp_path, examples=[good(1)])
+    before = digests(builder.build(num_workers=1))
+    with pytest.raises(errors.AlreadyPublishedError, match=r"already published in .*raise the version"):
+        Faulty(data_dir=tmp_path, examples=[good(2)]).build(num_workers=1)
+    assert digests(builder.dataset_dir) == before
+
+
+def test_something_else_in_the_place_of_the_version(tmp_path):
+    place = tmp_path / "faulty" / "1.0.0"
+    place.mkdir(parents=True)
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(errors.AlreadyPublishedError, match="is no published dataset"):
+        Faulty(data_dir=tmp_path, examples=[good(1)]).build(num_workers=1)
+    assert (place / "notes.txt").read_text() == "mine"
+
+
+def test_an_empty_directory_is_no_obstacle(tmp_path):
+    (tmp_path / "faulty" / "1.0.0").mkdir(parents=True)
+    assert Path(Faulty(data_dir=tmp_path, examples=[good(1)]).build(num_workers=1)).is_dir()
+
+
+def test_a_data_dir_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.StorageError, match="file"):
+        Faulty(data_dir=tmp_path / "file", examples=[good(1)]).build(num_workers=1)
+
+
+def drop_one(block, made):
+    """Routes a block without the first thing it sends anywhere."""
+    yield from list(plan.route(block, made.split(block.split)))[1:]
+
+
+def double_one(block, made):
+    """Routes a block, the first thing twice."""
+    routed = list(plan.route(block, made.split(block.split)))
+    yield from [routed[0], *routed]
+
+
+@pytest.mark.parametrize("fault", [drop_one, double_one])
+@pytest.mark.parametrize("payload", ["inline", "spilled"])
+def test_a_block_lost_or_doubled_on_the_way_is_seen(tmp_path, monkeypatch, fault, payload):
+    monkeypatch.setattr(write, "_route", fault)
+    with pytest.raises(errors.LostExamplesError, match=r"were counted|planned were"):
+        Numbers(data_dir=tmp_path, count=500).build(num_workers=1, payload=payload, num_shards=2, block_size=2000)
+    assert is_empty(tmp_path)
+
+
+def test_a_shard_lost_on_the_way_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "_route", lambda block, made: iter(()))
+    with pytest.raises(errors.LostExamplesError, match="planned were 2 with 500"):
+        Numbers(data_dir=tmp_path, count=500).build(num_workers=1, num_shards=2)
+    assert is_empty(tmp_path)
+
+
+def test_a_killed_worker_is_one_clear_error(tmp_path):
+    examples = [good(1), die]
+    with pytest.raises(errors.BeamDatasetsError, match="a worker process died"):
+        Faulty(data_dir=tmp_path, examples=examples).build(num_workers=2)
+    assert is_empty(tmp_path)
+
+
+def test_two_publishers_one_wins(tmp_path):
+    outcomes = []
+
+    def run() -> None:
+        try:
+            outcomes.append(Numbers(data_dir=tmp_path, count=300).build(num_workers=1))
+        except errors.AlreadyPublishedError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyPublishedError"] * 2 + ["str"]
+    assert [path.name for path in (tmp_path / "numbers").iterdir()] == ["1.0.0"]
+
+
+SLOW = """
+from pathlib import Path
+from tests.end_to_end.numbers_dataset import Numbers
+Numbers(data_dir={data_dir!r}, count=200_000).build(num_shards=4, num_workers={workers})
+"""
+
+
+def start_slow_build(data_dir: Path, workers: int = 2) -> subprocess.Popen[bytes]:
+    """Starts a build in a process group of its own, and waits until it has spilled something."""
+    code = SLOW.format(data_dir=str(data_dir), workers=workers)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not list(data_dir.rglob("*.block")):
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+def alive(group: int) -> list[str]:
+    """Returns the command lines of the processes of a group."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((directory / "stat").read_text().rpartition(")")[2].split()[2]) == group:
+                found.append((directory / "cmdline").read_text())
+    return found
+
+
+def test_ctrl_c_leaves_nothing(tmp_path):
+    process = start_slow_build(tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert is_empty(tmp_path)
+    deadline = time.monotonic() + 20
+    while alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive(process.pid)
+
+
+def test_a_killed_build_can_be_run_again(tmp_path):
+    process = start_slow_build(tmp_path / "a", workers=1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    leftover = list((tmp_path / "a" / "numbers").iterdir())
+    assert [path.name.startswith("incomplete.") for path in leftover] == [True]
+    for data_dir in ("a", "b"):
+        Numbers(data_dir=tmp_path / data_dir, count=2000).build(num_shards=3, num_workers=1)
+    assert digests(tmp_path / "a" / "numbers" / "1.0.0") == digests(tmp_path / "b" / "numbers" / "1.0.0")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk(tmp_path, workers):
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); import signal; "
+    code += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + SLOW.format(data_dir=str(tmp_path), workers=workers)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert "StorageError" in last or "GenerationError" in last, last
+    assert str(tmp_path) in last, last
+    assert is_empty(tmp_path)
