@@ -90,8 +90,8 @@ class BBoxFeature(Leaf):
 
         def check(value: Any) -> NDArray[np.float32]:
             try:
-                numbers = value.tolist() if isinstance(value, np.ndarray) else list(value)
-            except TypeError:
+                numbers = value.astype(np.float64).tolist() if isinstance(value, np.ndarray) else list(value)
+            except (TypeError, ValueError):
                 raise FeatureTypeError(f"{path}: {value!r} is no box; expected a BBox or four numbers") from None
             if len(numbers) != 4:
                 raise FeatureValueError(f"{path}: a box has four numbers, not {len(numbers)}")

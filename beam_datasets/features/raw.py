@@ -164,6 +164,9 @@ def array_of(data: bytes, dtype: np.dtype[Any], target: tuple[int, ...], shape: 
     return array if shape else array[()]
 
 
+_NO_LIMIT = 1 << 62  # what a shape in a record says may be more than a machine has addresses
+
+
 def inflate(data: bytes, size: int | None, path: str) -> bytes:
     """Returns what zlib compressed; never more than `size` bytes, where that is known.
 
@@ -172,7 +175,7 @@ def inflate(data: bytes, size: int | None, path: str) -> bytes:
     """
     inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(data) if size is None else inflater.decompress(data, size + 1)
+        plain = inflater.decompress(data) if size is None else inflater.decompress(data, min(size + 1, _NO_LIMIT))
     except zlib.error as error:
         raise FeatureValueError(f"{path}: the stored bytes cannot be decompressed: {error}") from error
     if size is not None and len(plain) > size:

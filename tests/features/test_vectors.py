@@ -97,7 +97,7 @@ def test_json(name):
 
 @pytest.mark.parametrize("name", names_with("config_error"))
 def test_features_that_cannot_be_saved(name):
-    with pytest.raises(TypeError, match="minimum=0.5"):
+    with pytest.raises(TypeError, match=r"minimum=0\.5"):
         to_json_text(feature_of(cases()[name]))
 
 
