@@ -1,0 +1,169 @@
+"""Features against protobuf; what TensorFlow does with the same records is written down as literals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import FeatureKeyError, FeatureValueError
+from beam_datasets.features import RaggedArray
+from beam_datasets.formats import example, example_pb2
+from beam_datasets.reading.items import (
+    FixedLen,
+    FixedLenSequence,
+    Tensor,
+    TFExampleDecoder,
+    TFSequenceExampleDecoder,
+    VarLen,
+)
+
+KINDS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list"}
+VALUES = {
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "float32": st.floats(width=32, allow_nan=False),
+    "string": st.binary(max_size=20),
+}
+
+
+class Value(Tensor):
+    """Shows a parsed value as it is."""
+
+    def tensors_to_item(self, keys_to_tensors):
+        return keys_to_tensors[self._key]
+
+
+def feature(dtype, values):
+    message = example_pb2.Feature()
+    getattr(message, KINDS[dtype]).SetInParent()
+    getattr(message, KINDS[dtype]).value.extend(values)
+    return message
+
+
+def parse(spec, message=None):
+    """What an Example decoder parses of one feature, or of none."""
+    record = example_pb2.Example()
+    record.features.feature["other"].int64_list.value.append(1)
+    if message is not None:
+        record.features.feature["k"].CopyFrom(message)
+    [value] = TFExampleDecoder({"k": spec}, {"item": Value("k")}).decode(record.SerializeToString())
+    return value
+
+
+def parse_steps(spec, messages=None):
+    """What a SequenceExample decoder parses of one feature list, or of none."""
+    record = example_pb2.SequenceExample()
+    record.feature_lists.feature_list["other"].SetInParent()
+    if messages is not None:
+        record.feature_lists.feature_list["k"].SetInParent()
+        record.feature_lists.feature_list["k"].feature.extend(messages)
+    [value] = TFSequenceExampleDecoder({}, {"k": spec}, {"item": Value("k")}).decode(record.SerializeToString())
+    return value
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@given(data=st.data())
+def test_lists_are_what_was_stored(dtype, data):
+    values = data.draw(st.lists(VALUES[dtype], max_size=30))
+    got = parse(VarLen(dtype), feature(dtype, values))
+    assert got.tolist() == values
+    assert got.dtype == (object if dtype == "string" else dtype)
+    assert got.flags.writeable
+    fixed = parse(FixedLen([len(values)], dtype), feature(dtype, values))
+    assert fixed.tolist() == values
+    assert fixed.flags.writeable
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@given(data=st.data())
+def test_steps_are_what_was_stored(dtype, data):
+    rows = data.draw(st.lists(st.lists(VALUES[dtype], max_size=4), max_size=6))
+    got = parse_steps(VarLen(dtype), [feature(dtype, row) for row in rows])
+    assert isinstance(got, RaggedArray)
+    assert got.to_list() == rows
+    assert got.dtype == (object if dtype == "string" else dtype)
+    steps = data.draw(st.lists(st.lists(VALUES[dtype], min_size=6, max_size=6), max_size=4))
+    fixed = parse_steps(FixedLenSequence((2, 3), dtype), [feature(dtype, row) for row in steps])
+    assert fixed.shape == (len(steps), 2, 3)
+    assert fixed.reshape(len(steps), 6).tolist() == steps
+    assert fixed.flags.writeable
+
+
+def test_scalars():
+    number = parse(FixedLen((), np.int64), feature("int64", [5]))
+    assert number == 5
+    assert number.shape == ()
+    assert parse(FixedLen([], np.float32), feature("float32", [0.5])).dtype == np.float32
+    assert parse(FixedLen((), str), feature("string", [b"x"])) == b"x"
+    assert parse(FixedLen((1,), bytes), feature("string", [b"x"])).tolist() == [b"x"]
+
+
+def test_what_has_no_list_is_absent():
+    for absent in (None, example_pb2.Feature()):
+        assert parse(FixedLen((), "int64", 7), absent) == 7
+        assert parse(FixedLen((), "string", "é"), absent) == "é".encode()
+        assert parse(FixedLen((), "string", b""), absent) == b""
+        assert parse(FixedLen((2, 2), "float32", [1, 2, 3, 4]), absent).tolist() == [[1, 2], [3, 4]]
+        assert parse(FixedLen((2,), "string", ["a", b"b"]), absent).tolist() == [b"a", b"b"]
+        assert parse(VarLen("int64"), absent).shape == (0,)
+        with pytest.raises(FeatureKeyError, match=r"^k: the record has no such feature, and no default"):
+            parse(FixedLen((), "int64"), absent)
+    spec = FixedLen((2,), "int64", [1, 2])
+    parse(spec)[:] = 0
+    assert parse(spec).tolist() == [1, 2]
+
+
+def test_an_empty_list_is_not_absent():
+    with pytest.raises(FeatureValueError, match=r"^k: the record has 0 values, but shape \(\) needs 1"):
+        parse(FixedLen((), "int64", 7), feature("int64", []))
+    assert parse(FixedLen((0,), "int64"), feature("int64", [])).shape == (0,)
+
+
+def test_steps_that_are_absent():
+    with pytest.raises(FeatureKeyError, match=r"^k: the record has no such sequence"):
+        parse_steps(FixedLenSequence((2,), "int64"))
+    assert parse_steps(FixedLenSequence((2,), "int64", allow_missing=True)).shape == (0, 2)
+    assert parse_steps(FixedLenSequence((2,), "int64"), []).shape == (0, 2)
+    for rows in (None, []):
+        assert parse_steps(VarLen("int64"), rows).to_list() == []
+    some = [feature("int64", [1]), example_pb2.Feature()]
+    assert parse_steps(VarLen("int64"), some).to_list() == [[1], []]
+    with pytest.raises(FeatureValueError, match="time step 1 has 0 values"):
+        parse_steps(FixedLenSequence((1,), "int64"), some)
+
+
+def test_what_does_not_fit():
+    with pytest.raises(FeatureValueError, match=r"^k: the record has 2 values, but shape \(3,\) needs 3"):
+        parse(FixedLen((3,), "int64"), feature("int64", [1, 2]))
+    for values in ([1.5], []):
+        for spec in (VarLen("int64"), FixedLen((), "int64", 1), VarLen("string")):
+            with pytest.raises(FeatureValueError, match=r"^k: expected a list of .*, found float_list"):
+                parse(spec, feature("float32", values))
+        with pytest.raises(FeatureValueError, match=r"^k: "):
+            parse_steps(VarLen("int64"), [feature("int64", [1]), feature("float32", values)])
+    with pytest.raises(FeatureValueError, match=r"^k: time step 1 has 1 values, but shape \(2,\) needs 2"):
+        parse_steps(FixedLenSequence((2,), "int64"), [feature("int64", [1, 2]), feature("int64", [3])])
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda: FixedLen((2,), "int64", 7), r"default 7 has 1 values, but shape \(2,\) 2"),
+        (lambda: FixedLen((), "int64", 1.5), "default 1.5 is no int64"),
+        (lambda: FixedLen((), "float32", "x"), "default 'x' is no float32"),
+        (lambda: FixedLen((), "string", 3), "text or bytes, got 3"),
+        (lambda: FixedLen((None,), "int64"), r"shape \(None,\) must have lengths of 0 and more"),
+        (lambda: FixedLenSequence((-1,), "int64"), "must have lengths of 0 and more"),
+        (lambda: VarLen("int32"), "a record holds lists of string, int64, float32; got int32"),
+        (lambda: FixedLen((), np.uint8), "got uint8"),
+    ],
+)
+def test_features_are_checked_at_birth(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()
+
+
+def test_any_serialization_is_read():
+    record = example.record(example.entry(b"k", b"\x1a\x04\x08\x01\x08\x02")) + b"\x7a\x01z"
+    assert TFExampleDecoder({"k": VarLen("int64")}, {"k": Tensor("k")}).decode(record)[0].tolist() == [1, 2]
