@@ -11,12 +11,15 @@ from beam_datasets.reading.items.handlers import (
 )
 from beam_datasets.reading.items.images import Image
 from beam_datasets.reading.items.parsing import FixedLen, FixedLenSequence, VarLen
+from beam_datasets.reading.items.provider import DatasetDataProvider
+from beam_datasets.reading.items.readers import RecordReader, TextLineReader, TFRecordReader
 from beam_datasets.reading.items.sequence_handlers import (
     BoundingBox,
     BoundingBoxSequence,
     KeypointsSequence,
     NumBoxesSequence,
 )
+from beam_datasets.reading.items.specification import DatasetSpecification
 from beam_datasets.reading.items.values import SparseTensorValue
 
 __all__ = [
@@ -24,6 +27,8 @@ __all__ = [
     "BoundingBox",
     "BoundingBoxSequence",
     "DataDecoder",
+    "DatasetDataProvider",
+    "DatasetSpecification",
     "FixedLen",
     "FixedLenSequence",
     "Image",
@@ -32,10 +37,13 @@ __all__ = [
     "KeypointsSequence",
     "LookupTensor",
     "NumBoxesSequence",
+    "RecordReader",
     "SparseTensor",
     "SparseTensorValue",
     "TFExampleDecoder",
+    "TFRecordReader",
     "TFSequenceExampleDecoder",
     "Tensor",
+    "TextLineReader",
     "VarLen",
 ]
