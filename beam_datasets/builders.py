@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.model.names import (
+    RESERVED_SPLITS,
     camel_to_snake,
     check_config_name,
     check_dataset_name,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from beam_datasets.model.version import VersionOrStr
 
 Source = Any  # a Beam PTransform or PCollection, an iterable of (key, example), or a callable that returns one
-RESERVED_SPLITS = ("all",)
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
 )  # fmt: skip

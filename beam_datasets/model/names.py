@@ -17,6 +17,7 @@ from beam_datasets.errors import MetadataError
 
 Scalar: TypeAlias = "bool | int | float | str"
 
+RESERVED_SPLITS = ("all",)  # a split that is to be written cannot have these names, in any case
 DEFAULT_FILENAME_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 NUM_DIGITS = 5  # shard numbers have this many digits at least
 

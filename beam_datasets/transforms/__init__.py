@@ -1,0 +1,1 @@
+from beam_datasets.transforms.write_dataset import WriteDataset as WriteDataset

@@ -23,7 +23,7 @@ from beam_datasets import storage
 from beam_datasets.transforms import workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import apache_beam as beam
 
@@ -96,12 +96,8 @@ def choose_engine(
     runner = str(options.view_as(StandardOptions).runner or "").rpartition(".")[2]
     if runner not in _LOCAL_RUNNERS:
         return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options))
+    _refuse_threads(options)
     direct = options.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_threading":
-        raise ValueError(
-            "direct_running_mode=multi_threading loses records without an error (a race in Beam's local runner); "
-            "use multi_processing, or leave it out."
-        )
     asked = num_workers if num_workers is not None else direct.direct_num_workers
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
         asked = 0
@@ -111,6 +107,50 @@ def choose_engine(
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
     return Engine(options, True, count, True)
+
+
+def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
+    """Returns the engine that somebody's own pipeline runs on, as it is.
+
+    Raises:
+        ValueError: see `choose_engine`.
+    """
+    options, runner = pipeline.options, type(pipeline.runner).__name__
+    if runner not in _LOCAL_RUNNERS:
+        return Engine(options, False, 0, shared_disk or _workers_are_here(options))
+    _refuse_threads(options)
+    return Engine(options, True, 0, True)
+
+
+def _refuse_threads(options: PipelineOptions) -> None:
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise ValueError(
+            "direct_running_mode=multi_threading loses records without an error (a race in Beam's local runner); "
+            "use multi_processing, or leave it out."
+        )
+
+
+def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
+    """Returns the directory that gets this run's spilled payload; None where it travels inline.
+
+    Args:
+        engine: where the pipeline runs.
+        staging_dir: of this run.
+        payload: 'inline' or 'spilled'; None for spilled on a local run, inline elsewhere.
+        spill_dir: where to spill; None for the staging directory.
+
+    Raises:
+        ValueError: `payload` is something else.
+    """
+    if payload not in (None, "inline", "spilled"):
+        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+    if not (engine.local if payload is None else payload == "spilled"):
+        return None
+    return (
+        storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
+        if spill_dir
+        else storage.join(staging_dir, "spill")
+    )
 
 
 def _workers_are_here(options: PipelineOptions) -> bool:
@@ -123,12 +163,12 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     return kind in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
 
 
-def check_paths_are_shared(engine: Engine, paths: dict[str, str]) -> None:
+def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> None:
     """Checks that remote workers can see these paths.
 
     Args:
         engine: where the pipeline runs.
-        paths: what each path is for -> path.
+        paths: what each path is for -> path; None is no path.
 
     Raises:
         ValueError: a path is local and the workers are elsewhere.
@@ -136,7 +176,7 @@ def check_paths_are_shared(engine: Engine, paths: dict[str, str]) -> None:
     if engine.shares_disk:
         return
     for purpose, path in paths.items():
-        if not storage.is_remote(path):
+        if path is not None and not storage.is_remote(path):
             raise ValueError(
                 f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
                 "Give one that all can (gs://, s3://, ...), or say that the disk is shared (--shared_disk)."

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import apache_beam as beam
 import numpy as np
 
-from beam_datasets import storage
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.failures import reason
 from beam_datasets.transforms.progress import watch
@@ -85,34 +84,28 @@ def generate(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    if payload not in (None, "inline", "spilled"):
-        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
-    defaults = ShardingOptions()
-    sharding = ShardingOptions(
+    sharding = ShardingOptions.of(
         num_shards=num_shards,
-        min_shard_size=defaults.min_shard_size if min_shard_size is None else min_shard_size,
-        max_shard_size=defaults.max_shard_size if max_shard_size is None else max_shard_size,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
         max_examples_per_split=max_examples_per_split,
         ignore_duplicates=ignore_duplicates,
         ordered=builder.info.disable_shuffling,
     )
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
-    kind = type(builder)
     publication = publishing.announce(
         builder.info,
         builder.dataset_dir,
         sharding=sharding,
         runner=engine.name,
-        builder=f"{kind.__module__}:{kind.__qualname__}",
+        builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
     )
-    spilled = engine.local if payload is None else payload == "spilled"
-    where = (spill_dir or storage.join(publication.staging_dir, "spill")) if spilled else None
-    paths = {"data_dir": publication.dataset_dir} | ({"the spill directory": where} if where else {})
-    engines.check_paths_are_shared(engine, paths)
-    with publishing.staging(publication), engine.runner(publication.worker_log) as runner:
+    spilled = engines.choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
+    engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
+    with publishing.staging(publication, spilled), engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples = _examples(builder, pipeline)
-        examples | WriteExamples(publication, sharding, EngineOptions(where, block_size))
+        examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size))
         result = _run(pipeline, engine, publication, progress)
     if counters:
         counters(_counted(result))

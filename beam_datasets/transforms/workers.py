@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 from apache_beam.portability.api import beam_fn_api_pb2_grpc, endpoints_pb2
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import GrpcWorkerHandler, WorkerHandler
 from apache_beam.runners.portability.local_job_service import BeamFnLoggingServicer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,6 +66,14 @@ class ShardingOptions:
             )
         if self.max_part_size < 1:
             raise ValueError(f"max_part_size is {self.max_part_size} bytes; give at least 1.")
+
+    @classmethod
+    def of(
+        cls, *, min_shard_size: int | None = None, max_shard_size: int | None = None, **options: Any
+    ) -> ShardingOptions:
+        """Returns the options, with the default limits of the size rule where they are None."""
+        limits: dict[str, Any] = {"min_shard_size": min_shard_size, "max_shard_size": max_shard_size}
+        return cls(**{name: limit for name, limit in limits.items() if limit is not None}, **options)
 
     def shards_of(self, split: str) -> int | None:
         """Returns the number of shards asked for; None where the size rule chooses."""

@@ -145,7 +145,7 @@ def _bytes_fixing(sharding: ShardingOptions) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def staging(publication: Publication) -> Iterator[None]:
+def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[None]:
     """Makes the staging directory for a run, and removes it where the run does not end well.
 
     A file in it says which process on which machine owns it, so that what a killed run leaves can be told from a run
@@ -159,6 +159,9 @@ def staging(publication: Publication) -> Iterator[None]:
     except BaseException:
         storage.remove_tree(publication.staging_dir)
         raise
+    finally:
+        if spill_dir:
+            storage.remove_tree(spill_dir)
 
 
 def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]) -> str:
