@@ -68,7 +68,9 @@ class ClassLabel(Leaf):
             return
         for name in self.label_names:
             if not name.strip() or name != name.strip() or "\n" in name:
-                raise ValueError(f"the class name {name!r} is empty, has spaces around it or a line break: it cannot be saved")
+                raise ValueError(
+                    f"the class name {name!r} is empty, has spaces around it or a line break: it cannot be saved"
+                )
         if len(set(self.label_names)) != len(self.label_names):
             twice = next(name for name in self.label_names if self.label_names.count(name) > 1)
             raise ValueError(f"the class name {twice!r} occurs twice; every class needs its own")

@@ -42,7 +42,8 @@ def from_json(node: Any) -> FeatureConnector:
         raise ValueError(f"{node!r} is not an object that describes a feature")
     if "type" in node and "pythonClassName" not in node:
         return _from_legacy(node)
-    name = node.get("pythonClassName", node.get("python_class_name"))
+    node = _camel(node)
+    name = node.get("pythonClassName")
     if not isinstance(name, str):
         raise ValueError(f"the object with the keys {sorted(node)} has no pythonClassName")
     connector = _connectors().get(name.removeprefix(CLASS_PREFIX))

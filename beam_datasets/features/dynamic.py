@@ -12,7 +12,7 @@ from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import array_codec, stack
+from beam_datasets.features.raw import array_unpacker, stack
 from beam_datasets.features.tensor import Encoding, Tensor
 from beam_datasets.features.wrapped import Wrapped
 
@@ -64,7 +64,7 @@ class DynamicTensor(Wrapped):
             shape = tuple(stored["shape"].tolist())
             if not shape_fits(shape, tensor.shape) or min(shape) < 0:
                 raise FeatureValueError(f"{path}: the record has the shape {shape}; the feature has {tensor.shape}")
-            return array_codec(tensor.dtype, shape, path, None, compress=compress).unpack([stored["value"]])
+            return array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
 
         return lift
 

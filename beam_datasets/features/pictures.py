@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_JPEG, _GIF = b"\xff\xd8\xff", b"GIF8"
+_JPEG, _JPEG_END, _GIF = b"\xff\xd8\xff", b"\xff\xd9", b"GIF8"
 _QUALITY = 95  # TensorFlow's
 _GRAY = np.array([9798, 19235, 3735], np.uint32)  # red, green and blue of 32768 (libpng's rounding of ITU-R 601-2)
 
@@ -69,7 +69,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
 def _decode(data: bytes, *, gray: bool) -> NDArray[Any]:
     """Returns the pixels as they are stored (a palette resolved), of shape (height, width, channels)."""
     cv2 = _opencv()
-    if cv2 is None:
+    if cv2 is None or (data[:3] == _JPEG and data[-2:] != _JPEG_END):  # OpenCV takes the rest of a JPEG for gray
         return _decode_with_pillow(data, gray=gray)
     flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION if gray else cv2.IMREAD_UNCHANGED
     try:

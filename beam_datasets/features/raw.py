@@ -128,11 +128,7 @@ def array_codec(
     compress: bool,
 ) -> Codec:
     """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
-    make = array_maker(dtype, shape, path)
-    little = dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
-    count = size_of(shape)
-    size = None if count is None else count * dtype.itemsize
-    target = tuple(-1 if length is None else length for length in shape)
+    make, little = array_maker(dtype, shape, path), _little_endian(dtype)
 
     def pack(value: Any) -> bytes:
         array = make(value)
@@ -141,27 +137,36 @@ def array_codec(
         data = array.astype(little, copy=False).tobytes()
         return zlib.compress(data) if compress else data
 
+    unpack = array_unpacker(dtype, shape, path, compress=compress)
+    return one_value_codec(pack, unpack, path, no_items(shape, dtype))
+
+
+def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
+
+
+def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: bool) -> Callable[[bytes], Any]:
+    """Returns the function from the bytes of an array to the (writable) array; to a scalar where the shape is ()."""
+    count, little = size_of(shape), _little_endian(dtype)
+    size = None if count is None else count * dtype.itemsize
+    target = tuple(-1 if length is None else length for length in shape)
+
     def unpack(data: bytes) -> Any:
         plain = inflate(data, size, path) if compress else data
-        return array_of(plain, little, target, shape, path)
+        try:
+            array = np.frombuffer(plain, little).reshape(target).astype(dtype)
+        except ValueError:
+            raise FeatureValueError(
+                f"{path}: {len(plain)} bytes are no array of {dtype} of the shape {shape}"
+            ) from None
+        return array if shape else array[()]
 
-    return one_value_codec(pack, unpack, path, no_items(shape, dtype))
+    return unpack
 
 
 def no_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns an array of no items of a shape; unknown lengths are 0."""
     return np.empty((0, *(length or 0 for length in shape)), dtype)
-
-
-def array_of(data: bytes, dtype: np.dtype[Any], target: tuple[int, ...], shape: Shape, path: str) -> Any:
-    """Returns the (writable) array that bytes are, or the scalar where the shape is ()."""
-    try:
-        array = np.frombuffer(data, dtype).reshape(target).astype(dtype.newbyteorder("="))
-    except ValueError:
-        raise FeatureValueError(
-            f"{path}: {len(data)} stored bytes are no array of {dtype} of the shape {shape}"
-        ) from None
-    return array if shape else array[()]
 
 
 _NO_LIMIT = 1 << 62  # what a shape in a record says may be more than a machine has addresses

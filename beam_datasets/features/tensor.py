@@ -200,6 +200,7 @@ class Scalar(Tensor):
 
     Args:
         dtype: see `Tensor`.
+        encoding: see `Tensor`.
         doc: what it means.
         optional: None is a value, and decodes to None.
         minimum: the smallest value.
@@ -209,15 +210,25 @@ class Scalar(Tensor):
     PATH: ClassVar[str] = "scalar.Scalar"
 
     def __init__(
-        self, dtype: Any, *, doc: DocArg = None, optional: bool = False, minimum: Any = None, maximum: Any = None
+        self,
+        dtype: Any,
+        *,
+        encoding: Encoding | str = Encoding.NONE,
+        doc: DocArg = None,
+        minimum: Any = None,
+        maximum: Any = None,
+        optional: bool = False,
     ) -> None:
-        super().__init__(shape=(), dtype=dtype, doc=doc, optional=optional, minimum=minimum, maximum=maximum)
+        super().__init__(
+            shape=(), dtype=dtype, encoding=encoding, doc=doc, minimum=minimum, maximum=maximum, optional=optional
+        )
 
     @classmethod
     def from_content(cls, content: Json) -> Scalar:
         """Returns the Scalar of its content in features.json."""
         return cls(
             content["dtype"],
+            encoding=content.get("encoding") or Encoding.NONE,
             optional=bool(content.get("optional", False)),
             minimum=int_from_json(content.get("minimum")),
             maximum=int_from_json(content.get("maximum")),

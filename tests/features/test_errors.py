@@ -1,0 +1,183 @@
+"""Errors begin with the feature's path, and say what was got and what was expected."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+
+import numpy as np
+import pytest
+
+from beam_datasets import features as F
+from beam_datasets.errors import FeatureKeyError, FeatureOverflowError, FeatureTypeError, FeatureValueError
+from beam_datasets.formats import example
+
+FEATURES = F.FeaturesDict(
+    {
+        "n": np.uint8,
+        "f": F.Scalar(np.float32, minimum=0, maximum=1),
+        "t": F.Tensor(shape=(2, None), dtype=np.int32),
+        "text": F.Text(),
+        "labels": F.Sequence(F.ClassLabel(names=["a", "b"])),
+        "objs": F.Sequence({"bbox": F.BBoxFeature(), "ids": F.Sequence(np.int16)}),
+        "d": {"x": F.Scalar(np.int64, minimum=-5)},
+    }
+)
+GOOD = {
+    "n": 1,
+    "f": 0.5,
+    "t": [[1, 2], [3, 4]],
+    "text": "x",
+    "labels": ["a", 1],
+    "objs": [{"bbox": F.BBox(0.0, 0.0, 1.0, 1.0), "ids": [1]}],
+    "d": {"x": 0},
+}
+BOX = F.BBox(0.0, 0.0, 1.0, 1.0)
+encode = F.compile_encoder(FEATURES)
+
+
+def test_good():
+    assert encode(GOOD)
+
+
+@pytest.mark.parametrize(
+    "change, error, text",
+    [
+        ({"n": 256}, FeatureOverflowError, "n: 256 does not fit uint8, which holds 0 to 255"),
+        ({"n": np.int64(-1)}, FeatureOverflowError, "n: -1 does not fit uint8, which holds 0 to 255"),
+        ({"n": 2**70}, FeatureOverflowError, f"n: {2**70} does not fit uint8"),
+        ({"n": float("nan")}, FeatureValueError, "n: a NaN or infinity cannot be converted to uint8"),
+        ({"n": "one"}, FeatureValueError, "n: 'one' cannot be converted to uint8"),
+        ({"n": None}, FeatureTypeError, "n: the value is None or has a None in it; expected uint8"),
+        ({"n": [1]}, FeatureValueError, "n: the value has the shape (1,); the feature has ()"),
+        ({"n": {}}, FeatureTypeError, "n: {} cannot be converted to uint8"),
+        ({"n": np.int64(1) + np.zeros((), int)}, None, ""),
+        ({"n": np.array(1)}, FeatureValueError, "n: the array has the dtype int64; the feature has uint8"),
+        ({"f": 1.5}, FeatureValueError, "f: 1.5 is outside the feature's bounds [0, 1]"),
+        ({"f": -0.5}, FeatureValueError, "f: -0.5 is outside the feature's bounds [0, 1]"),
+        ({"t": [[1], [2], [3]]}, FeatureValueError, "t: the value has the shape (3, 1); the feature has (2, None)"),
+        ({"t": [[1], [2, 3]]}, FeatureValueError, "t: [[1], [2, 3]] cannot be converted to int32"),
+        ({"t": [[1], [None]]}, FeatureTypeError, "t: the value is None or has a None"),
+        ({"text": 5}, FeatureTypeError, "text: 5 is int; expected str or bytes"),
+        ({"text": None}, FeatureTypeError, "text: None is NoneType; expected str or bytes"),
+        ({"labels": ["a", "c"]}, FeatureValueError, "labels: item 1: 'c' is none of the 2 class names"),
+        ({"labels": [2]}, FeatureValueError, "labels: item 0: label 2 is outside [-1, 2), for 2 classes"),
+        ({"labels": np.array([0, 2])}, FeatureValueError, "labels: item 1: label 2 is outside [-1, 2)"),
+        ({"labels": 3}, FeatureValueError, "labels: 3 is no sequence of items"),
+        ({"labels": "ab"}, FeatureValueError, "labels: 'ab' is no sequence of items"),
+        (
+            {"objs": [{"bbox": BOX}]},
+            FeatureKeyError,
+            "objs: the example's features differ from the dataset's: missing ['ids']",
+        ),
+        (
+            {"objs": [{"bbox": F.BBox(0.5, 0.0, 0.2, 1.0), "ids": []}]},
+            FeatureValueError,
+            "objs/bbox: item 0: a minimum is above its maximum",
+        ),
+        (
+            {"objs": [{"bbox": BOX, "ids": [1, 70000]}]},
+            FeatureOverflowError,
+            "objs/ids: item 1: 70000 does not fit int16",
+        ),
+        (
+            {"objs": {"bbox": [BOX], "ids": []}},
+            FeatureValueError,
+            "objs: the lists of a sequence of dicts have different",
+        ),
+        (
+            {"objs": {"bbox": 1, "ids": 2}},
+            FeatureTypeError,
+            "objs: a dict that stands for a sequence of dicts must have",
+        ),
+        ({"d": {"x": -6}}, FeatureValueError, "d/x: -6 is outside the feature's bounds [-5, None]"),
+        (
+            {"d": {"y": 1}},
+            FeatureKeyError,
+            "d: the example's features differ from the dataset's: missing ['x'], unknown ['y']",
+        ),
+        ({"d": 5}, FeatureTypeError, "d: int is not a dict of the features ['x']"),
+        ({"z": 5}, FeatureKeyError, "the example's features differ from the dataset's: unknown ['z']"),
+    ],
+)
+def test_encoding(change, error, text):
+    value = {**GOOD, **change}
+    if error is None:
+        assert encode(value)
+        return
+    with pytest.raises(error) as raised:
+        encode(value)
+    assert str(raised.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "stored, text",
+    [
+        ({"n": None}, "n: the record does not have this feature, and it is not optional"),
+        ({"n": [1, 2]}, "n: expected one integer, found 2"),
+        ({"n": [b"x"]}, "n: expected a list of int64, found bytes_list"),
+        ({"n": [300]}, "n: the record has 300, which does not fit uint8"),
+        ({"f": [1]}, "f: expected a list of float, found int64_list"),
+        ({"t": [1, 2, 3]}, "t: the record has 3 values, which do not have the shape (2, None)"),
+        ({"text": [b"x", b"y"]}, "text: expected one value, found 2"),
+        ({"objs/ids/ragged_row_lengths_0": [5]}, "objs/ids: the row lengths of level 0 add up to 5, of 1 items below"),
+        ({"objs/ids/ragged_row_lengths_0": [-1]}, "objs/ids: the row lengths of level 0 have the negative length -1"),
+        ({"objs/bbox": [0.5]}, "objs/bbox: the record has 1 values, which do not have the shape (None, 4)"),
+    ],
+)
+def test_decoding(stored, text):
+    features = {**example.parse(encode(GOOD)), **stored}
+    record = example.serialize({name: values for name, values in features.items() if values is not None})
+    with pytest.raises(FeatureValueError) as raised:
+        F.compile_decoder(FEATURES)(record)
+    assert str(raised.value).startswith(text)
+
+
+def test_zlib_bombs_are_not_inflated():
+    features = F.FeaturesDict({"x": F.Tensor(shape=(4,), dtype=np.uint8, encoding="zlib")})
+    bomb = example.serialize({"x": [zlib.compress(bytes(1 << 24))]})
+    with pytest.raises(FeatureValueError, match="^x: the stored bytes decompress to more than the feature's 4 bytes"):
+        F.compile_decoder(features)(bomb)
+    for damaged in (b"", b"no zlib", zlib.compress(b"abcd")[:-1]):
+        with pytest.raises(FeatureValueError, match="^x: the stored"):
+            F.compile_decoder(features)(example.serialize({"x": [damaged]}))
+
+
+def test_shapes_that_a_record_claims():
+    features = F.FeaturesDict({"x": F.Tensor(shape=(None, None), dtype=np.uint8, encoding="zlib")})
+    for shape in ([2**62, 4], [2**40, 2**40], [-1, 4], [4], [2, 2, 2], []):
+        import zlib
+
+        record = example.serialize({"x/shape": np.array(shape, np.int64), "x/value": [zlib.compress(bytes(4))]})
+        with pytest.raises(FeatureValueError, match="^x"):
+            F.compile_decoder(features)(record)
+
+
+def test_features_are_values():
+    assert pickle.loads(pickle.dumps(FEATURES)) == FEATURES
+    assert F.Text() != F.Text(optional=True)
+    with pytest.raises(AttributeError):
+        FEATURES["n"].shape = (2,)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: F.Tensor(shape=(-1,), dtype=np.int64),
+        lambda: F.Tensor(shape=(), dtype=np.complex64),
+        lambda: F.Tensor(shape=(), dtype=np.int64, encoding="lzma"),
+        lambda: F.Sequence(np.int64, length=-1),
+        lambda: F.FeaturesDict({"a": 5}),
+        lambda: F.FeaturesDict({"a": float}),
+        lambda: F.Text(encoder="x"),
+        lambda: F.Video(shape=(2, 2, 3)),
+        lambda: F.Audio(shape=(None, 2, 2)),
+        lambda: F.BBoxFeature(bbox_format="CXCYWH"),
+        lambda: F.LabeledImage(labels=2, shape=(2, 2, 3)),
+        lambda: F.compile_encoder(np.int64),
+        lambda: F.compile_encoder({"a/b": np.int64, "a": {"b": np.int64}}),
+    ],
+)
+def test_features_that_make_no_sense(make):
+    with pytest.raises(ValueError):
+        make()
