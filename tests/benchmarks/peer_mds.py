@@ -1,0 +1,81 @@
+"""MosaicML Streaming: its MDS files, which keep the order they are given."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+from steps import CORES, GENERATE, ONE_BY_ONE, RANDOM, Job, Step, drain
+from streaming import LocalDataset, MDSWriter
+from streaming.base.util import merge_index
+from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PACKAGES = ("mosaicml-streaming",)
+SYSTEM = "MosaicML MDS"
+COLUMNS = {
+    "digits": {"image": "png", "label": "int"},
+    "text": {"text": "str", "url": "str"},
+    "tabular": {**dict.fromkeys(FLOATS, "float32"), **dict.fromkeys(INTEGERS, "int"), "label": "int"},
+    "tokens": {"tokens": "ndarray:int64", "embedding": f"ndarray:float32:{EMBEDDING_SIZE}"},
+    "kilobyte": {"data": "bytes"},
+}
+
+
+def _write(job: Job, directory: str, part: int, parts: int) -> None:
+    with MDSWriter(out=directory, columns=COLUMNS[job.workload]) as writer:
+        for _, row in job.rows(part, parts):
+            if "image" in row:
+                row["image"] = Image.fromarray(row["image"][..., 0])
+            writer.write(row)
+
+
+def _generate(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        _write(job, job.directory, 0, 1)
+        return job.count
+
+    return run
+
+
+def _generate_parallel(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        with ProcessPoolExecutor(CORES) as pool:
+            parts = [
+                pool.submit(_write, job, os.path.join(job.directory, str(part)), part, CORES) for part in range(CORES)
+            ]
+            for part in parts:
+                part.result()
+        merge_index(job.directory)
+        return job.count
+
+    return run
+
+
+def _example(row: dict[str, Any]) -> dict[str, Any]:
+    if "image" in row:
+        row["image"] = np.asarray(row["image"])  # the image that MDS returns is not decoded yet
+    return row
+
+
+def _one_by_one(job: Job) -> Callable[[], int]:
+    dataset = LocalDataset(job.directory)
+    return lambda: drain(_example(dataset[i]) for i in range(job.count))
+
+
+def _at_random(job: Job) -> Callable[[], int]:
+    dataset, picks = LocalDataset(job.directory), job.picks()
+    return lambda: drain(_example(dataset[i]) for i in picks)
+
+
+STEPS = {
+    "generate": Step(SYSTEM, GENERATE, _generate),
+    "generate_parallel": Step(f"{SYSTEM}, a process a core", GENERATE, _generate_parallel),
+    "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
+    "at_random": Step(SYSTEM, RANDOM, _at_random),
+}

@@ -1,0 +1,60 @@
+"""WebDataset: tar files, which keep the order they are given."""
+
+from __future__ import annotations
+
+import glob
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import webdataset
+from PIL import Image
+from steps import GENERATE, ONE_BY_ONE, Job, Step, drain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PACKAGES = ("webdataset",)
+SYSTEM = "WebDataset"
+EXAMPLES_PER_FILE = 10_000
+
+
+def _entries(workload: str, row: dict[str, Any]) -> dict[str, Any]:
+    if workload == "digits":
+        png = io.BytesIO()
+        Image.fromarray(row["image"][..., 0]).save(png, "PNG")
+        return {"png": png.getvalue(), "cls": row["label"]}
+    if workload == "text":
+        return {"txt": row["text"], "url.txt": row["url"]}
+    if workload == "tabular":
+        return {"json": json.dumps(row, default=float).encode()}
+    if workload == "tokens":
+        return {f"{name}.npy": value for name, value in row.items()}
+    return {"bin": row["data"]}
+
+
+def _generate(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        pattern = os.path.join(job.directory, "%05d.tar")
+        with webdataset.ShardWriter(pattern, maxcount=EXAMPLES_PER_FILE, verbose=0) as writer:
+            for i, (_, row) in enumerate(job.rows()):
+                writer.write({"__key__": f"{i:09}", **_entries(job.workload, row)})
+        return job.count
+
+    return run
+
+
+def _one_by_one(job: Job) -> Callable[[], int]:
+    files = sorted(glob.glob(os.path.join(job.directory, "*.tar")))
+
+    def run() -> int:
+        return drain(webdataset.WebDataset(files, shardshuffle=False).decode("l8"))  # l8: gray images as uint8 arrays
+
+    return run
+
+
+STEPS = {
+    "generate": Step(SYSTEM, GENERATE, _generate),
+    "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
+}

@@ -1,0 +1,117 @@
+"""Measurements as Markdown, and where in a page they go."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steps import CORES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Cells = dict[tuple[str, str], float]  # (system, workload) -> value
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One pass of a step.
+
+    Attributes:
+        system: who was measured; rows of a table.
+        way: what it did; a table each.
+        workload: on which rows; columns of a table.
+        examples: how many.
+        seconds: in which time.
+        versions: of the packages that took part.
+        peak_memory: of the step's processes in bytes; 0 where it was not watched.
+    """
+
+    system: str
+    way: str
+    workload: str
+    examples: int
+    seconds: float
+    versions: dict[str, str]
+    peak_memory: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Examples per second."""
+        return self.examples / self.seconds
+
+
+def tables(measurements: list[Measurement]) -> str:
+    """Returns for each way the best rate of every system and workload, and the highest of its memory peaks.
+
+    The first system of a way is what the others are compared with.
+    """
+    parts = []
+    for way in dict.fromkeys(m.way for m in measurements):
+        mine = [m for m in measurements if m.way == way]
+        rates, first = _highest(mine, lambda m: m.rate), mine[0].system
+        parts.append(f"**{way}**, examples/s; in brackets, how many times as fast {first} is\n")
+        parts.append(_table({at: _compared(rate, rates.get((first, at[1]))) for at, rate in rates.items()}))
+        if any(m.peak_memory for m in mine):
+            peaks = _highest(mine, lambda m: m.peak_memory)
+            parts.append(f"**{way}**, peak memory in MiB\n")
+            parts.append(_table({at: f"{peak / MEBIBYTE:,.0f}" for at, peak in peaks.items()}))
+    return "\n".join(parts)
+
+
+def _highest(measurements: Iterable[Measurement], value: Callable[[Measurement], float]) -> Cells:
+    cells: Cells = {}
+    for m in measurements:
+        cells[m.system, m.workload] = max(cells.get((m.system, m.workload), 0), value(m))
+    return cells
+
+
+def _compared(rate: float, first: float | None) -> str:
+    return f"{rate:,.0f}" if first in (None, rate) else f"{rate:,.0f} ({first / rate:.2g}x)"
+
+
+def _table(cells: dict[tuple[str, str], str]) -> str:
+    systems, workloads = (list(dict.fromkeys(names)) for names in zip(*cells))
+    lines = ["| | " + " | ".join(workloads) + " |", "|---|" + "---:|" * len(workloads)]
+    lines += [f"| {s} | " + " | ".join(cells.get((s, w), "-") for w in workloads) + " |" for s in systems]
+    return "\n".join(lines) + "\n"
+
+
+def setting(measurements: list[Measurement], command: str) -> str:
+    """Returns the machine, the versions and the command."""
+    versions: dict[str, str] = {}
+    for m in measurements:
+        versions.update(m.versions)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    described = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(described, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    lines = [
+        f"- command: `{command}`",
+        f"- machine: {_cpu()}, {CORES} cores, {memory:.0f} GiB; {platform.system()} {platform.machine()}",
+        f"- commit {commit}, Python {platform.python_version()}; "
+        + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    models = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def put(text: str, page: Path, name: str) -> None:
+    """Writes a text between the page's lines `<!-- NAME -->` and `<!-- /NAME -->`, which are added where missing."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before = page.read_text() if page.exists() else ""
+    if begin not in before:
+        before += f"\n{begin}{end}" if before else begin + end
+    head, _, rest = before.partition(begin)
+    page.write_text(f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}")

@@ -1,0 +1,84 @@
+"""The rows that every system generates and reads: five kinds, made up, the same in every process.
+
+What a row is drawn from is made once, so that a row costs little beside writing it. Needs NumPy alone, because it runs
+in the environment of every system.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Rows = Iterator[tuple[int | str, dict[str, Any]]]
+
+FLOATS = tuple(f"float_{i:02}" for i in range(13))
+INTEGERS = tuple(f"category_{i:02}" for i in range(26))
+EMBEDDING_SIZE = 768
+KILOBYTE = 1000
+
+
+def digits(numbers: Iterable[int]) -> Rows:
+    """Yields strokes on a dark ground, 28 x 28 x 1 uint8, with a label, like MNIST."""
+    generator = np.random.default_rng(28)
+    images = (255 * generator.random((256, 28, 28, 1)) ** 6).astype(np.uint8)
+    for n in numbers:
+        turned = np.roll(images[n % 256], n // 256 % 28, axis=1)
+        yield n, {"image": turned, "label": n % 10}
+
+
+def text(numbers: Iterable[int]) -> Rows:
+    """Yields documents of 4 to 12 sentences, about 2 kB, with a URL, like C4."""
+    generator = np.random.default_rng(2000)
+    letters = generator.integers(ord("a"), ord("z") + 1, (5000, 10), dtype=np.uint8)
+    words = [row[:length].tobytes().decode() for row, length in zip(letters, generator.integers(2, 11, 5000))]
+    sentences = [" ".join(words[i] for i in row) for row in generator.integers(0, len(words), (2000, 30))]
+    choices = generator.integers(0, len(sentences), (4096, 12)).tolist()
+    for n in numbers:
+        body = ". ".join([sentences[i] for i in choices[n % 4096][: 4 + n % 9]])
+        yield f"page-{n:09}", {"text": f"{n}: {body}.", "url": f"https://example.com/{n}"}
+
+
+def tabular(numbers: Iterable[int]) -> Rows:
+    """Yields 13 float32, 26 int64 and a label, each a scalar, like Criteo's click logs."""
+    generator = np.random.default_rng(39)
+    floats = generator.random((4096, len(FLOATS)), dtype=np.float32)
+    integers = generator.integers(0, 2**32, (4096, len(INTEGERS))).tolist()
+    for n in numbers:
+        row: dict[str, Any] = dict(zip(FLOATS, floats[n % 4096]))
+        row.update(zip(INTEGERS, integers[n * 7 % 4096]))
+        row["label"] = n % 2
+        yield n, row
+
+
+def tokens(numbers: Iterable[int]) -> Rows:
+    """Yields 256 to 1,023 int64 tokens and an embedding of 768 float32."""
+    generator = np.random.default_rng(768)
+    stream = generator.integers(0, 50_000, 2**16)
+    embeddings = generator.random((1024, EMBEDDING_SIZE), dtype=np.float32)
+    for n in numbers:
+        length = 256 + n * 37 % 768
+        start = n * 131 % (len(stream) - length)
+        yield n, {"tokens": stream[start : start + length], "embedding": embeddings[n % 1024]}
+
+
+def kilobyte(numbers: Iterable[int]) -> Rows:
+    """Yields one string of 1,000 bytes: what a system does beside encoding."""
+    pool = np.random.default_rng(1000).bytes(2**20)
+    for n in numbers:
+        start = n * 131 % (len(pool) - KILOBYTE)
+        yield n, {"data": n.to_bytes(8, "big") + pool[start : start + KILOBYTE - 8]}
+
+
+WORKLOADS: dict[str, Callable[[Iterable[int]], Rows]] = {
+    "digits": digits,
+    "text": text,
+    "tabular": tabular,
+    "tokens": tokens,
+    "kilobyte": kilobyte,
+}
+ONE_FEATURE = {"digits": "label", "text": "url", "tabular": "label", "tokens": "tokens"}
+"""The feature that is read where one alone is wanted; a kilobyte has no other."""
