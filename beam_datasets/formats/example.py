@@ -15,6 +15,7 @@ Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/exa
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "list[bytes] | NDArray[np.float32] | NDArray[np.int64]"
 
+_KNOWN_HEADS = 1 << 13  # lengths whose head is kept, of each feature: about 100 bytes each
 _ENTRY, _NAME, _FEATURE = b"\x0a", b"\x0a", b"\x12"
 _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
 
@@ -71,8 +73,7 @@ def _framer(name: bytes, kind: bytes) -> Callable[[int], bytes]:
         middle = field + varint(len(outer) + length) + outer
         return _ENTRY + varint(len(middle) + length) + middle
 
-    known = [head(length) for length in range(128)]
-    return lambda length: known[length] if length < 128 else head(length)
+    return lru_cache(maxsize=_KNOWN_HEADS)(head)
 
 
 def one_bytes_framer(name: bytes) -> Callable[[bytes], bytes]:
