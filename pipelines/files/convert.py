@@ -28,7 +28,7 @@ def text_converter(field: Field, missing: Collection[str] = ("",)) -> Callable[[
         convert = value_converter(field)
         return lambda text: convert(_parse_json(text) if text else None)
     convert = _text_scalar(field)
-    if field.kind == "string" and not field.optional:
+    if is_plain_text(field):
         return convert
     absent = -1 if field.kind == "class" else None
 
@@ -40,6 +40,11 @@ def text_converter(field: Field, missing: Collection[str] = ("",)) -> Callable[[
         return convert(text)
 
     return with_missing
+
+
+def is_plain_text(field: Field) -> bool:
+    """Whether a CSV field's text is the value as it is."""
+    return field.kind in ("string", "image") and not field.optional
 
 
 def _text_scalar(field: Field) -> Callable[[str], Any]:

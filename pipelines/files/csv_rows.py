@@ -9,24 +9,23 @@ import csv
 import io
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_datasets.errors import InputError
-from pipelines.files.convert import text_converter
+from pipelines.files.convert import is_plain_text, text_converter
 from pipelines.files.image_rows import images_beside
 from pipelines.files.inputs import Piece, open_bytes, undecodable
 from pipelines.files.source import Bad, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import BinaryIO
 
     from pipelines.files.inputs import InputFile
     from pipelines.files.schema import Field
     from pipelines.files.source import Example, Key
 
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's own limit of 131,072 is below what people store
-_WIDE = re.compile(r"utf[-_]?(16|32)", re.IGNORECASE)
+_ESCAPED = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class Dialect:
     columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A row as it stands on lines [number, stop) of a file, counted from 1: its fields, and what is wrong with it."""
 
     number: int
@@ -100,24 +98,35 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
 def rows(file: InputFile, dialect: Dialect, *, skip_header: bool = True) -> Iterator[Line]:
     """Yields the rows of a file; blank lines are no rows."""
     csv.field_size_limit(_FIELD_LIMIT)
+    codec = "utf-8-sig" if dialect.encoding.lower() in ("utf-8", "utf8") else dialect.encoding
     with open_bytes(file.path) as stream:
-        source = _Lines(stream, dialect.encoding)
-        reader = csv.reader(source, strict=True, **_format(file, dialect))
-        first = skip_header
+        # What cannot be decoded becomes surrogates, so that it spoils its row and not the rest of the file.
+        text = io.TextIOWrapper(stream, codec, errors="surrogateescape", newline="")
+        reader = csv.reader(text, strict=True, **_format(file, dialect))
+        stop = 1
         while True:
-            source.problem, number = "", source.number + 1
+            number, problem, fields = stop, "", []
             try:
                 fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield Line(number, source.number + 1, [], source.problem or _csv_problem(error))
-                continue
-            if not fields:
-                continue
-            if not first:
-                yield Line(number, source.number + 1, fields, source.problem)
-            first = False
+                problem = _csv_problem(error)
+            stop = reader.line_num + 1
+            if skip_header and fields:
+                skip_header = False
+            elif fields or problem:
+                yield Line(number, stop, fields, problem or _undecoded("".join(fields), dialect.encoding))
+
+
+def _undecoded(text: str, encoding: str) -> str:
+    if text.isascii() or not _ESCAPED.search(text):
+        return ""
+    try:
+        text.encode(encoding, "surrogateescape").decode(encoding)
+    except UnicodeDecodeError as error:
+        return undecodable(error, with_column=False)
+    return ""
 
 
 def _format(file: InputFile, dialect: Dialect) -> dict[str, Any]:
@@ -132,36 +141,7 @@ def _csv_problem(error: csv.Error) -> str:
     text = str(error)
     if "unexpected end" in text or "field larger" in text:
         return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
-    if "new-line" in text:
-        return f"{text}: a lone carriage return; write the file with \\n or \\r\\n between lines"
     return text
-
-
-class _Lines:
-    """The text lines of a file: `number` of them were read; `problem` is what was wrong since it was last emptied."""
-
-    def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        wide = _WIDE.match(encoding)
-        self._lines: Iterator[Any] = iter(io.TextIOWrapper(stream, encoding, newline="\n") if wide else stream)
-        self._encoding = encoding
-        self.number = 0
-        self.problem = ""
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        read = next(self._lines)
-        self.number += 1
-        line = self._decode(read) if isinstance(read, bytes) else str(read)
-        return line.removeprefix("\ufeff") if self.number == 1 else line
-
-    def _decode(self, line: bytes) -> str:
-        try:
-            return line.decode(self._encoding)
-        except UnicodeDecodeError as error:
-            self.problem = undecodable(error)
-            return line.decode("latin-1")  # so that the reader sees where the row ends
 
 
 @dataclass(frozen=True)
@@ -193,35 +173,36 @@ class CsvRows:
             if not problem:
                 try:
                     key, example = convert(line.fields)
-                    images_beside(example, images, piece.file)
-                    yield f"{piece.file.name}:{line.number}" if key is None else key, example
-                    continue
+                    if images:
+                        images_beside(example, images, piece.file)
                 except ValueError as error:
                     problem = str(error)
+                else:
+                    yield f"{piece.file.name}:{line.number}" if key is None else key, example
+                    continue
             last = f" to {line.stop - 1}" if line.stop > line.number + 1 else ""
             yield Bad(piece.file, problem, f"line {line.number}{last}")
 
     def _converter(self, names: Sequence[str]) -> Callable[[list[str]], tuple[Key | None, Example]]:
-        kept = [
-            (i, name, text_converter(self.fields[name], self.missing))
-            for i, name in enumerate(names)
-            if name in self.fields
-        ]
-        key_place = None if self.key is None else names.index(self.key)
+        columns = [(i, name, self.fields[name]) for i, name in enumerate(names) if name in self.fields]
+        texts = [(i, name) for i, name, field in columns if is_plain_text(field)]
+        others = [(i, name, text_converter(f, self.missing)) for i, name, f in columns if not is_plain_text(f)]
+        key_place = -1 if self.key is None else names.index(self.key)
+        has_key = self.key in self.fields
 
         def convert(row: list[str]) -> tuple[Key | None, Example]:
-            example = {}
-            for i, name, converter in kept:
-                try:
+            example: Example = {name: row[i] for i, name in texts}
+            name = ""
+            try:
+                for i, name, converter in others:
                     example[name] = converter(row[i])
-                except ValueError as error:
-                    raise ValueError(f"column {name!r}: {error}") from None
-            if self.key is None or key_place is None:
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}") from None
+            if self.key is None:
                 return None, example
-            key = row[key_place]
-            if key in self.missing:
+            if row[key_place] in self.missing:
                 raise ValueError(f"column {self.key!r}: the key is missing")
-            return key_of(example, self.key) if self.key in example else key, example
+            return key_of(example, self.key) if has_key else row[key_place], example
 
         return convert
 

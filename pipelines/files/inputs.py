@@ -201,11 +201,12 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
     return text.removeprefix("\ufeff") if offset == 0 else text
 
 
-def undecodable(error: UnicodeDecodeError) -> str:
+def undecodable(error: UnicodeDecodeError, *, with_column: bool = True) -> str:
     """Returns what is wrong with the bytes and what to do."""
     got = error.object[error.start : error.start + 4]
+    column = f" in column {error.start + 1}" if with_column else ""
     hint = "it looks like UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "name the file's encoding"
     return (
-        f"not {error.encoding}: byte {error.object[error.start]:#04x} in column {error.start + 1} ({got!r}, "
-        f"{error.reason}); {hint} (--encoding cp1252, latin-1, utf-16 ...)"
+        f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {hint} "
+        "(--encoding cp1252, latin-1, utf-16 ...)"
     )
