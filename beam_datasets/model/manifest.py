@@ -151,6 +151,7 @@ class Manifest:
                 f"{path}: the digest is {found}, stored is {stored}. "
                 "The file was changed after it was published; restore it."
             )
+        manifest.__dict__["digest"] = stored  # checked; to write the text once more would take longer than to read it
         return manifest
 
     @classmethod

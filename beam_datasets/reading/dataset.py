@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from beam_datasets.reading.runs import Session
 from beam_datasets.reading.state import ReadState, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from typing_extensions import Self
 
@@ -82,6 +83,14 @@ class Dataset:
             lookup=self._lookup,
             identity=self._identity,
         )
+
+    @functools.cached_property
+    def function(self) -> Callable[[Any], Any]:
+        """What makes an example of a record, or a batch of a list of records."""
+        return compose(self._steps)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "function"}
 
     # ------------------------------------------------------------------------------------------------------ operations
 
@@ -198,21 +207,20 @@ class Dataset:
             TypeError: the index is none, or the dataset's order was changed.
         """
         self._check_dataset_order("ds[i]")
-        function = compose(self._steps)
         if isinstance(index, slice):
             wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
-            return list(map(function, self._source.fetch_indices(wanted)))
+            return list(map(self.function, self._source.fetch_indices(wanted)))
         if isinstance(index, (list, tuple, np.ndarray)) and np.ndim(index):
-            return list(map(function, self._source.fetch_indices(self._indices(index))))
-        return function(self._source.fetch_indices(self._indices([operator.index(index)]))[0])
+            wanted = np.array([self._checked(number) for number in index], np.int64)
+            return list(map(self.function, self._source.fetch_indices(wanted)))
+        return self.function(self._source.fetch_index(self._checked(index)))
 
-    def _indices(self, indices: Iterable[Any]) -> Any:
-        array = np.array([operator.index(index) for index in indices], np.int64)
-        wrong = array[(array < -len(self)) | (array >= len(self))]
-        if len(wrong):
-            n = len(self)
-            raise IndexError(f"index {wrong[0]} is not in [-{n}, {n}): the dataset has {n} examples.")
-        return array % max(len(self), 1)
+    def _checked(self, index: Any) -> int:
+        """Returns an index in [0, n)."""
+        n, number = self._source.length, operator.index(index)
+        if not -n <= number < n:
+            raise IndexError(f"index {number} is not in [-{n}, {n}): the dataset has {n} examples.")
+        return number if number >= 0 else number + n
 
     def find(self, key: Any) -> int | None:
         """Returns the index in dataset order of the example with a key; None where the slice has none.
@@ -300,7 +308,7 @@ class DatasetIterator(Iterator[Any]):
     def _open(self) -> Iterator[Any]:
         where = range(self._taken, self._operation.length)
         blocks = self._operation.blocks(where, self._epoch, Session(self._dataset._source.most_open))
-        return map(compose(self._dataset._steps), itertools.chain.from_iterable(blocks))
+        return map(self._dataset.function, itertools.chain.from_iterable(blocks))
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.

@@ -51,10 +51,7 @@ class Decode:
 
     def compile(self) -> Function:
         """Returns the function from a record."""
-        partial, decoders = None, self.decoders
-        if hasattr(decoders, "features"):  # a PartialDecoding
-            partial, decoders = decoders.features, decoders.decoders
-        decode = compile_decoder(self.features, decoders=decoders, partial=partial)
+        decode = compile_decoder(self.features, decoders=self.decoders)
         if self.with_ids:
             decode = _with_id(decode)
         if self.supervised_keys is None:

@@ -139,8 +139,7 @@ class Shard:
         Raises:
             CorruptRecordError: it is damaged.
         """
-        offsets = self.offsets
-        start, stop = int(offsets[record]), int(offsets[record + 1])
+        start, stop = self.offsets[record : record + 2].tolist()
         buffer = self.reader.read(start, stop)
         return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 

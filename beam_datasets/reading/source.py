@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,11 +84,13 @@ class Source(Operation):
         self._cycle = config.cycle_length(ordered=ordered)
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, Arrangement] | None = None
+        self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
         arranged = self.arrangement(0).runs
         self._in_order = np.sort(np.array(arranged, np.int64))
-        self._ends = np.cumsum(instructions.take[self._in_order])
+        takes = instructions.take[self._in_order]
+        self._firsts = np.cumsum(takes) - takes
         self.most_open = 2 * self._cycle + 32
-        super().__init__(int(instructions.take[self._in_order].sum()), record_bytes, ())
+        super().__init__(int(takes.sum()), record_bytes, ())
 
     def arrangement(self, epoch: int) -> Arrangement:
         """Returns the runs of an epoch in the order in which they are opened."""
@@ -143,18 +146,26 @@ class Source(Operation):
         files, places = arrangement.order.places(positions)
         return self._fetch(np.array(arrangement.runs, np.int64)[files], places)
 
+    def fetch_index(self, index: int) -> Any:
+        """Returns the record at an index in [0, length) of the dataset order."""
+        firsts, runs, skips = self._columns
+        place = bisect.bisect_right(firsts, index) - 1
+        run, record = runs[place], index - firsts[place] + skips[place]
+        return self.items([self._shard(run).read_one(record)], run, record)[0]
+
     def fetch_indices(self, indices: Ints) -> Items:
         """Returns the records at indices in [0, length) of the dataset order."""
-        order = np.searchsorted(self._ends, indices, side="right")
-        runs = self._in_order[order]
-        return self._fetch(runs, indices - (self._ends[order] - self.instructions.take[runs]))
+        place = np.searchsorted(self._firsts, indices, side="right") - 1
+        return self._fetch(self._in_order[place], indices - self._firsts[place])
+
+    @functools.cached_property
+    def _columns(self) -> tuple[list[int], list[int], list[int]]:
+        """For each run in dataset order: its first index, its number, and what it leaves out before; as lists."""
+        return self._firsts.tolist(), self._in_order.tolist(), self.instructions.skip[self._in_order].tolist()
 
     def _fetch(self, runs: Ints, places: Ints) -> Items:
         """Returns the records at places within runs."""
         records = places + self.instructions.skip[runs]
-        if len(runs) == 1:
-            run, record = int(runs[0]), int(records[0])
-            return self.items([self._shard(run).read_one(record)], run, record)
         by_place = np.lexsort((records, runs))
         cuts = np.flatnonzero(np.diff(runs[by_place])) + 1
         found: Items = [None] * len(runs)
@@ -165,7 +176,11 @@ class Source(Operation):
         return found
 
     def _shard(self, run: int) -> Shard:
-        return self.pool.open(self.instructions.filename(run), int(self.instructions.examples_in_shard[run]))
+        file = self._files.get(run)
+        if file is None:
+            file = self.instructions.filename(run), int(self.instructions.examples_in_shard[run])
+            self._files[run] = file
+        return self.pool.open(*file)
 
     def _open(self, run: int) -> RunReader:
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])

@@ -15,6 +15,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.model.keys import hash_key, ordered_key
+from beam_datasets.model.manifest import Manifest, ShardColumns
 
 Write = Callable[..., Path]
 
@@ -25,6 +26,7 @@ def write_dataset(
     *,
     indexed: bool = True,
     ordered: bool = False,
+    manifest: bool = False,
     size: int = 0,
 ) -> Path:
     """Writes a dataset: example i of a split has `id` = i, and `key` = the key that gave it this place.
@@ -34,6 +36,7 @@ def write_dataset(
         splits: the shard lengths of each.
         indexed: whether the shards get an index.
         ordered: whether the dataset has disable_shuffling; its keys are then 0, 1, ...
+        manifest: whether there is a manifest.json.
         size: bytes that each record has besides.
     """
     directory.mkdir(parents=True)
@@ -70,7 +73,22 @@ def write_dataset(
     tree = features.FeaturesDict({"id": np.int64, "key": np.int64, "text": features.Text()})
     (directory / "dataset_info.json").write_text(json.dumps(info))
     (directory / "features.json").write_text(features.to_json_text(tree))
+    if manifest:
+        write_manifest(directory, splits)
     return directory
+
+
+def write_manifest(directory: Path, splits: dict[str, Sequence[int]]) -> None:
+    """Writes the manifest of what is in the directory, but for checksums that no reader looks at."""
+    columns = {}
+    for split, lengths in splits.items():
+        sizes = [file.stat().st_size for file in sorted(directory.glob(f"*-{split}.*-of-{len(lengths):05d}"))]
+        unused = [0] * len(lengths)
+        columns[split] = ShardColumns([*lengths], [s - 16 * n for s, n in zip(sizes, lengths)], sizes, unused, unused)
+    names = ("dataset_info.json", "features.json")
+    hashes = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in names}
+    manifest = Manifest(directory.parent.name, None, directory.name, columns, hashes)
+    (directory / "manifest.json").write_text(manifest.to_text())
 
 
 @pytest.fixture(scope="session")

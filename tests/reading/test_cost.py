@@ -1,0 +1,187 @@
+"""What reading costs: files opened and ranges read, memory, threads, time to open and to import."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import features, storage
+from beam_datasets.model.manifest import Manifest, ShardColumns
+
+LENGTHS = [700, 300, 500, 1500]
+
+
+class Storage:
+    """Stands before the storage room and writes down what is asked of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.reads: list[tuple[str, int, int]] = []
+        for name in storage.__all__:
+            door = getattr(storage, name)
+            if (
+                callable(door)
+                and not isinstance(door, type)
+                and name not in ("join", "normalize", "basename", "is_remote")
+            ):
+                monkeypatch.setattr(storage, name, self._counted(name, door))
+
+    def _counted(self, name: str, door: Any) -> Any:
+        def call(path: Any, *arguments: Any) -> Any:
+            self.calls.append((name, Path(path).name))
+            found = door(path, *arguments)
+            if name == "open_reader":
+                read = found.read
+
+                def counted_read(start: int = 0, stop: int | None = None) -> Any:
+                    self.reads.append((Path(path).name, start, stop or found.size))
+                    return read(start, stop)
+
+                found.read = counted_read
+            return found
+
+        return call
+
+    def shards(self) -> list[str]:
+        return [file for name, file in self.calls if name == "open_reader"]
+
+
+def test_opening_reads_three_files(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = write({"train": LENGTHS}, manifest=True)
+    calls = Storage(monkeypatch)
+    builder = bd.builder_from_directory(directory)
+    builder.as_dataset("train[10%:20%]").shuffle(1).batch(3)
+    assert sorted(calls.calls) == [
+        ("read_bytes", "dataset_info.json"),
+        ("read_bytes", "features.json"),
+        ("read_bytes", "manifest.json"),
+    ]
+
+
+def test_the_end_of_a_split_is_one_open_and_one_read(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True))
+    calls = Storage(monkeypatch)
+    example = next(iter(builder.as_dataset("train[90%:]")))
+    assert example["id"] == 2700
+    shard = calls.shards()
+    assert calls.calls == [("memory_map", f"{shard[0]}.index"), ("open_reader", shard[0])]
+    assert shard[0].endswith("00003-of-00004")
+    assert [name for name, _, _ in calls.reads] == shard
+
+
+def test_one_example_is_one_read_of_its_own_bytes(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True)).as_dataset("train")
+    size = len(dataset.raw()[1234])
+    dataset = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True)).as_dataset("train")
+    calls = Storage(monkeypatch)
+    assert dataset[1234]["id"] == 1234
+    assert [stop - start for _, start, stop in calls.reads] == [size + 16]
+    dataset[1235]
+    assert len(calls.calls) == 2
+
+
+def test_a_slice_reads_nothing_behind_it(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True))
+    size = builder.info.splits["train[1600:1605]"].num_bytes + 5 * 16
+    calls = Storage(monkeypatch)
+    assert len(list(builder.as_dataset("train[1600:1605]"))) == 5
+    assert [stop - start for _, start, stop in calls.reads] == [size]
+
+
+def test_iterating_reads_each_byte_once(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = write({"train": LENGTHS}, size=400)
+    builder = bd.builder_from_directory(directory)
+    calls = Storage(monkeypatch)
+    assert len(list(builder.as_dataset("train"))) == sum(LENGTHS)
+    assert sorted(set(calls.shards())) == sorted(calls.shards())
+    files = [file for file in directory.iterdir() if "tfrecord" in file.name and file.suffix != ".index"]
+    assert sum(stop - start for _, start, stop in calls.reads) == sum(file.stat().st_size for file in files)
+
+
+@pytest.mark.parametrize("way", ["iterate", "shuffle", "window", "random", "without index"])
+def test_memory_does_not_grow_with_the_dataset(write: Any, way: str) -> None:
+    def peak(lengths: list[int]) -> int:
+        directory = write({"train": lengths}, size=2000, indexed=way != "without index")
+        dataset = bd.builder_from_directory(directory).as_dataset("train").raw()
+        dataset = {"shuffle": dataset.shuffle(1), "window": dataset.shuffle(1, 50)}.get(way, dataset)
+        tracemalloc.start()
+        if way == "random":
+            for index in np.random.default_rng(0).integers(0, len(dataset), 3000).tolist():
+                dataset[index]
+        else:
+            for _ in dataset:
+                pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    peak([1000] * 2)  # what is made once and kept
+    small, large = peak([1000] * 4), peak([4000] * 4)
+    assert large < 1.25 * small + 100_000  # 32 bytes of offsets and arithmetic a record, not 2000
+
+
+def test_files_are_closed_and_no_thread_stays(write: Any) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("needs /proc")
+    gc.collect()
+    before, threads = len(list(descriptors.iterdir())), threading.active_count()
+    dataset = bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train")
+    for stop in (1, 100):
+        iterator = iter(dataset)
+        for _ in range(stop):
+            next(iterator)
+        iterator.close()
+    next(iter(dataset))
+    dataset[3]
+    assert len(list(descriptors.iterdir())) > before
+    del dataset, iterator
+    gc.collect()
+    assert len(list(descriptors.iterdir())) == before
+    assert threading.active_count() == threads
+
+
+def test_opening_ten_thousand_shards_takes_milliseconds(tmp_path: Path) -> None:
+    shards = 10_000
+    info = {"name": "big", "version": "1.0.0", "fileFormat": "tfrecord"}
+    info["splits"] = [{"name": "train", "numBytes": str(10**12), "shardLengths": ["100000"] * shards}]  # type: ignore[assignment]
+    (tmp_path / "dataset_info.json").write_text(json.dumps(info))
+    (tmp_path / "features.json").write_text(features.to_json_text(features.FeaturesDict({"a": np.int64})))
+    columns = ShardColumns(*[[10**5] * shards] * 5)
+    (tmp_path / "manifest.json").write_text(Manifest("big", None, "1.0.0", {"train": columns}, {}).to_text())
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        dataset = bd.builder_from_directory(tmp_path).as_dataset("train[3%:]")
+        times.append(time.process_time() - begin)
+    assert min(times) < 0.02
+    begin = time.process_time()
+    order = dataset._source.arrangement(0).order
+    assert next(order.runs(9 * 10**8))[2] == 16
+    assert time.process_time() - begin < 0.05
+
+
+def test_import_takes_less_than_a_fifth_of_a_second() -> None:
+    code = "import time; begin = time.process_time(); import beam_datasets; print(time.process_time() - begin)"
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(3)
+    ]
+    assert min(times) < 0.2
+
+
+def test_names_are_there() -> None:
+    assert all(getattr(bd, name) is not None for name in bd.__all__)
+    assert set(bd.__all__) <= set(dir(bd))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        bd.nothing  # noqa: B018

@@ -1,0 +1,260 @@
+"""Damaged datasets: an error that names the place, or the right data; nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError, PathNotFoundError
+from beam_datasets.formats.index import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LENGTHS = [3, 2]
+EXPECTED = [0, 1, 2, 3, 4]
+KINDS = [{"manifest": True}, {"indexed": False}]
+
+
+def everything(directory: Path) -> dict[str, Any]:
+    """What each way of reading gives: a list of ids, or the error."""
+    try:
+        dataset = bd.builder_from_directory(directory).as_dataset("train").map(lambda example: int(example["id"]))
+    except BeamDatasetsError as error:
+        return {"open": error}
+    ways = {
+        "iterate": lambda: list(dataset),
+        "at once": lambda: dataset[:],
+        "one by one": lambda: [dataset[i] for i in range(len(dataset))],
+        "shuffled": lambda: sorted(dataset.shuffle(1)),
+    }
+    found = {}
+    for way, read in ways.items():
+        try:
+            found[way] = read()
+        except BeamDatasetsError as error:
+            found[way] = error
+    return found
+
+
+def check(directory: Path, damaged: Path) -> list[BeamDatasetsError]:
+    """Returns the errors; all else must be as if there were no damage."""
+    errors = []
+    for way, outcome in everything(directory).items():
+        if not isinstance(outcome, BeamDatasetsError):
+            assert outcome == EXPECTED, way
+            continue
+        assert damaged.name.removesuffix(".index") in str(outcome), (way, outcome)
+        errors.append(outcome)
+    return errors
+
+
+def copy(write: Any, tmp_path: Path, **options: Any) -> Path:
+    source: Path = write({"train": LENGTHS}, **options)
+    return Path(shutil.copytree(source, tmp_path / source.parent.name / source.name))
+
+
+def damages(file: Path) -> Iterator[tuple[str, int]]:
+    """Damages a file in each place, one after the other."""
+    content = file.read_bytes()
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :])
+        yield "flip", place
+        file.write_bytes(content[:place])
+        yield "cut", place
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_each_byte_of_a_shard(write: Any, tmp_path: Path, options: Any) -> None:
+    directory = copy(write, tmp_path, **options)
+    shard = min(directory.glob("*-00000-of-00002"))
+    ends = np.cumsum(
+        [len(record) + 16 for record in bd.builder_from_directory(directory).as_dataset("train").raw()[:3]]
+    )
+    for kind, place in damages(shard):
+        errors = check(directory, shard)
+        assert len(errors) == 4, (kind, place)
+        record = int(np.searchsorted(ends, place, side="right"))
+        for error in errors:
+            if isinstance(error, CorruptRecordError):
+                assert error.path == str(shard)
+                assert error.record == record, (kind, place, error)
+                assert error.offset == [0, *ends][record], (kind, place, error)
+            else:  # a cut shard does not fit its index
+                assert kind == "cut"
+                assert isinstance(error, MetadataError)
+
+
+def test_each_byte_of_an_index(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path, manifest=True)
+    index = min(directory.glob("*-00000-of-00002.index"))
+    keys = [int(example["key"]) for example in bd.builder_from_directory(directory).as_dataset("train")[:]]
+    for kind, place in damages(index):
+        errors = check(directory, index)
+        in_keys = place >= 40 + 8 * 4
+        assert len(errors) == (0 if kind == "flip" and in_keys else 4), (kind, place)
+        find = bd.builder_from_directory(directory).as_dataset("train").find
+        with pytest.raises(MetadataError, match=index.name):
+            assert find(keys[0]) is None
+
+
+@pytest.mark.parametrize("name", ["dataset_info.json", "features.json", "manifest.json"])
+def test_each_byte_of_a_metadata_file(write: Any, tmp_path: Path, name: str) -> None:
+    directory = copy(write, tmp_path, manifest=True)
+    for _ in damages(directory / name):
+        with pytest.raises(BeamDatasetsError, match=name):
+            bd.builder_from_directory(directory)
+
+
+def test_a_missing_shard(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path)
+    shard = min(directory.glob("*-00001-of-00002"))
+    shard.unlink()
+    dataset = bd.builder_from_directory(directory).as_dataset("train")
+    for read in (lambda: list(dataset), lambda: dataset[4]):
+        with pytest.raises(PathNotFoundError, match=shard.name):
+            read()
+    assert len(dataset[:3]) == 3
+
+
+def test_a_missing_index_is_no_damage(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path, manifest=True)
+    for index in directory.glob("*.index"):
+        index.unlink()
+    assert not check(directory, directory)
+
+
+def test_an_index_of_another_shard(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path)
+    first, second = sorted(directory.glob("*.index"))
+    shutil.copy(first, second)
+    assert len(check(directory, second)) == 4
+    offsets = np.array([0, 30, 60], np.uint64)  # of as many records, but another size
+    second.write_bytes(Index(offsets).to_bytes())
+    errors = check(directory, second)
+    assert all(isinstance(error, MetadataError) for error in errors)
+    assert "shard of 60 bytes" in str(errors[0])
+
+
+def test_an_index_of_another_shard_of_the_same_size(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path)
+    index = max(directory.glob("*.index"))
+    size = Index.from_bytes(index.read_bytes(), path="").shard_size
+    index.write_bytes(Index(np.array([0, 20, size], np.uint64)).to_bytes())
+    errors = check(directory, index)
+    assert [(error.record, error.offset) for error in errors] == [(0, 0)] * 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("recorded,record", [(2, 2), (4, 3)])
+def test_another_number_of_records_than_recorded(
+    write: Any, tmp_path: Path, indexed: bool, recorded: int, record: int
+) -> None:
+    directory = copy(write, tmp_path, indexed=indexed)
+    info = json.loads((directory / "dataset_info.json").read_text())
+    info["splits"][0]["shardLengths"][0] = str(recorded)
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    shard = min(directory.glob("*-00000-of-00002"))
+    for way, error in everything(directory).items():
+        assert isinstance(error, CorruptRecordError | MetadataError), (way, error)
+        assert shard.name in str(error)
+        assert f"{recorded}" in str(error)
+        if not indexed:
+            assert isinstance(error, CorruptRecordError)
+            assert error.record == record
+            assert error.offset == shard.stat().st_size if recorded == 4 else error.offset > 0
+
+
+def test_what_is_behind_a_slice_is_not_looked_at(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path)
+    shard = max(directory.glob("*-of-00002"))
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+    builder = bd.builder_from_directory(directory)
+    assert [int(example["id"]) for example in builder.as_dataset("train[:4]")] == EXPECTED[:4]
+    with pytest.raises(CorruptRecordError, match=r"00001-of-00002, byte \d+ \(record 1\)"):
+        list(builder.as_dataset("train[4:]"))
+
+
+def test_no_dataset(tmp_path: Path) -> None:
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="no dataset_info.json"):
+        bd.builder_from_directory(tmp_path)
+    (tmp_path / "dataset_info.json").write_text('{"name": "d", "version": "1.0.0"}')
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="no features.json"):
+        bd.builder_from_directory(tmp_path)
+
+
+def test_an_unknown_connector_leaves_raw_records(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path)
+    text = (directory / "features.json").read_text()
+    (directory / "features.json").write_text(text.replace("core.features.text_feature.Text", "their.own.Connector"))
+    dataset = bd.builder_from_directory(directory).as_dataset("train")
+    assert all(isinstance(record, bytes) for record in dataset.raw())
+    with pytest.raises(bd.errors.FeatureError, match=r"their\.own\.Connector"):
+        next(iter(dataset))
+    partial = bd.builder_from_directory(directory).as_dataset("train", decoders=bd.decode.PartialDecoding(["id"]))
+    assert [int(example["id"]) for example in partial] == EXPECTED
+
+
+def test_a_later_format(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path, manifest=True)
+    text = (directory / "manifest.json").read_text()
+    later = text.replace('"format_version": 1', '"format_version": 2').replace(
+        'beam_datasets>=0.1"', 'beam_datasets>=9"'
+    )
+    (directory / "manifest.json").write_text(later)
+    with pytest.raises(MetadataError, match=r"manifest\.json.*format version 2.*beam_datasets>=9"):
+        bd.builder_from_directory(directory)
+
+
+def test_another_file_format(write: Any, tmp_path: Path) -> None:
+    directory = copy(write, tmp_path)
+    info = json.loads((directory / "dataset_info.json").read_text())
+    (directory / "dataset_info.json").write_text(json.dumps({**info, "fileFormat": "array_record"}))
+    with pytest.raises(ValueError, match="stored as array_record"):
+        bd.builder_from_directory(directory).as_dataset("train")
+
+
+# ------------------------------------------------------------------------------------------------ hostile directories
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        {"filepathTemplate": "../{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"},
+        {"filepathTemplate": "/etc/{SPLIT}-{SHARD_X_OF_Y}"},
+        {"filepathTemplate": "s3://bucket/{SPLIT}-{SHARD_X_OF_Y}"},
+        {"name": "../train"},
+        {"shardLengths": [str(2**60)] * 3},
+        {"shardLengths": [str(2**62)]},
+        {"shardLengths": [str(2**63)]},
+        {"shardLengths": ["-1"]},
+    ],
+    ids=str,
+)
+def test_hostile_metadata_are_refused(write: Any, tmp_path: Path, split: Any) -> None:
+    directory = copy(write, tmp_path)
+    info = json.loads((directory / "dataset_info.json").read_text())
+    info["splits"][0] |= split
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    with pytest.raises(MetadataError):
+        bd.builder_from_directory(directory)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_huge_lengths_allocate_nothing(write: Any, tmp_path: Path, indexed: bool) -> None:
+    directory = copy(write, tmp_path, indexed=indexed)
+    info = json.loads((directory / "dataset_info.json").read_text())
+    info["splits"][0]["shardLengths"] = [str(2**58), "2"]
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    dataset = bd.builder_from_directory(directory).as_dataset("train")
+    for read in (lambda: [*iter(dataset)], lambda: dataset[2**57], lambda: next(iter(dataset.shuffle(1)))):
+        with pytest.raises((CorruptRecordError, MetadataError), match=str(2**58)):
+            read()
