@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class RaggedArray:
                     f"the row lengths of level {level} add up to {sum(lengths.tolist())}, of {len(below)} items below"
                 )
 
+    @cached_property
+    def _bounds(self) -> list[list[int]]:
+        """Where the rows begin, and the last ends, among the items below, for each level."""
+        return [[0, *np.cumsum(lengths).tolist()] for lengths in self.row_lengths]
+
     def __len__(self) -> int:
         return len(self.row_lengths[0])
 
@@ -53,12 +59,12 @@ class RaggedArray:
         if not -count <= index < count:
             raise IndexError(f"index {index} of a ragged array of {count} rows")
         index %= count
-        start = int(self.row_lengths[0][:index].sum())
-        stop = start + int(self.row_lengths[0][index])
+        outer, *deeper = self._bounds
+        start, stop = outer[index], outer[index + 1]
         inner = []
-        for lengths in self.row_lengths[1:]:
+        for lengths, bounds in zip(self.row_lengths[1:], deeper):
             inner.append(lengths[start:stop])
-            start, stop = int(lengths[:start].sum()), int(lengths[:stop].sum())
+            start, stop = bounds[start], bounds[stop]
         return RaggedArray(self.flat_values[start:stop], tuple(inner)) if inner else self.flat_values[start:stop]
 
     def __iter__(self) -> Iterator[Any]:

@@ -65,6 +65,8 @@ def fast_varint() -> Callable[[int], bytes]:
             return last[number]
         if 0 <= number < 0x1000_0000:
             return followed[number & 0x3FFF] + last[number >> 14]
+        if 0 <= number < 1 << 42:
+            return followed[number & 0x3FFF] + followed[number >> 14 & 0x3FFF] + last[number >> 28]
         number &= 0xFFFF_FFFF_FFFF_FFFF
         head = followed[number & 0x3FFF] + followed[number >> 14 & 0x3FFF]
         number >>= 28

@@ -1,0 +1,139 @@
+"""Audio, video files and translations."""
+
+from __future__ import annotations
+
+import io
+import stat
+import sys
+
+import numpy as np
+import pytest
+
+from beam_datasets import features as F
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.features import png
+from beam_datasets.formats import example
+
+
+def round_trip(feature, value):
+    return F.compile_decoder({"x": feature})(F.compile_encoder({"x": feature})({"x": value}))["x"]
+
+
+@pytest.mark.parametrize("given", [[1, -2, 3], (1, -2, 3), np.array([1, -2, 3], np.int16), np.array([1, -2, 3])])
+def test_audio_samples_of_any_integers(given):
+    got = round_trip(F.Audio(), given)
+    assert got.dtype == np.int64
+    assert got.tolist() == [1, -2, 3]
+
+
+def test_audio_in_sequences():
+    assert round_trip(F.Sequence(F.Audio(shape=(2,), dtype=np.int16)), [[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+
+
+def test_audio_that_does_not_fit():
+    with pytest.raises(FeatureValueError, match=r"^x: the value has the shape \(2, 2\)"):
+        round_trip(F.Audio(), [[1, 2], [3, 4]])
+    with pytest.raises(FeatureValueError, match="^x: the array has the dtype float64"):
+        round_trip(F.Audio(), np.zeros(3))
+    with pytest.raises(FeatureTypeError, match="^x: int is no audio"):
+        round_trip(F.Audio(), 5)
+
+
+class Segment:
+    """Stands for what pydub makes of a file: as many samples as the file has bytes."""
+
+    channels = 1
+
+    def __init__(self, data):
+        self.data = data
+
+    def get_array_of_samples(self):
+        return list(self.data)
+
+    @classmethod
+    def from_file(cls, file, format):
+        if format != "wav":
+            raise OSError(f"format {format}")
+        return cls(file.read())
+
+
+@pytest.fixture
+def _pydub(monkeypatch):
+    module = type(sys)("pydub")
+    module.AudioSegment = Segment
+    monkeypatch.setitem(sys.modules, "pydub", module)
+
+
+@pytest.mark.usefixtures("_pydub")
+@pytest.mark.parametrize("encoding", ["none", "zlib"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_audio_files(tmp_path, encoding, lazy):
+    file = tmp_path / "sound.WAV"
+    file.write_bytes(b"\x01\x02\x03")
+    feature = F.Audio(encoding=encoding, lazy_decode=lazy, file_format="wav" if lazy else None, dtype=np.int32)
+    got = round_trip(feature, file)
+    assert got.dtype == np.int32
+    assert got.tolist() == [1, 2, 3]
+    if lazy:
+        assert example.parse(F.compile_encoder({"x": feature})({"x": io.BytesIO(b"raw")})) == {"x": [b"raw"]}
+    with pytest.raises(FeatureValueError, match="^x: the audio file .* cannot be read: format mp3"):
+        round_trip(F.Audio(file_format="mp3"), file)
+
+
+def test_audio_files_need_pydub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydub", None)
+    with pytest.raises(MissingDependencyError, match="pip install pydub"):
+        round_trip(F.Audio(), io.BytesIO(b""))
+
+
+FRAMES = np.arange(2 * 2 * 2 * 3, dtype=np.uint8).reshape(2, 2, 2, 3)
+
+
+@pytest.fixture
+def _ffmpeg(tmp_path, monkeypatch):
+    """A program that writes two frames, if it is given a file that says so."""
+    for i, frame in enumerate(FRAMES):
+        (tmp_path / f"{i}.png").write_bytes(png.encode(frame))
+    program = tmp_path / "ffmpeg"
+    program.write_text(
+        "#!/bin/sh\n"
+        'test "$5" = -r || exit 2\n'
+        'grep -q video "$4" || { echo not a video >&2; exit 1; }\n'
+        f'folder=$(dirname "$7"); cp {tmp_path}/0.png "$folder/0000000001.png"\n'
+        f'cp {tmp_path}/1.png "$folder/0000000002.png"\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+
+@pytest.mark.usefixtures("_ffmpeg")
+def test_video_files(tmp_path):
+    file = tmp_path / "clip.avi"
+    file.write_bytes(b"a video")
+    feature = F.Video(shape=(None, 2, 2, 3), ffmpeg_extra_args=["-r", "1"])
+    for given in (file, str(file), b"a video", io.BytesIO(b"a video")):
+        assert np.array_equal(round_trip(feature, given), FRAMES)
+    with pytest.raises(FeatureValueError, match="^x: ffmpeg cannot read the video: not a vid"):
+        round_trip(feature, b"something else")
+
+
+def test_video_files_need_ffmpeg(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingDependencyError, match="ffmpeg"):
+        round_trip(F.Video(), b"video")
+
+
+def test_translations():
+    feature = F.TranslationVariableLanguages(["en", "fr"])
+    got = round_trip(feature, {"fr": ["b", "a"], "en": "c"})
+    assert {key: value.tolist() for key, value in got.items()} == {
+        "language": [b"en", b"fr", b"fr"],
+        "translation": [b"c", b"a", b"b"],
+    }
+    assert round_trip(feature, {})["language"].shape == (0,)
+    assert (feature.languages, feature.num_languages) == (["en", "fr"], 2)
+    assert F.Translation(["fr", "en"]).languages == ["en", "fr"]
+    with pytest.raises(FeatureValueError, match=r"^x: the languages \['de'\] are none of"):
+        round_trip(feature, {"de": "x"})
+    with pytest.raises(FeatureTypeError, match="^x: list is no dict"):
+        round_trip(feature, [])
