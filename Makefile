@@ -63,8 +63,10 @@ ruff: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# NumPy's types for Python 3.10 are older than those that the code is checked against.
 mypy: .venv/.ready
-	$(BIN)/mypy
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; \
+		then echo $(BIN)/mypy; $(BIN)/mypy; else echo 'mypy is left out: it needs the types of Python 3.11'; fi
 
 format: .venv/.ready
 	$(BIN)/ruff check --fix .

@@ -60,7 +60,9 @@ def test_sequences():
     assert SEQUENCES.decode(sequence_record(), ["label"]) == [3]
 
 
-@pytest.mark.parametrize("decoder, record", [(DECODER, RECORD), (SEQUENCES, sequence_record())], ids=["example", "sequences"])
+@pytest.mark.parametrize(
+    "decoder, record", [(DECODER, RECORD), (SEQUENCES, sequence_record())], ids=["example", "sequences"]
+)
 def test_an_unknown_item_lists_the_known(decoder, record):
     known = ", ".join(map(repr, decoder.list_items()))
     with pytest.raises(ValueError, match=f"no item 'three'; known are {known}"):
