@@ -50,7 +50,7 @@ class TFExampleDecoder:
         """
         _check_features(keys_to_features, "keys_to_features", (FixedLen, VarLen))
         _check_handlers(items_to_handlers, keys_to_features)
-        self._features = dict(keys_to_features)
+        self._features = {key: (key.encode("utf-8"), feature) for key, feature in keys_to_features.items()}
         self._handlers = dict(items_to_handlers)
 
     def list_items(self) -> list[str]:
@@ -66,9 +66,13 @@ class TFExampleDecoder:
             ValueError: there is no such item.
         """
         whole, spans = example.spans_of(data)
-        return _decode(
-            self._handlers, items, lambda key: self._features[key].parse(key, whole, spans.get(key.encode("utf-8")))
-        )
+        features = self._features
+
+        def parse(key: str) -> Any:
+            name, feature = features[key]
+            return feature.parse(key, whole, spans.get(name))
+
+        return _decode(self._handlers, items, parse)
 
 
 class TFSequenceExampleDecoder:
@@ -136,11 +140,11 @@ def check_items(items: Sequence[str], known: Sequence[str]) -> None:
         raise ValueError(f"no item {_quoted(missing)}; known are {_quoted(known) or 'none'}")
 
 
-def _decode(handlers: Mapping[str, ItemHandler], items: Sequence[str] | None, parse: Parse) -> list[Any]:
+def _decode(handlers: dict[str, ItemHandler], items: Sequence[str] | None, parse: Parse) -> list[Any]:
     """Returns the items; parses each key that they need once."""
     if items is None:
         items = list(handlers)
-    else:
+    elif isinstance(items, str) or not all(map(handlers.__contains__, items)):
         check_items(items, list(handlers))
     values: dict[str, Any] = {}
     made = []

@@ -27,6 +27,11 @@ Span = tuple[int, int]
 """Where a feature begins and ends in a record, in bytes."""
 
 _READERS = {STRING: example.bytes_list, np.dtype(np.int64): example.int_list, np.dtype(np.float32): example.float_list}
+_ONE = {
+    STRING: example.one_bytes,
+    np.dtype(np.int64): lambda data, start, stop: np.int64(example.one_int(data, start, stop)),
+    np.dtype(np.float32): example.one_float,
+}
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ class FixedLen:
             FeatureKeyError: it is absent and has no default.
             FeatureValueError: there are more or fewer values, or they are of another dtype.
         """
+        if not self.shape and span is not None:
+            try:
+                return _ONE[self.dtype](data, span[0], span[1])
+            except example.ExampleError:
+                pass  # is it absent, or what is wrong with it? That is said below
         values = _read(self.dtype, key, data, span)
         if values is None:
             return self._absent(key)
@@ -97,8 +107,6 @@ class FixedLen:
                 f"{key}: the record has {len(values)} values, but shape {self.shape} needs {self._size}. "
                 "Is it a VarLen feature?"
             )
-        if not self.shape:
-            return values[0]
         return _as_array(self.dtype, values).reshape(self.shape)
 
     def _absent(self, key: str) -> Any:

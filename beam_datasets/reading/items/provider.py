@@ -78,7 +78,8 @@ class DatasetDataProvider:
             CorruptRecordError: the record is damaged.
         """
         asked = self._items if items is None else items
-        check_items(asked, self._items)
+        if items is not None:
+            check_items(items, self._items)
         record = self._queue.next()
         if record is None:
             raise EOFError("all records have been provided, as often as num_epochs says")
