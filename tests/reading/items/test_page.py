@@ -1,0 +1,24 @@
+"""The example of docs/slim.md runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from beam_datasets.reading import items
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "slim.md"
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["label"] in (0, 1)
+
+
+def test_the_page_names_what_there_is():
+    named = set(re.findall(r"`([A-Z]\w+)\(", PAGE.read_text(encoding="utf-8")))
+    assert named <= set(items.__all__)
+    assert set(items.__all__) - named == {"DataDecoder", "ItemHandler", "RecordReader", "DatasetDataProvider"}
