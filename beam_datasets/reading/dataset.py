@@ -25,7 +25,6 @@ from beam_datasets.reading.operations import (
     stream_of,
 )
 from beam_datasets.reading.positions import Share
-from beam_datasets.reading.runs import Session
 from beam_datasets.reading.state import ReadState, fingerprint
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.lookup import Lookup
+    from beam_datasets.reading.session import Session
     from beam_datasets.reading.source import Source
 
 
@@ -274,6 +274,8 @@ class DatasetIterator(Iterator[Any]):
 
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
         self._dataset = dataset
+        self._session: Session | None = None
+        self._values: Iterator[Any] | None = None
         self._stream = stream_of(dataset._operation)
         self._go(epoch, 0)
 
@@ -290,24 +292,23 @@ class DatasetIterator(Iterator[Any]):
         self._start = start
         self._operation = moved_on(self._dataset._operation, start)
         self._taken = 0
-        self._values: Iterator[Any] | None = None
+        self.close()
 
     def __next__(self) -> Any:
         if self._values is None:
             self._values = self._open()
         try:
             value = next(self._values)
-        except StopIteration:
-            raise
         except BaseException:
-            self._values = None
+            self.close()
             raise
         self._taken += 1
         return value
 
     def _open(self) -> Iterator[Any]:
         where = range(self._taken, self._operation.length)
-        blocks = self._operation.blocks(where, self._epoch, Session(self._dataset._source.most_open))
+        self._session = self._dataset._source.session()
+        blocks = self._operation.blocks(where, self._epoch, self._session)
         return map(self._dataset.function, itertools.chain.from_iterable(blocks))
 
     def get_state(self) -> dict[str, Any]:
@@ -344,8 +345,11 @@ class DatasetIterator(Iterator[Any]):
         return fingerprint(**self._dataset._identity, operations=epoch.texts)
 
     def close(self) -> None:
-        """Lets go of the open files; `next()` opens them again."""
+        """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
         self._values = None
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ Items are handed on in blocks, so that an item by itself costs an operation noth
 
 from __future__ import annotations
 
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.reading.positions import Share
-    from beam_datasets.reading.runs import Session
+    from beam_datasets.reading.session import Session
 
     Ints = NDArray[np.int64]
     Items = list[Any]
@@ -131,13 +132,15 @@ class Shuffle(Operation):
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
-        shuffle = RangeShuffle(self.length, self._seed, epoch)
+        return session.ahead(functools.partial(self.fetch, some, epoch) for some in self._portions(where))
+
+    def _portions(self, where: range) -> Iterator[Ints]:
+        """Yields the positions in arrays of a few at first, then of so many that a few megabytes are fetched."""
         most = int(min(max(_FETCH_BYTES / max(self.item_bytes, 1), 1), _MOST_FETCHED))
         place, count = 0, min(_BLOCK, most)
         while place < len(where):
-            positions = where[place : place + count]
-            sources = shuffle.sources(np.arange(positions.start, positions.stop, positions.step))
-            yield self.child.fetch(sources, epoch)
+            some = where[place : place + count]
+            yield np.arange(some.start, some.stop, some.step)
             place, count = place + count, min(2 * count, most)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:

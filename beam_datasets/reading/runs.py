@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +10,21 @@ from beam_datasets.formats import tfrecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
     from beam_datasets.reading.shards import Shard
 
+    Submit = Callable[..., Future[Any]]
+
 CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
 _FIRST_PIECE, _LARGEST_PIECE = 32, 512  # records that are checked at once
+
+_NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
 class RunReader:
@@ -31,12 +35,22 @@ class RunReader:
         stop: the record before which reading ends; nothing behind it is read.
     """
 
-    def __init__(self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES, submit: Submit | None = None) -> None:
+        """Reads nothing yet.
+
+        Args:
+            shard: what to read.
+            stop: see the class.
+            chunk_bytes: how much to read at a time; the first chunk is not larger than `CHUNK_BYTES`.
+            submit: what calls a function in a thread; where it is given, the next chunk is read ahead.
+        """
         self.shard = shard
         self.stop = stop
         self._chunk_bytes = chunk_bytes
+        self._submit = submit
+        self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._chunk = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
+        self._chunk = _NOTHING
         self._first = 0  # of the records in `_records`
         self._records: list[memoryview] = []
         self._piece = _FIRST_PIECE
@@ -61,20 +75,38 @@ class RunReader:
         chunk = self._chunk
         place = first - chunk.first_record
         if not 0 <= place < len(chunk.offsets) - 1:
-            self._records = []  # the old chunk goes before the new one comes
-            self._chunk = chunk = self._load(first)
+            chunk = self._turn_to(first)
             place = first - chunk.first_record
+        if self._submit and self._ahead is None and 2 * place >= len(chunk.offsets) - 1:
+            following = chunk.first_record + len(chunk.offsets) - 1
+            if following < self.stop:
+                self._ahead = self._submit(self._load, following, self._chunk_bytes)
         places = chunk.offsets[place : min(place + self._piece, self.stop - chunk.first_record) + 1]
         self._records = tfrecord.unframe(
             chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first
         )
         self._first = first
 
-    def _load(self, first: int) -> tfrecord.Chunk:
+    def load(self, first: int) -> RunReader:
+        """Reads the chunk that has the record `first`, and returns this reader."""
+        self._turn_to(first)
+        return self
+
+    def _turn_to(self, first: int) -> tfrecord.Chunk:
+        """Lets go of the chunk, and takes the one that has the record `first`."""
+        begins = not len(self._chunk.buffer)
+        self._records, self._chunk = [], _NOTHING
+        if self._ahead is not None:
+            self._chunk, self._ahead = self._ahead.result(), None
+        if not 0 <= first - self._chunk.first_record < len(self._chunk.offsets) - 1:
+            self._chunk = self._load(first, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes)
+        return self._chunk
+
+    def _load(self, first: int, chunk_bytes: int) -> tfrecord.Chunk:
         """Returns a chunk that has the record `first`."""
         offsets = self.shard.known_offsets
         if offsets is not None:
-            return self._read(first, offsets)
+            return self._read(first, offsets, chunk_bytes)
         if self._scan is None or first < self._chunk.first_record:
             self._scan = self.shard.scan()
         chunk = next(self._scan)
@@ -82,35 +114,11 @@ class RunReader:
             chunk = next(self._scan)  # which raises an error where the record does not come
         return chunk
 
-    def _read(self, first: int, offsets: NDArray[Any]) -> tfrecord.Chunk:
+    def _read(self, first: int, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
         """Returns the chunk that begins with the record `first`."""
-        enough = int(offsets[first]) + self._chunk_bytes
+        enough = int(offsets[first]) + chunk_bytes
         stop = int(np.searchsorted(offsets, np.uint64(enough), side="right")) - 1
         places = offsets[first : min(max(stop, first + 1), self.stop) + 1].astype(np.int64)
         start = int(places[0])
         buffer: Buffer = self.shard.reader.read(start, int(places[-1]))
         return tfrecord.Chunk(first, start, places - start, memoryview(buffer))
-
-
-class Session:
-    """What one iterator has open: a reader of each run that it is in the middle of. For one thread."""
-
-    def __init__(self, most: int) -> None:
-        """Begins; of more than `most` readers, those used least lately are closed."""
-        self._most = most
-        self._readers: OrderedDict[int, RunReader] = OrderedDict()
-
-    def reader(self, run: int, open_run: Callable[[int], RunReader]) -> RunReader:
-        """Returns the reader of a run, opened if need be."""
-        reader = self._readers.get(run)
-        if reader is None:
-            reader = self._readers[run] = open_run(run)
-            if len(self._readers) > self._most:
-                self._readers.popitem(last=False)
-        else:
-            self._readers.move_to_end(run)
-        return reader
-
-    def close(self, run: int) -> None:
-        """Forgets the reader of a run."""
-        self._readers.pop(run, None)

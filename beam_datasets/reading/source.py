@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from beam_datasets.reading.config import arrange_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation, every
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
+from beam_datasets.reading.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +25,14 @@ if TYPE_CHECKING:
 
     from beam_datasets.model.shards import FileInstructions
     from beam_datasets.reading.config import ReadConfig
-    from beam_datasets.reading.runs import Session
     from beam_datasets.reading.shards import Shard, ShardPool
 
     Ints = NDArray[np.int64]
     Items = list[Any]
 
-_OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn
+_OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn, those that are read ahead too
+_LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
+_MOST_THREADS = 32
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,6 @@ class Source(Operation):
     Attributes:
         pool: of the dataset's shards.
         instructions: the runs of the slice, in dataset order.
-        most_open: how many of them a session should keep open.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Source(Operation):
         self.instructions = instructions
         self._config = config
         self._cycle = config.cycle_length(ordered=ordered)
+        self._remote = storage.is_remote(pool.directory)
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, Arrangement] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
@@ -89,7 +93,6 @@ class Source(Operation):
         self._in_order = np.sort(np.array(arranged, np.int64))
         takes = instructions.take[self._in_order]
         self._firsts = np.cumsum(takes) - takes
-        self.most_open = 2 * self._cycle + 32
         super().__init__(int(takes.sum()), record_bytes, ())
 
     def arrangement(self, epoch: int) -> Arrangement:
@@ -121,17 +124,37 @@ class Source(Operation):
         return every(self._blocks(where.start, where.stop, epoch, session), where.step) if where else iter(())
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
-        arrangement = self.arrangement(epoch)
-        for file, first, count in arrangement.order.runs(start, stop):
-            run = arrangement.runs[file]
-            reader = session.reader(run, self._open)
-            first += arrangement.skip[file]
+        load = functools.partial(self._open, session)
+        for run, first, count in self._visits(start, stop, epoch, session):
+            reader = session.reader(run, first, load)
             while count:
                 records = reader.read(first, count)
                 yield self.items(records, run, first)
                 first, count = first + len(records), count - len(records)
             if first == reader.stop:
-                session.close(run)
+                session.forget(run)
+
+    def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[tuple[int, int, int]]:
+        """Yields (run, first record in the shard, count); where it pays, runs are opened before they are visited."""
+        arrangement = self.arrangement(epoch)
+        runs, skip = arrangement.runs, arrangement.skip
+        visits = ((runs[file], first + skip[file], count) for file, first, count in arrangement.order.runs(start, stop))
+        return visits if session.executor is None else self._prepared(visits, session)
+
+    def _prepared(self, visits: Iterator[tuple[int, int, int]], session: Session) -> Iterator[tuple[int, int, int]]:
+        load = functools.partial(self._open, session)
+        waiting: deque[tuple[int, int, int]] = deque()
+        for visit in visits:
+            session.prepare(*visit[:2], load)
+            waiting.append(visit)
+            if len(waiting) > self._cycle:
+                yield waiting.popleft()
+        yield from waiting
+
+    def session(self) -> Session:
+        """Returns a new session to read this source with."""
+        threads = min(2 * self._cycle, _MOST_THREADS) if self._remote else 0
+        return Session(2 * self._cycle + 32, threads)
 
     def items(self, records: list[Any], run: int, first: int) -> Items:
         """Returns what is made of records of a run that begin with number `first` of its shard."""
@@ -169,10 +192,18 @@ class Source(Operation):
         by_place = np.lexsort((records, runs))
         cuts = np.flatnonzero(np.diff(runs[by_place])) + 1
         found: Items = [None] * len(runs)
-        for some in np.split(by_place, cuts) if len(runs) else ():
+
+        def fetch(some: Ints) -> None:
             run, wanted = int(runs[some[0]]), records[some]
             for place, record, data in zip(some.tolist(), wanted.tolist(), self._shard(run).read_many(wanted)):
                 found[place] = self.items([data], run, record)[0]
+
+        parts = np.split(by_place, cuts) if len(runs) else []
+        if len(parts) > 1 and self._remote:
+            with ThreadPoolExecutor(min(len(parts), _MOST_THREADS), "beam_datasets-fetch") as executor:
+                list(executor.map(fetch, parts))
+        else:
+            list(map(fetch, parts))
         return found
 
     def _shard(self, run: int) -> Shard:
@@ -182,6 +213,13 @@ class Source(Operation):
             self._files[run] = file
         return self.pool.open(*file)
 
-    def _open(self, run: int) -> RunReader:
+    def _open(self, session: Session, run: int, first: int) -> RunReader:
+        """Returns a reader of a run, that has read the chunk with a record."""
+        executor, share = session.executor, _OPEN_BYTES // self._cycle
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
-        return RunReader(self._shard(run), stop, min(CHUNK_BYTES, max(_OPEN_BYTES // self._cycle, 16 << 10)))
+        if executor is None:
+            reader = RunReader(self._shard(run), stop, min(CHUNK_BYTES, max(share, _LEAST_CHUNK)))
+        else:
+            chunk_bytes = min(_LARGEST_CHUNK, max(share // 2, _LEAST_CHUNK))
+            reader = RunReader(self._shard(run), stop, chunk_bytes, executor.submit)
+        return reader.load(first)

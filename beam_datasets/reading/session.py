@@ -1,0 +1,86 @@
+"""What one iterator has open, and the threads that read ahead for it where storage is far away."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from beam_datasets.reading.runs import RunReader
+
+    Load = Callable[[int, int], RunReader]
+
+T = TypeVar("T")
+
+
+class Session:
+    """The open runs of one iterator. For one thread, which the session's own threads serve.
+
+    Attributes:
+        executor: the threads; None where nothing is read ahead.
+    """
+
+    def __init__(self, most: int, threads: int = 0) -> None:
+        """Begins.
+
+        Args:
+            most: how many runs to keep open; beyond, those used least lately are closed.
+            threads: how many to read ahead with; with none, nothing is read ahead.
+        """
+        self._most = most
+        self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
+        self.executor = ThreadPoolExecutor(threads, "beam_datasets-read") if threads else None
+
+    def reader(self, run: int, first: int, load: Load) -> RunReader:
+        """Returns the reader of a run.
+
+        Args:
+            run: the run's number.
+            first: the record that is read first.
+            load: what makes a reader of these two, and reads a first chunk.
+        """
+        reader = self._readers.get(run)
+        if reader is None:
+            reader = load(run, first)
+        elif isinstance(reader, Future):
+            reader = reader.result()
+        self._keep(run, reader)
+        return reader
+
+    def prepare(self, run: int, first: int, load: Load) -> None:
+        """Opens a run in a thread, unless it is open."""
+        if self.executor is not None and run not in self._readers:
+            self._keep(run, self.executor.submit(load, run, first))
+
+    def ahead(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+        """Yields what the calls return; the next one is made in a thread meanwhile."""
+        if self.executor is None:
+            for call in calls:
+                yield call()
+            return
+        waiting: deque[Future[T]] = deque()
+        for call in calls:
+            waiting.append(self.executor.submit(call))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def forget(self, run: int) -> None:
+        """Lets go of a run."""
+        self._readers.pop(run, None)
+
+    def close(self) -> None:
+        """Lets go of all runs, and ends the threads."""
+        self._readers.clear()
+        if self.executor is not None:
+            self.executor.shutdown(cancel_futures=True)
+
+    def _keep(self, run: int, reader: Any) -> None:
+        self._readers[run] = reader
+        self._readers.move_to_end(run)
+        if len(self._readers) > self._most:
+            self._readers.popitem(last=False)

@@ -1,0 +1,128 @@
+"""Reading from an object store: the same examples, read ahead by threads that are gone afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("obstore")
+
+LENGTHS = [100, 0, 75, 62, 150, 13, 12, 200]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["indexed", "without index"])
+def builders(request: pytest.FixtureRequest, write: Any) -> tuple[Any, Any]:
+    """The same dataset in an object store and on the disk."""
+    directory: Path = write({"train": LENGTHS, "test": [40]}, size=4000, indexed=request.param, manifest=True)
+    remote = f"memory://bucket-{request.param}/{directory.parent.name}/1.0.0"
+    for file in directory.iterdir():
+        storage.write_bytes(storage.join(remote, file.name), file.read_bytes())
+    return bd.builder_from_directory(remote), bd.builder_from_directory(directory)
+
+
+def ids(dataset: Any) -> list[int]:
+    return [int(example["id"]) for example in dataset]
+
+
+def reading_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("beam_datasets")]
+
+
+@pytest.mark.parametrize("split", ["train", "train[33%:]+test", "train[170:171]", "train[:0]"])
+@pytest.mark.parametrize("cycle", [1, 3, 16])
+def test_reads_the_same(builders: tuple[Any, Any], split: str, cycle: int) -> None:
+    config = bd.ReadConfig(interleave_cycle_length=cycle)
+    remote, local = (builder.as_dataset(split, read_config=config) for builder in builders)
+    assert ids(remote) == ids(local)
+    assert ids(remote.shuffle(1)) == ids(local.shuffle(1))
+    assert ids(remote.shuffle(1, 50).repeat(2).skip(17)) == ids(local.shuffle(1, 50).repeat(2).skip(17))
+    assert ids(remote.shard(1, 3)) == ids(local.shard(1, 3))
+    assert ids(remote[:]) == ids(local[:])
+    assert not reading_threads()
+
+
+def test_resumes(builders: tuple[Any, Any]) -> None:
+    remote, local = (builder.as_dataset("train").shuffle(1, 50) for builder in builders)
+    iterator = iter(remote)
+    seen = ids(itertools.islice(iterator, 250))
+    iterator.close()
+    assert seen + ids(local.iterate(state=iterator.get_state())) == ids(local)
+    assert ids(iterator) == ids(local)[250:]
+
+
+def test_threads_are_gone(builders: tuple[Any, Any]) -> None:
+    dataset = builders[0].as_dataset("train")
+    with dataset.iterate() as iterator:
+        next(iterator)
+        assert reading_threads()
+    assert not reading_threads()
+
+    def interrupt(example: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(dataset.map(interrupt)))
+    assert not reading_threads()
+    iterator = iter(dataset)
+    next(iterator)
+    del iterator
+    deadline = time.monotonic() + 20
+    while reading_threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not reading_threads()
+
+
+def test_files_are_read_ahead(builders: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    delay, at_once = 0.02, []
+    busy = 0
+    lock = threading.Lock()
+    open_reader = storage.open_reader
+
+    def slow_reader(path: str) -> Any:
+        reader = open_reader(path)
+        read = reader.read
+
+        def slow_read(start: int = 0, stop: int | None = None) -> Any:
+            nonlocal busy
+            with lock:
+                busy += 1
+                at_once.append(busy)
+            time.sleep(delay)
+            with lock:
+                busy -= 1
+            return read(start, stop)
+
+        reader.read = slow_read  # type: ignore[method-assign]
+        return reader
+
+    monkeypatch.setattr(storage, "open_reader", slow_reader)
+    builder = bd.builder_from_directory(builders[0].dataset_dir)
+    assert len(ids(builder.as_dataset("train"))) == sum(LENGTHS)
+    assert max(at_once) >= 4
+
+
+def test_an_error_in_a_thread_reaches_the_reader(builders: tuple[Any, Any], write: Any) -> None:
+    source = builders[1].dataset_dir
+    remote = "memory://damaged/d/1.0.0"
+    for name in storage.list_dir(source):
+        content = storage.read_bytes(storage.join(source, name))
+        if name.endswith("00003-of-00008"):
+            content = content[:100_000]
+        storage.write_bytes(storage.join(remote, name), content)
+    dataset = bd.builder_from_directory(remote).as_dataset("train")
+    with pytest.raises(bd.errors.BeamDatasetsError, match="00003-of-00008"):
+        ids(dataset)
+    with pytest.raises(bd.errors.BeamDatasetsError, match="00003-of-00008"):
+        ids(dataset.shuffle(1))
+    assert not reading_threads()
+    assert len(ids(bd.builder_from_directory(remote).as_dataset("train[:175]"))) == 175
