@@ -1,0 +1,138 @@
+"""`load`, `builder` and `builder_from_directory`: names, versions, configs, code and directories."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import catalog
+from beam_datasets.reading.opening import ReadOnlyBuilder
+
+ROOT = Path(__file__).parents[1] / "data/tfds"
+
+
+@pytest.mark.parametrize(
+    "name,found",
+    [
+        ("spec_three", "spec_three/1.2.3"),
+        ("SpecThree", "spec_three/1.2.3"),
+        ("spec_three:1.2.3", "spec_three/1.2.3"),
+        ("spec_three:1.*.*", "spec_three/1.2.3"),
+        ("spec_multi", "spec_multi/big-2.x/3.1.4"),
+        ("spec_multi/small", "spec_multi/small/1.0.0"),
+        ("spec_multi/small:1.0.*", "spec_multi/small/1.0.0"),
+        ("spec_multi/big-2.x:3.1.4", "spec_multi/big-2.x/3.1.4"),
+    ],
+)
+def test_names(name: str, found: str) -> None:
+    builder = bd.builder(name, data_dir=ROOT)
+    assert isinstance(builder, ReadOnlyBuilder)
+    assert builder.info.full_name == found
+    assert builder.dataset_dir == str(ROOT / found)
+    assert (builder.name, str(builder.version)) == (builder.info.name, found.rpartition("/")[2])
+    assert found in repr(builder)
+    assert builder.is_prepared()
+
+
+@pytest.mark.parametrize(
+    "name,words",
+    [
+        ("spec_thre", "Did you mean 'spec_three'"),
+        ("spec_three:2.*.*", "1.2.3"),
+        ("spec_three:2.0.0", "1.2.3"),
+        ("spec_multi/tiny", "published configs: big-2.x, small"),
+    ],
+)
+def test_what_is_not_there(name: str, words: str) -> None:
+    with pytest.raises(bd.errors.DatasetNotFoundError, match=words):
+        bd.load(name, split="train", data_dir=ROOT)
+
+
+def test_load() -> None:
+    dataset, info = bd.load("spec_three", split="train[:10]", data_dir=ROOT, with_info=True)
+    assert len(dataset) == 10
+    assert info.supervised_keys == ("name", "idx")
+    assert info.metadata == {"note": "hello", "n": [1, 2]}
+    assert info.license == "CC-BY-4.0"
+    everything = bd.load("spec_three", data_dir=ROOT, as_supervised=True, batch_size=4)
+    assert sorted(everything) == ["test", "train", "validation"]
+    names, numbers = next(iter(everything["train"]))
+    assert (len(names), numbers.shape) == (4, (4,))
+    with pytest.raises(bd.errors.SplitError, match="Did you mean 'train'"):
+        bd.load("spec_three", split="trian", data_dir=ROOT)
+
+
+def test_even_splits_are_read() -> None:
+    parts = [bd.load("spec_three", split=part, data_dir=ROOT) for part in bd.even_splits("train+test", 3)]
+    assert [len(part) for part in parts] == [10, 10, 8]
+    part = bd.split_for_jax_process("train", process_index=1, process_count=2)
+    assert len(bd.load("spec_three", split=part, data_dir=ROOT)) == 11
+
+
+def test_seeded_shuffle_of_files_is_a_function_of_the_epoch() -> None:
+    config = bd.ReadConfig(shuffle_seed=3, interleave_block_length=1)
+    builder = bd.builder("spec_inter", data_dir=ROOT)
+    dataset = builder.as_dataset("train", shuffle_files=True, read_config=config).map(lambda e: int(e["idx"]))
+    first, second = list(dataset), list(dataset.iterate(epoch=1))
+    assert first == list(dataset)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert list(dataset.repeat(2)) == first + second
+    config = bd.ReadConfig(shuffle_seed=3, shuffle_reshuffle_each_iteration=False)
+    dataset = builder.as_dataset("train", shuffle_files=True, read_config=config).raw()
+    assert list(dataset) == list(dataset.iterate(epoch=1))
+
+
+def test_a_data_source_is_the_dataset_by_its_index() -> None:
+    source = bd.builder("spec_three", data_dir=ROOT).as_data_source("test")
+    assert [int(source[i]["idx"]) for i in range(len(source))] == [int(example["idx"]) for example in source[:]]
+
+
+def test_datasets_without_examples(write: Any) -> None:
+    builder = bd.builder_from_directory(write({"train": [0], "test": []}))
+    for split in ("train", "test", "train+test"):
+        dataset = builder.as_dataset(split)
+        assert len(dataset) == 0
+        assert not dataset
+        assert list(dataset.shuffle(1).repeat().batch(3)) == []
+        assert dataset[:] == []
+        assert dataset.find(1) is None
+    assert builder.info.splits["train[:0]"].num_bytes == 0
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(catalog, "_registered", {})
+
+    class SpecThree(bd.DatasetBuilder):
+        VERSION = bd.Version("1.2.3")
+        SUPPORTED_VERSIONS = (bd.Version("1.0.0"),)
+
+        def _info(self) -> bd.DatasetInfo:
+            tree = bd.features.FeaturesDict({"idx": np.int64, "name": bd.features.Text()})
+            return bd.DatasetInfo(builder=self, description="by code", features=tree, supervised_keys=("name", "idx"))
+
+    return SpecThree
+
+
+def test_code_wins_where_no_version_is_asked_for(registered: Any, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "spec_three", tmp_path / "spec_three")
+    shutil.copytree(tmp_path / "spec_three/1.2.3", tmp_path / "spec_three/9.0.0")
+    builder = bd.builder("spec_three", data_dir=tmp_path)
+    assert type(builder) is registered
+    assert builder.info.description == "by code"
+    assert builder.info.splits["train"].num_examples == 23
+    assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
+    assert isinstance(bd.builder("spec_three:1.2.3", data_dir=tmp_path), ReadOnlyBuilder)
+    assert bd.builder("spec_three", version="latest", data_dir=tmp_path).dataset_dir.endswith("9.0.0")
+    unpublished = bd.builder("spec_three:1.0.0", data_dir=tmp_path)
+    assert (type(unpublished), unpublished.version) == (registered, "1.0.0")
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="not published"):
+        bd.load("spec_three", split="train", data_dir=tmp_path / "empty")
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="2.0.0"):
+        bd.builder("spec_three:2.0.0", data_dir=tmp_path)
