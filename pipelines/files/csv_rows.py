@@ -141,6 +141,8 @@ def _csv_problem(error: csv.Error) -> str:
     text = str(error)
     if "unexpected end" in text or "field larger" in text:
         return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
+    if "NUL" in text:  # Python 3.10 stops at it
+        return f"{text}; is the file UTF-16? (--encoding utf-16)"
     return text
 
 

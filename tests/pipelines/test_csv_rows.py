@@ -68,7 +68,7 @@ def test_lone_carriage_returns_end_lines(path: Path) -> None:
 
 def test_wide_text_read_as_utf8(path: Path) -> None:
     path.write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(InputError, match="line 1: not utf-8: byte 0xff .*it looks like UTF-16"):
+    with pytest.raises(InputError, match="line 1: .*UTF-16"):
         read(path)
 
 
