@@ -27,6 +27,8 @@ KEY_BYTES = 16
 SIZE_BYTES = 4
 MAX_RECORD_BYTES = 1 << 30
 SPILL_RECORDS = 256
+MAX_GROWTH = 4
+BLOCKS_BEFORE_GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,8 @@ class BlockBuilder:
     Args:
         split: the split's name, which salts the hash.
         encode: from an example to its record.
-        block_size: a block is full when its records reach this size in bytes.
+        block_size: a block is full when its records reach this size in bytes. Spilled blocks grow, up to four times,
+            as there get to be many: each sends a pointer to each shard.
         ordered: keys are integers whose order is kept (`disable_shuffling`), instead of hashed.
         spill_dir: where payload is spilled; None keeps it inline.
     """
@@ -200,6 +203,8 @@ class BlockBuilder:
         self._block_size = block_size
         self._ordered = ordered
         self._spill_dir = spill_dir
+        self._full = block_size
+        self._num_blocks = 0
         self.reset()
 
     def reset(self) -> None:
@@ -224,7 +229,7 @@ class BlockBuilder:
         self._keys.append(key)
         self._records.append(record)
         self._num_bytes += size
-        return self._num_bytes >= self._block_size
+        return self._num_bytes >= self._full
 
     def flush(self) -> AnyBlock | None:
         """Returns the block of what was collected since the last flush; None where that is nothing."""
@@ -236,6 +241,9 @@ class BlockBuilder:
             keys = sort_keys.hash_keys(self._split, self._keys)
         block = make_block(self._split, keys, self._records, self._spill_dir)
         self.reset()
+        self._num_blocks += 1
+        if self._spill_dir is not None:
+            self._full = self._block_size * min(MAX_GROWTH, 1 + self._num_blocks // BLOCKS_BEFORE_GROWTH)
         return block
 
 
