@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import sys
 import time
@@ -23,7 +24,7 @@ from beam_datasets.cli.tables import size_text, splits_table
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.builders import DatasetBuilder
     from beam_datasets.transforms.progress import Progress
@@ -65,7 +66,8 @@ def run(args: Sequence[str]) -> int:
         print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
         return 0
     started = time.monotonic()
-    directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known))
+    with _as_usage_errors("build"):
+        directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known))
     print(splits_table(builder.info.splits))
     print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
@@ -133,12 +135,21 @@ def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder
     for name in ("config", "version"):
         if getattr(request, name) is not None:
             kwargs[name] = getattr(request, name)
+    with _as_usage_errors(request.builder.__name__):
+        builder = request.builder(data_dir=known.data_dir, **kwargs)
+        builder.info  # noqa: B018  # looks at the source, where the schema comes from there
+    return builder
+
+
+@contextlib.contextmanager
+def _as_usage_errors(what: str) -> Iterator[None]:
+    """Makes one message of an argument that a builder or the engine refuses; --debug shows where that was."""
     try:
-        return request.builder(data_dir=known.data_dir, **kwargs)
+        yield
+    except BeamDatasetsError:
+        raise
     except (TypeError, ValueError) as error:
-        if isinstance(error, BeamDatasetsError) or known.debug:
-            raise
-        raise UsageError(f"{request.builder.__name__}: {error}") from error
+        raise UsageError(f"{what}: {error}") from error
 
 
 def _build_options(known: argparse.Namespace) -> dict[str, Any]:

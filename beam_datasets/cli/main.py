@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except (BeamDatasetsError, UsageError) as error:
         if debug:
-            raise
+            raise error
         print(f"beam-datasets: {error}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 

@@ -75,12 +75,14 @@ class Csv(FilesBuilder):
                 if i == most:
                     break
                 if not line.problem and len(line.fields) == len(names):
-                    guess.add_row(dict(zip(names, line.fields)), (file.path, line.number), kind_of)
+                    guess.add_row(dict(zip(names, line.fields)), f"{file.path}, line {line.number}", kind_of)
         if not guess.rows:
             raise InputError(
                 f"no file has a row below its header: {', '.join(file.path for file in self._all_files[:5])}"
             )
         self._guesses = guess.fields
+        if len(self._columns) == 1 and (other := next((d for d in ";\t|" if d in self._columns[0]), "")):
+            log.warning("there is one column, %r; is the delimiter another? (--delimiter %r)", self._columns[0], other)
         for note in guess.notes(but_not=self._specs):
             log.warning(note)
         return guess.row_fields(lenient=True)

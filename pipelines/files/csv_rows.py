@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from beam_datasets.errors import InputError
 from pipelines.files.convert import is_plain_text, text_converter
 from pipelines.files.image_rows import images_beside
-from pipelines.files.inputs import Piece, open_bytes, undecodable
+from pipelines.files.inputs import Piece, check_encoding, open_bytes, undecodable
 from pipelines.files.source import Bad, key_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ class Dialect:
     quote: str = '"'
     encoding: str = "utf-8"
     columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise ValueError(f"delimiter is {self.delimiter!r}; expected one character")
+        if len(self.quote) > 1:
+            raise ValueError(f"quote is {self.quote!r}; expected one character, or '' for none")
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ from pipelines.files.schema import Field
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterator, Sequence
 
-Place = tuple[str, int]  # path and row, both as errors name them
+Place = object  # its text names file and line; made when an error needs it
 
 _INT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE)
@@ -106,7 +106,7 @@ class Guess:
             try:
                 guess.add(value, place, kind_of)
             except ValueError as error:
-                raise InputError(f"{place[0]}, line {place[1]}: {name!r}: {error}") from None
+                raise InputError(f"{place}: {name!r}: {error}") from None
 
     def count(self) -> int:
         """Returns how many values there were."""
@@ -130,12 +130,12 @@ class Guess:
     def notes(self, *, but_not: Container[str] = ()) -> Iterator[str]:
         """Yields what a user should know of columns that are text although nearly all of their values are numbers."""
         for name, guess in self.fields.items():
-            strings, place, example = guess.seen.get("string", (0, ("", 0), ""))
+            strings, place, example = guess.seen.get("string", (0, "", ""))
             total = guess.count() - guess.seen.get("missing", (0,))[0]
             if name not in but_not and 0 < strings <= total // 10:
                 yield (
                     f"column {name!r} is text: {strings} of {total} values are no numbers (first {example!r:.40} "
-                    f"in {place[0]}, line {place[1]}); if they mean a missing value, say --missing {example!r:.40}"
+                    f"in {place}); if they mean a missing value, say --missing {example!r:.40}"
                 )
 
     def row_fields(
@@ -186,15 +186,14 @@ class Guess:
     def _where(self, kind: str) -> str:
         if kind not in self.seen:
             return ""
-        path, row = self.seen[kind][1]
-        return f" (first in {path}, line {row})"
+        return f" (first in {self.seen[kind][1]})"
 
     def _conflict(self) -> str:
         kinds = {kind: seen for kind, seen in self.seen.items() if kind != "missing"}
         if not kinds:
             return "no row has a value, so its type is unknown"
         return "the values do not fit one type: " + ", ".join(
-            f"{kind} ({count} times, first {example!r:.40} in {place[0]}, line {place[1]})"
+            f"{kind} ({count} times, first {example!r:.40} in {place})"
             for kind, (count, place, example) in kinds.items()
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -183,9 +183,28 @@ def line_number(path: str, offset: int) -> int:
     return count
 
 
-def line_place(file: InputFile, offset: int) -> str:
-    """Returns how an error names a line: file, line number, byte offset."""
-    return f"{file.path}, line {line_number(file.path, offset)} (byte {offset})"
+class LineAt(NamedTuple):
+    """The line that begins at a byte offset; its text names file, line number and offset, and reads the file for it."""
+
+    file: InputFile
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.file.path}, line {line_number(self.file.path, self.offset)} (byte {self.offset})"
+
+
+def check_encoding(encoding: str, *, of_lines: bool = False) -> None:
+    """Checks that Python knows an encoding and, for files that are cut at line ends, that a line end is one byte.
+
+    Raises:
+        ValueError: it does not, or is not.
+    """
+    try:
+        line_end = "\n".encode(encoding)
+    except LookupError:
+        raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None
+    if of_lines and line_end != b"\n":
+        raise ValueError(f"lines cannot be cut in {encoding!r}; convert the files before: iconv -f {encoding} -t utf-8")
 
 
 def decode_line(line: bytes, encoding: str, offset: int) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.errors import InputError
 from pipelines.files.builder import FilesBuilder
 from pipelines.files.infer import Guess
-from pipelines.files.inputs import Piece
+from pipelines.files.inputs import LineAt, Piece, check_encoding
 from pipelines.files.line_rows import JsonRows, objects
 from pipelines.files.source import Bad
 
@@ -32,20 +32,24 @@ class Jsonl(FilesBuilder):
     _may_add = True
 
     def __init__(self, *, encoding: str = "utf-8", **common: Any) -> None:
+        check_encoding(encoding, of_lines=True)
         self._encoding = encoding
         super().__init__(**common)
 
     def _found_fields(self) -> dict[str, Field]:
-        guess = Guess()
+        guess, first_bad = Guess(), None
         most = -(-self._infer_rows // len(self._all_files))
         for file in self._all_files:
             for i, (offset, row) in enumerate(objects(Piece(file), self._encoding)):
                 if i == most:
                     break
-                if not isinstance(row, Bad):
-                    guess.add_row(row, (file.path, offset))
+                if isinstance(row, Bad):
+                    first_bad = first_bad or row
+                else:
+                    guess.add_row(row, LineAt(file, offset))
         if not guess.rows:
-            raise InputError(f"no file has an object: {', '.join(file.path for file in self._all_files[:5])}")
+            shown = first_bad or ", ".join(file.path for file in self._all_files[:5])
+            raise InputError(f"no file has an object; {shown}")
         self._guesses = dict(guess.fields)
         for name in self._specs:  # what the user decides needs no guess
             guess.forget(name.split("/"))

@@ -103,7 +103,10 @@ def _object(text: str) -> dict[str, Any]:
     except RecursionError:
         raise InputError("nested too deeply to be read") from None
     if not isinstance(row, dict):
-        raise InputError(f"{text[:60]!r} is a {type(row).__name__}, not an object; one object a line is expected")
+        array = " (jq -c '.[]' makes lines of an array)" if isinstance(row, list) else ""
+        raise InputError(
+            f"{text[:60]!r} is a {type(row).__name__}, not an object; one object a line is expected{array}"
+        )
     return row
 
 

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.errors import InputError
-from pipelines.files.inputs import line_place
+from pipelines.files.inputs import LineAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class Bad:
 
     def __str__(self) -> str:
         if self.place is None:
-            return f"{line_place(self.file, self.offset)}: {self.problem}"
+            return f"{LineAt(self.file, self.offset)}: {self.problem}"
         return f"{self.file.path}{self.place and ', '}{self.place}: {self.problem}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipelines.files.builder import FilesBuilder
+from pipelines.files.inputs import check_encoding
 from pipelines.files.line_rows import TextRows
 from pipelines.files.schema import Field
 
@@ -25,6 +26,7 @@ class TextLines(FilesBuilder):
     """
 
     def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Any) -> None:
+        check_encoding(encoding, of_lines=True)
         self._encoding = encoding
         self._keep_blank = keep_blank
         super().__init__(**common)

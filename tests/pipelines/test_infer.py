@@ -13,7 +13,7 @@ from pipelines.files.schema import Field, override, parse_field
 def guess_of(rows: list[dict[str, object]]) -> Guess:
     guess = Guess()
     for i, row in enumerate(rows):
-        guess.add_row(row, ("in.jsonl", i))
+        guess.add_row(row, f"in.jsonl, line {i}")
     return guess
 
 
@@ -66,7 +66,7 @@ def test_csv_types() -> None:
     kind_of = text_kinds(("", "NA"))
     guess = Guess()
     for i, row in enumerate([("1", "1", "x", "01", "true", "", ""), ("2", "1e3", "", "02", "false", "NA", "3")]):
-        guess.add_row(dict(zip("abcdefg", row)), ("in.csv", i), kind_of)
+        guess.add_row(dict(zip("abcdefg", row)), f"in.csv, line {i}", kind_of)
     found = {name: str(field) for name, field in guess.row_fields(lenient=True).items()}
     assert list(found.values()) == ["int64", "float32", "string", "string", "bool", "string", "int64?"]
 
@@ -74,7 +74,7 @@ def test_csv_types() -> None:
 def test_note_of_a_stray_text() -> None:
     guess = Guess()
     for i in range(20):
-        guess.add_row({"price": "n/a" if i == 7 else "1.5"}, ("in.csv", i), text_kinds())
+        guess.add_row({"price": "n/a" if i == 7 else "1.5"}, f"in.csv, line {i}", text_kinds())
     [note] = guess.notes()
     assert "'price' is text: 1 of 20" in note
     assert "in.csv, line 7" in note
