@@ -13,6 +13,7 @@ DATA := build/quickstart
 BIN := .venv/bin
 INTEROP := .venv-interop/bin
 PYTEST_ARGS ?=
+BENCH_ARGS ?= --rows 20000 --repeat 1
 
 .PHONY: help quickstart test test-interop lint format bench clean
 
@@ -21,7 +22,7 @@ help:
 	@echo 'make test          ruff, mypy and all tests'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
-	@echo 'make bench         measures reading and generating'
+	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
 	@echo 'make clean         removes environments, caches and $(DATA)'
 
 # $(call environment,DIRECTORY,REQUIREMENTS): the stamp is written last, so an interrupted set-up is taken up again.
@@ -73,7 +74,7 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 
 bench: .venv/.ready
-	$(BIN)/python -m pytest tests/benchmarks -o python_files='bench_*.py' -s $(PYTEST_ARGS)
+	$(BIN)/python tests/benchmarks/run.py generate read $(BENCH_ARGS)
 
 clean:
 	rm -rf .venv .venv-interop build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
