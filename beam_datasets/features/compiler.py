@@ -59,12 +59,7 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
             where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are no record.
     """
-    top = _top(feature)
-    if partial is not None:
-        top = select(top, partial)
-    if isinstance(decoders, PartialDecoding):
-        top, decoders = select(top, decoders), decoders.decoders
-    top = apply_decoders(top, decoders)
+    top = chosen(feature, decoders, partial)
     if isinstance(top, FeaturesDict):
         return top.record_decoder()
     decode_spans = top.decoder("")
@@ -74,6 +69,16 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
         return decode_spans(whole, spans)
 
     return decode
+
+
+def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
+    """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
+    top = _top(feature)
+    if partial is not None:
+        top = select(top, partial)
+    if isinstance(decoders, PartialDecoding):
+        top, decoders = select(top, decoders), decoders.decoders
+    return apply_decoders(top, decoders)
 
 
 def _top(feature: Any) -> FeatureConnector:

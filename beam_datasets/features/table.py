@@ -25,6 +25,8 @@ from beam_datasets.formats.varint import decode_varints, fast_varint, read_varin
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from beam_datasets.features.base import Decode, Encode, FeatureConnector, Spans
     from beam_datasets.formats.example import Buffer
 
@@ -167,6 +169,16 @@ class TableDecoder:
             self._learn(tuple(spans))
         return self.one_by_one(whole, spans)
 
+    def columns_at_once(self, records: Sequence[Buffer]) -> tuple[dict[str, Any], list[bytes], list[Spans]] | None:
+        """Returns the numbers of records by column, the records and the spans of their other features.
+
+        None where not all have one of the known layouts, or one has unusual numbers.
+        """
+        datas = [data if type(data) is bytes else bytes(data) for data in records]
+        found = (layout.columns_at_once(datas) for layout in self.layouts)
+        columns, spans = next((each for each in found if each is not None), (None, []))
+        return None if columns is None else (columns, datas, spans)
+
     def _learn(self, order: tuple[bytes, ...]) -> None:
         if order != self.last_order:
             self.last_order = order
@@ -188,6 +200,7 @@ class _Layout:
         found = [by_wire[name] for name in order if name in by_wire]
         integers, self.integer_lifts = _grouped(found, "int64")
         floats, self.float_lifts = _grouped(found, "float")
+        self.integer_columns, self.float_columns = integers, floats
         self.integers, self.floats = _getter(found, integers), _getter(found, floats)
         numbers = [column.key for column in (*integers, *floats)]
         self.others = [(key, decode) for key, decode in fields.items() if key not in numbers]
@@ -216,6 +229,26 @@ class _Layout:
         if self.others:
             values += [decode(data, spans) for _, decode in self.others]
         return dict(zip(self.keys, self.arrange(values)))
+
+    def columns_at_once(self, datas: list[bytes]) -> tuple[dict[str, Any], list[Spans]] | None:
+        """Returns the numbers of records by column, and the spans of the other features; None as `decode` does."""
+        read = []
+        for data in datas:
+            found = self._read(data)
+            if found is None:
+                return None
+            read.append(found)
+        columns: dict[str, Any] = {}
+        try:
+            if self.integer_lifts:
+                joined = b"".join([b"".join(self.integers(groups)) for groups, _ in read])
+                columns |= _by_column(decode_varints(joined), self.integer_columns)
+            if self.float_lifts:
+                joined = b"".join([b"".join(self.floats(groups)) for groups, _ in read])
+                columns |= _by_column(np.frombuffer(joined, "<f4"), self.float_columns)
+        except FeatureError:
+            return None
+        return columns, [spans for _, spans in read]
 
     def _read(self, data: bytes) -> tuple[list[bytes], Spans] | None:
         """Returns the varints and floats in the order of the names, and the spans of the other features."""
@@ -281,6 +314,12 @@ def _grouped(
         lifts.append((start, stop, _scalars(dtype)))
         start = stop
     return ordered, lifts
+
+
+def _by_column(numbers: NDArray[Any], columns: list[Column]) -> dict[str, NDArray[Any]]:
+    """Returns the numbers of records, which follow each other, as an array of its own for each column."""
+    turned = np.ascontiguousarray(numbers.reshape(-1, len(columns)).T)
+    return {column.key: lift(column.number.dtype, "")(row) for column, row in zip(columns, turned)}
 
 
 def _scalars(dtype: np.dtype[Any]) -> Callable[[Any], list[Any]]:

@@ -240,7 +240,7 @@ def one_int(data: bytes, start: int, stop: int) -> int:
 
 def int_list(data: bytes, start: int, stop: int) -> NDArray[np.int64]:
     """Returns the list of integers at [start, stop) of a record."""
-    payload = _packed(data, start, stop, 26)
+    payload = packed(data, start, stop, 26)
     if payload is not None:
         return decode_varints(payload)
     return np.array(_slow_list(data, start, stop, "int64"), np.int64)
@@ -256,7 +256,7 @@ def one_float(data: bytes, start: int, stop: int) -> np.float32:
 
 def float_list(data: bytes, start: int, stop: int) -> NDArray[np.float32]:
     """Returns the list of floats at [start, stop) of a record; the array may be read-only."""
-    payload = _packed(data, start, stop, 18)
+    payload = packed(data, start, stop, 18)
     if payload is None:
         return np.array(_slow_list(data, start, stop, "float"), np.float32)
     if len(payload) % 4:
@@ -299,7 +299,7 @@ def bytes_list(data: bytes, start: int, stop: int) -> list[bytes]:
     return values if place == stop else _slow_list(data, start, stop, "bytes")
 
 
-def _packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:
+def packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:
     """Returns the payload of a packed list, or None where the feature has another form."""
     try:
         if data[start] != kind:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from beam_datasets.features.columns import compile_batch_decoder
 from beam_datasets.features.compiler import compile_decoder
-from beam_datasets.reading.batching import stack
+from beam_datasets.features.stacking import stack
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -56,8 +57,16 @@ class Decode:
             decode = _with_id(decode)
         if self.supervised_keys is None:
             return decode
-        pick = _picker(self.supervised_keys)
+        pick = picker(self.supervised_keys)
         return lambda item: pick(decode(item))
+
+    def compile_batch(self, pad: bool) -> Function:
+        """Returns the function from a list of records to their batch; there are no ids."""
+        decode = compile_batch_decoder(self.features, decoders=self.decoders, pad=pad)
+        if self.supervised_keys is None:
+            return decode
+        pick = picker(self.supervised_keys)
+        return lambda items: pick(decode(items))
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Batch:
 
     Attributes:
         steps: what is done to each item before.
-        pad: see `batching.stack`.
+        pad: see `features.stacking.stack`.
     """
 
     steps: tuple[Step, ...]
@@ -85,7 +94,10 @@ class Batch:
 
     def compile(self) -> Function:
         """Returns the function from a list of items."""
-        function, pad = compose(self.steps), self.pad
+        first, pad = self.steps[0], self.pad
+        if len(self.steps) == 1 and isinstance(first, Decode) and not first.with_ids:
+            return first.compile_batch(pad)
+        function = compose(self.steps)
         return lambda items: stack([function(item) for item in items], pad=pad)
 
 
@@ -112,12 +124,12 @@ def _with_id(decode: Function) -> Function:
     return decode_pair
 
 
-def _picker(nest: Any) -> Function:
+def picker(nest: Any) -> Function:
     """Returns the function that picks features out of an example, in the structure of a nest of their names."""
     if isinstance(nest, str):
         return lambda example: example[nest]
     if isinstance(nest, Mapping):
-        parts = {key: _picker(value) for key, value in nest.items()}
+        parts = {key: picker(value) for key, value in nest.items()}
         return lambda example: {key: pick(example) for key, pick in parts.items()}
-    picks = [_picker(value) for value in nest]
+    picks = [picker(value) for value in nest]
     return lambda example: tuple([pick(example) for pick in picks])
