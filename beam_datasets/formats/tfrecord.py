@@ -87,15 +87,22 @@ def frame(record: Buffer) -> bytes:
     return b"".join((length, _U32.pack(masked_crc32c(length)), record, _U32.pack(masked_crc32c(record))))
 
 
-def frame_all(records: Sequence[bytes]) -> list[bytes]:
-    """Returns each record with its header and footer: `[frame(record) for record in records]`, faster."""
+def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
+    """Returns `[frame(record) for record in records]`, faster; or so many of them joined at a time.
+
+    Args:
+        records: what to frame.
+        group: framed records that are joined to one bytes; the last may have fewer.
+    """
     n = len(records)
     headers = np.empty(n, _RECORD_HEADER)
     headers["length"] = np.fromiter(map(len, records), np.uint64, n)
     headers["crc"] = _length_crcs(headers["length"])
     footers = _mask(np.fromiter(map(crc32c, records), np.uint32, n)).astype("<u4")
     # As void, not as "S": the latter drops trailing zero bytes.
-    return list(map(b"".join, zip(headers.view("V12").tolist(), records, footers.view("V4").tolist())))
+    parts: list[bytes] = [b""] * (3 * n)
+    parts[0::3], parts[1::3], parts[2::3] = headers.view("V12").tolist(), records, footers.view("V4").tolist()
+    return [b"".join(parts[start : start + 3 * group]) for start in range(0, 3 * n, 3 * group)]
 
 
 def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, check: bool = True) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ A fork is safe only from a process in which nothing else runs, so anywhere else 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -91,6 +92,7 @@ def _work(reading: int, others: Iterable[int], log: str) -> None:
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the runner, which ends its workers
+        gc.freeze()  # what was imported stays; looking through it again and again takes a twentieth of the time
         for pipe in others:
             os.close(pipe)
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEY_BYTES = 16
 SIZE_BYTES = 4
 MAX_RECORD_BYTES = 1 << 30
-SPILL_RECORDS = 256
+RECORDS_JOINED = 256
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
 
@@ -154,27 +154,28 @@ def make_block(split: str, keys: bytes, records: Sequence[bytes], spill_dir: str
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
     order = sort_order(key_array(keys))
-    framed = tfrecord.frame_all([records[i] for i in order.tolist()])
-    sizes = np.fromiter(map(len, framed), "<u4", len(framed)).tobytes()
+    in_order = [records[i] for i in order.tolist()]
+    sizes = (
+        (np.fromiter(map(len, in_order), "<u4", len(in_order)) + np.uint32(tfrecord.OVERHEAD)).astype("<u4").tobytes()
+    )
+    # Joined a few at a time: large buffers cost fresh pages of memory each time, small ones are used again.
+    framed = tfrecord.frame_all(in_order, group=RECORDS_JOINED)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
     if spill_dir is None:
         return Block(split, sorted_keys, sizes, b"".join(framed))
     return _spill(split, sorted_keys, sizes, framed, spill_dir)
 
 
-def _spill(split: str, keys: bytes, sizes: bytes, framed: Sequence[bytes], directory: str) -> SpilledBlock:
+def _spill(split: str, keys: bytes, sizes: bytes, payload: Sequence[bytes], directory: str) -> SpilledBlock:
     """Writes a block into a new file of the directory and returns where it lies.
 
     The name is new at each call, so a retried bundle disturbs nobody; it tells how many records and bytes are inside.
     """
-    num_bytes = sum(map(len, framed))
-    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{len(framed)}-{num_bytes}.block")
+    count, num_bytes = len(keys) // KEY_BYTES, sum(map(len, payload))
+    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.block")
     with storage.open_writer(path) as writer:
-        writer.write([keys, sizes])
-        # Joined a few at a time: large buffers cost fresh pages of memory each time, small ones are used again.
-        for start in range(0, len(framed), SPILL_RECORDS):
-            writer.write([b"".join(framed[start : start + SPILL_RECORDS])])
-    return SpilledBlock(split, path, len(framed), 0, len(keys), len(keys) + len(sizes), num_bytes)
+        writer.write([keys, sizes, *payload])
+    return SpilledBlock(split, path, count, 0, len(keys), len(keys) + len(sizes), num_bytes)
 
 
 class BlockBuilder:
