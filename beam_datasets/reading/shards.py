@@ -35,6 +35,7 @@ SCAN_BYTES = 1 << 20
 """How much is read at a time of a shard that has no index."""
 
 _MOST_OPEN = 100  # shards; each takes two file descriptors, of which a process often has 1024
+_MOST_FOUND = 256 << 20  # bytes of offsets, 8 a record, of shards without index that are not open
 
 
 class Shard:
@@ -72,6 +73,11 @@ class Shard:
                 f"{path}{INDEX_SUFFIX} is of a shard of {self.index.shard_size} bytes, but {path} has "
                 f"{self.reader.size}: the shard is cut off or replaced, or the index is of another one. Restore both."
             )
+
+    def recall(self, offsets: NDArray[Any] | None) -> None:
+        """Takes offsets that were found before, unless the file is another one now."""
+        if self._offsets is None and offsets is not None and int(offsets[-1]) == self.reader.size:
+            self._offsets = offsets
 
     @property
     def known_offsets(self) -> NDArray[Any] | None:
@@ -198,10 +204,19 @@ class ShardPool:
                 return shard
         shard = Shard(storage.join(self.directory, filename), num_records, indexed=self.indexed)
         with self._lock:
+            shard.recall(self._found.get(filename))
             shard = self._open.setdefault(filename, shard)
-            while len(self._open) > _MOST_OPEN:
-                self._open.popitem(last=False)
+            if len(self._open) > _MOST_OPEN:
+                self._close_one()
         return shard
+
+    def _close_one(self) -> None:
+        """Closes the shard used least lately; what a walk through it found is kept, if that is not too much."""
+        filename, shard = self._open.popitem(last=False)
+        if shard.index is None and shard.known_offsets is not None:
+            self._found[filename] = shard.known_offsets
+        while sum(offsets.nbytes for offsets in self._found.values()) > _MOST_FOUND:
+            self._found.popitem(last=False)
 
     def count_bytes(self, instructions: FileInstructions) -> int | None:
         """Returns the size of the records of file instructions in bytes, without framing; from the indexes alone.
@@ -224,6 +239,7 @@ class ShardPool:
 
     def _forget(self) -> None:
         self._open: OrderedDict[str, Shard] = OrderedDict()
+        self._found: OrderedDict[str, NDArray[Any]] = OrderedDict()
         self._lock = threading.Lock()
         self._process = os.getpid()
 

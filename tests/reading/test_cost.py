@@ -18,6 +18,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features, storage
 from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.reading import shards
 
 LENGTHS = [700, 300, 500, 1500]
 
@@ -53,7 +54,7 @@ class Storage:
 
         return call
 
-    def shards(self) -> list[str]:
+    def opened(self) -> list[str]:
         return [file for name, file in self.calls if name == "open_reader"]
 
 
@@ -74,7 +75,7 @@ def test_the_end_of_a_split_is_one_open_and_one_read(write: Any, monkeypatch: py
     calls = Storage(monkeypatch)
     example = next(iter(builder.as_dataset("train[90%:]")))
     assert example["id"] == 2700
-    shard = calls.shards()
+    shard = calls.opened()
     assert calls.calls == [("memory_map", f"{shard[0]}.index"), ("open_reader", shard[0])]
     assert shard[0].endswith("00003-of-00004")
     assert [name for name, _, _ in calls.reads] == shard
@@ -104,9 +105,18 @@ def test_iterating_reads_each_byte_once(write: Any, monkeypatch: pytest.MonkeyPa
     builder = bd.builder_from_directory(directory)
     calls = Storage(monkeypatch)
     assert len(list(builder.as_dataset("train"))) == sum(LENGTHS)
-    assert sorted(set(calls.shards())) == sorted(calls.shards())
+    assert sorted(set(calls.opened())) == sorted(calls.opened())
     files = [file for file in directory.iterdir() if "tfrecord" in file.name and file.suffix != ".index"]
     assert sum(stop - start for _, start, stop in calls.reads) == sum(file.stat().st_size for file in files)
+
+
+def test_a_shard_without_index_is_walked_through_once(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_MOST_OPEN", 2)
+    dataset = bd.builder_from_directory(write({"train": [10] * 6}, indexed=False)).as_dataset("train")
+    calls = Storage(monkeypatch)
+    wanted = np.random.default_rng(0).integers(0, 60, 200).tolist()
+    assert [int(dataset[i]["id"]) for i in wanted] == wanted
+    assert len([1 for _, start, stop in calls.reads if stop - start > 200]) == 6  # the others are of one record
 
 
 @pytest.mark.parametrize("way", ["iterate", "shuffle", "window", "random", "without index"])
@@ -153,12 +163,12 @@ def test_files_are_closed_and_no_thread_stays(write: Any) -> None:
 
 
 def test_opening_ten_thousand_shards_takes_milliseconds(tmp_path: Path) -> None:
-    shards = 10_000
+    count = 10_000
     info = {"name": "big", "version": "1.0.0", "fileFormat": "tfrecord"}
-    info["splits"] = [{"name": "train", "numBytes": str(10**12), "shardLengths": ["100000"] * shards}]  # type: ignore[assignment]
+    info["splits"] = [{"name": "train", "numBytes": str(10**12), "shardLengths": ["100000"] * count}]  # type: ignore[assignment]
     (tmp_path / "dataset_info.json").write_text(json.dumps(info))
     (tmp_path / "features.json").write_text(features.to_json_text(features.FeaturesDict({"a": np.int64})))
-    columns = ShardColumns(*[[10**5] * shards] * 5)
+    columns = ShardColumns(*[[10**5] * count] * 5)
     (tmp_path / "manifest.json").write_text(Manifest("big", None, "1.0.0", {"train": columns}, {}).to_text())
     times = []
     for _ in range(5):
