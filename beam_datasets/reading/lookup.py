@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.formats.index import Index
     from beam_datasets.model.shards import FileInstructions
-    from beam_datasets.reading.shards import ShardPool
+    from beam_datasets.reading.source import Source
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Lookup:
     """What finds keys in a slice.
 
     Attributes:
-        pool: of the dataset's shards.
+        source: the records of the slice.
         parts: for each range of the slice, the split's name and the range's runs.
         ordered: whether the examples stand in the order of integer keys, not of hashes.
     """
 
-    pool: ShardPool
+    source: Source
     parts: tuple[tuple[str, FileInstructions], ...]
     ordered: bool
 
@@ -43,7 +43,7 @@ class Lookup:
             sort_key = ordered_key(key) if self.ordered else hash_key(split, key)
             found = self._find(runs, sort_key)
             if found is not None:
-                return before + found
+                return self.source.index_among_read(before + found)
             before += runs.num_examples
         return None
 
@@ -66,13 +66,13 @@ class Lookup:
 
     def _index(self, runs: FileInstructions, run: int) -> Index:
         filename = runs.filename(run)
-        index = self.pool.open(filename, int(runs.examples_in_shard[run])).index
+        index = self.source.pool.open(filename, int(runs.examples_in_shard[run])).index
         if index is None:
             raise self._no_keys(filename)
         return index
 
     def _no_keys(self, filename: str) -> MetadataError:
         return MetadataError(
-            f"{self.pool.directory}: find() needs the sort keys of an index, and {filename} has none, as shards that "
-            "TensorFlow Datasets wrote. Ask for examples by their number, or read them all."
+            f"{self.source.pool.directory}: find() needs the sort keys of an index, and {filename} has none, as shards "
+            "that TensorFlow Datasets wrote. Ask for examples by their number, or read them all."
         )

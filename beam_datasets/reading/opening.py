@@ -174,7 +174,7 @@ class ReadOnlyBuilder:
             "slices": [(part.splitname, part.start, part.stop) for part in parts],
             "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files),
         }
-        return Dataset(source, steps, source=source, lookup=Lookup(self._pool, runs, ordered), identity=identity)
+        return Dataset(source, steps, source=source, lookup=Lookup(source, runs, ordered), identity=identity)
 
     # --------------------------------------------------------------------------------------------------- metadata files
 

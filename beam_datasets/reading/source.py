@@ -181,6 +181,15 @@ class Source(Operation):
         place = np.searchsorted(self._firsts, indices, side="right") - 1
         return self._fetch(self._in_order[place], indices - self._firsts[place])
 
+    def index_among_read(self, index: int) -> int | None:
+        """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
+        firsts = np.cumsum(self.instructions.take) - self.instructions.take
+        run = int(np.searchsorted(firsts, index, side="right")) - 1
+        place = int(np.searchsorted(self._in_order, run))
+        if place == len(self._in_order) or self._in_order[place] != run:
+            return None
+        return int(self._firsts[place]) + index - int(firsts[run])
+
     @functools.cached_property
     def _columns(self) -> tuple[list[int], list[int], list[int]]:
         """For each run in dataset order: its first index, its number, and what it leaves out before; as lists."""

@@ -278,67 +278,6 @@ def test_pickles(builder: Any) -> None:
     assert [batch["id"].tolist() for batch in again] == [batch["id"].tolist() for batch in read]
 
 
-# ----------------------------------------------------------------------------------------------- dataset order
-
-
-@pytest.mark.parametrize(
-    "split,ids",
-    [("train", range(33)), ("train[5:21]", range(5, 21)), ("train[30:]+train[:4]", (30, 31, 32, 0, 1, 2, 3))],
-)
-def test_indices(builder: Any, split: str, ids: Any) -> None:
-    read, ids = dataset(builder, split), list(ids)
-    n = len(ids)
-    assert [read[i] for i in range(-n, n)] == ids + ids
-    assert read[:] == ids
-    assert read[1:-1:2] == ids[1:-1:2]
-    assert read[::-1] == ids[::-1]
-    assert read[[3, 1, -1, 3]] == [ids[3], ids[1], ids[-1], ids[3]]
-    assert read[np.array([2, 0])] == [ids[2], ids[0]]
-    assert read[np.int64(1)] == ids[1]
-    assert read[[]] == []
-    for wrong in (n, -n - 1, [0, n]):
-        with pytest.raises(IndexError, match=rf"not in \[-{n}, {n}\)"):
-            read[wrong]
-    with pytest.raises(TypeError):
-        read["0"]
-
-
-def test_dataset_order_ends_with_an_operation(builder: Any) -> None:
-    for changed in (dataset(builder).take(3), dataset(builder).shuffle(1), dataset(builder).batch(2)):
-        with pytest.raises(TypeError, match="dataset order"):
-            changed[0]
-        with pytest.raises(TypeError, match="dataset order"):
-            changed.find(3)
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_find(write: Any, ordered: bool) -> None:
-    builder = bd.builder_from_directory(write({"train": LENGTHS, "test": [3]}, ordered=ordered))
-    for split in ("train", "train[4:20]", "train[28:]+train[:9]", "test+train"):
-        read = builder.as_dataset(split)
-        where: dict[int, int] = {}
-        for index, example in enumerate(read[:]):
-            where.setdefault(int(example["key"]), index)
-        if "test" in split:  # key 0 of 'test' is another one than that of 'train'
-            assert read.find(2) == where[2]
-            assert read.find(30) == where[30]
-            continue
-        assert [read.find(key) for key in range(-2, 40)] == [where.get(key) for key in range(-2, 40)]
-
-
-def test_find_needs_keys(write: Any) -> None:
-    read = bd.builder_from_directory(write({"train": LENGTHS}, indexed=False)).as_dataset("train")
-    with pytest.raises(bd.errors.MetadataError, match="needs the sort keys"):
-        read.find(3)
-
-
-def test_size_of_slices(write: Any) -> None:
-    builder = bd.builder_from_directory(write({"train": LENGTHS, "test": [3]}))
-    for split in ("train[3:17]", "train[:0]", "train[20:]+test"):
-        records = builder.as_dataset(split).raw()
-        assert builder.info.splits[split].num_bytes == sum(map(len, records))
-
-
 # ------------------------------------------------------------------------------------------------------ arguments
 
 
@@ -385,10 +324,3 @@ def test_map_is_called_for_what_is_yielded_only(builder: Any) -> None:
     read = builder.as_dataset("train", read_config=CONFIG).map(lambda e: seen.append(int(e["id"])) or int(e["id"]))
     assert list(read.skip(5).shard(1, 3).take(4)) == seen
     assert len(seen) == 4
-
-
-def test_sort_function_orders_files(builder: Any) -> None:
-    config = bd.ReadConfig(interleave_cycle_length=1, interleave_sort_fn=lambda files: files[::-1])
-    read = dataset(builder, read_config=config)
-    assert list(read) == [*range(24, 33), *range(19, 24), *range(7, 19), *range(7)]
-    assert read[:] == list(range(33))

@@ -1,0 +1,107 @@
+"""Datasets by index and by key: in dataset order, whatever the read order is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+
+LENGTHS = [7, 0, 12, 5, 9]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["indexed", "without index"])
+def builder(request: pytest.FixtureRequest, write: Any) -> Any:
+    return bd.builder_from_directory(write({"train": LENGTHS}, indexed=request.param))
+
+
+def dataset(builder: Any, split: str = "train", **options: Any) -> Any:
+    return builder.as_dataset(split, **options).map(lambda example: int(example["id"]))
+
+
+@pytest.mark.parametrize(
+    "split,ids",
+    [("train", range(33)), ("train[5:21]", range(5, 21)), ("train[30:]+train[:4]", (30, 31, 32, 0, 1, 2, 3))],
+)
+def test_indices(builder: Any, split: str, ids: Any) -> None:
+    read, ids = dataset(builder, split), list(ids)
+    n = len(ids)
+    assert [read[i] for i in range(-n, n)] == ids + ids
+    assert read[:] == ids
+    assert read[1:-1:2] == ids[1:-1:2]
+    assert read[::-1] == ids[::-1]
+    assert read[[3, 1, -1, 3]] == [ids[3], ids[1], ids[-1], ids[3]]
+    assert read[np.array([2, 0])] == [ids[2], ids[0]]
+    assert read[np.int64(1)] == ids[1]
+    assert read[[]] == []
+    for wrong in (n, -n - 1, [0, n]):
+        with pytest.raises(IndexError, match=rf"not in \[-{n}, {n}\)"):
+            read[wrong]
+    with pytest.raises(TypeError):
+        read["0"]
+
+
+def test_dataset_order_ends_with_an_operation(builder: Any) -> None:
+    for changed in (dataset(builder).take(3), dataset(builder).shuffle(1), dataset(builder).batch(2)):
+        with pytest.raises(TypeError, match="dataset order"):
+            changed[0]
+        with pytest.raises(TypeError, match="dataset order"):
+            changed.find(3)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_find(write: Any, ordered: bool) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS, "test": [3]}, ordered=ordered))
+    for split in ("train", "train[4:20]", "train[28:]+train[:9]", "test+train"):
+        read = builder.as_dataset(split)
+        where: dict[int, int] = {}
+        for index, example in enumerate(read[:]):
+            where.setdefault(int(example["key"]), index)
+        if "test" in split:  # key 0 of 'test' is another one than that of 'train'
+            assert read.find(2) == where[2]
+            assert read.find(30) == where[30]
+            continue
+        assert [read.find(key) for key in range(-2, 40)] == [where.get(key) for key in range(-2, 40)]
+
+
+def test_find_needs_keys(write: Any) -> None:
+    read = bd.builder_from_directory(write({"train": LENGTHS}, indexed=False)).as_dataset("train")
+    with pytest.raises(bd.errors.MetadataError, match="needs the sort keys"):
+        read.find(3)
+
+
+def test_size_of_slices(write: Any) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS, "test": [3]}))
+    for split in ("train[3:17]", "train[:0]", "train[20:]+test"):
+        records = builder.as_dataset(split).raw()
+        assert builder.info.splits[split].num_bytes == sum(map(len, records))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    num_input_pipelines: int
+    input_pipeline_id: int
+
+
+def test_input_pipelines_read_files_of_their_own(write: Any) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS}))
+    configs = [bd.ReadConfig(input_context=Pipeline(2, i)) for i in range(2)]
+    parts = [builder.as_dataset("train[3:]", read_config=config) for config in configs]
+    assert [sorted(int(e["id"]) for e in part) for part in parts] == [
+        [*range(3, 7), *range(19, 24)],
+        [*range(7, 19), *range(24, 33)],
+    ]
+    for part in parts:
+        assert [int(e["id"]) for e in part[:]] == sorted(int(e["id"]) for e in part)
+        where = {int(example["key"]): index for index, example in enumerate(part[:])}
+        assert [part.find(key) for key in range(33)] == [where.get(key) for key in range(33)]
+
+
+def test_sort_function_orders_files(builder: Any) -> None:
+    config = bd.ReadConfig(interleave_cycle_length=1, interleave_sort_fn=lambda files: files[::-1])
+    read = dataset(builder, read_config=config)
+    assert list(read) == [*range(24, 33), *range(19, 24), *range(7, 19), *range(7)]
+    assert read[:] == list(range(33))
