@@ -167,7 +167,7 @@ def test_100_000_shards_are_read_fast():
     text = dataclasses.replace(MANIFEST, splits={"train": columns}).to_text()
     seconds = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()
         Manifest.from_text(text, path="m")
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
     assert min(seconds) < 0.2, seconds  # 0.06 on an idle machine
