@@ -214,8 +214,8 @@ def test_100_000_shards_are_read_fast():
     text = json.dumps(content)
     seconds = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()
         info = DatasetInfo.from_json_text(text, path="")
         assert info.splits["train[:50%]"].file_instructions[0].take == 7
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
     assert min(seconds) < 0.1

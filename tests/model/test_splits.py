@@ -334,12 +334,12 @@ def test_expressions_are_values():
 
 
 def slice_of_many(lengths):
-    begin = time.perf_counter()
+    begin = time.process_time()
     info = make_splits({"train": lengths})["train[10%:90%]"]
     runs = info.file_instructions
     assert runs[0].filename.startswith("ds-train.tfrecord-0")
     assert runs[-1].take > 0
-    return time.perf_counter() - begin, info
+    return time.process_time() - begin, info
 
 
 def test_100_000_shards_slice_fast():

@@ -120,11 +120,11 @@ def test_positions_far_out_take_no_time():
     """10^9 examples and more in 10,000 and 100,000 uneven files; the limits are ten times what is needed."""
     for files, seconds in ((10_000, 0.1), (100_000, 1.0)):
         lengths = np.random.default_rng(1).integers(0, 10**6, files)
-        begin = time.perf_counter()
+        begin = time.process_time()
         order = InterleaveOrder(lengths)
         places = [order.locate(10**9), order.locate(len(order) - 1)]
         assert next(order.runs(10**9))[:2] == places[0]
-        assert time.perf_counter() - begin < seconds
+        assert time.process_time() - begin < seconds
 
 
 def test_no_files_and_empty_files():
