@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,18 @@ def test_memory_does_not_grow_with_the_dataset(write: Any, way: str) -> None:
     peak([1000] * 2)  # what is made once and kept
     small, large = peak([1000] * 4), peak([4000] * 4)
     assert large < 1.25 * small + 100_000  # 32 bytes of offsets and arithmetic a record, not 2000
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_threads_may_share_a_dataset(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
+    monkeypatch.setattr(shards, "_MOST_OPEN", 2)
+    dataset = bd.builder_from_directory(write({"train": [50] * 6}, indexed=indexed)).as_dataset("train")
+    wanted = np.random.default_rng(0).integers(0, 300, 1500).tolist()
+    with ThreadPoolExecutor(8) as threads:
+        assert [int(example["id"]) for example in threads.map(dataset.__getitem__, wanted)] == wanted
+        whole = [int(example["id"]) for example in dataset]
+        found = threads.map(lambda _: [int(example["id"]) for example in dataset], range(8))
+        assert list(found) == [whole] * 8
 
 
 def test_files_are_closed_and_no_thread_stays(write: Any) -> None:
