@@ -5,6 +5,7 @@ A fork is safe only from a process in which nothing else runs, so anywhere else 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 URN = "beam_datasets:environment:forked_worker:v1"
 _UNSAFE_MODULES = frozenset({"tensorflow", "torch", "jax"})  # they may hold threads and locks that a fork would break
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 
 _pools: dict[bytes, ForkedWorkers] = {}
 _served = False  # gRPC has run in this process, whose threads do not survive a fork
@@ -93,6 +96,7 @@ def _work(reading: int, others: Iterable[int], log: str) -> None:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the runner, which ends its workers
         gc.freeze()  # what was imported stays; looking through it again and again takes a twentieth of the time
+        _keep_memory()
         for pipe in others:
             os.close(pipe)
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -106,6 +110,13 @@ def _work(reading: int, others: Iterable[int], log: str) -> None:
         status = 0
     finally:
         os._exit(status)  # nothing of the parent's may be ended from here
+
+
+def _keep_memory() -> None:
+    """Lets malloc keep what is freed: blocks come and go, and a fresh page costs more than what is written to it."""
+    malloc_options = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)  # other C libraries lack it
+    for option, value in ((_M_TRIM_THRESHOLD, 1 << 30), (_M_MMAP_THRESHOLD, 32 << 20), (_M_ARENA_MAX, 1)):
+        malloc_options(option, value)
 
 
 def _end(pid: int) -> None:

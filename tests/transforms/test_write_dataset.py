@@ -95,7 +95,11 @@ def test_what_is_wrong_is_said_before_the_run(tmp_path):
     with pytest.raises(ValueError, match="'all' cannot name a split"):
         local() | beam.Create(pairs(0, 1)) | WriteDataset("words", FEATURES, data_dir=tmp_path, split="all")
     with pytest.raises(ValueError, match="multi_threading loses records"):
-        local("--direct_running_mode=multi_threading") | beam.Create([]) | WriteDataset("w", FEATURES, data_dir=tmp_path)
+        (
+            local("--direct_running_mode=multi_threading")
+            | beam.Create([])
+            | WriteDataset("w", FEATURES, data_dir=tmp_path)
+        )
     remote = PipelineOptions(["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=DOCKER"])
     with pytest.raises(ValueError, match="a path of this machine that workers of PortableRunner cannot see"):
         beam.Pipeline(options=remote) | beam.Create([]) | WriteDataset("w", FEATURES, data_dir=tmp_path)

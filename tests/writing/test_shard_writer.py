@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import signal
 
 import crc32c
 import numpy as np
@@ -14,6 +16,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.model.keys import hash_key
 from beam_datasets.model.shards import shard_ends
+from beam_datasets.storage import TEMPORARY_PREFIX
 from beam_datasets.writing import duplicates, histogram, plan, shard_writer
 from beam_datasets.writing.blocks import BlockBuilder, key_array, size_array
 
@@ -151,3 +154,25 @@ def test_a_lost_or_doubled_block_is_an_error(tmp_path, fault):
     with pytest.raises(LostExamplesError, match="300 were counted"):
         shard_writer.write_group(made.group(0), parts, shard_writer.Destination(str(tmp_path), "ds"))
     assert not list(tmp_path.glob("*.tfrecord*"))
+
+
+def test_an_attempt_killed_half_way_does_no_harm(tmp_path):
+    examples = some_examples(300)
+    blocks, options = build_blocks(examples, 3, str(tmp_path / "spill")), plan.ShardingOptions(num_shards=1)
+    child = os.fork()
+    if child == 0:
+        checksum, calls = shard_writer.crc32c.crc32c, []
+
+        def checksum_or_die(*arguments):
+            calls.append(1)
+            return os.kill(os.getpid(), signal.SIGKILL) if len(calls) == 5 else checksum(*arguments)
+
+        shard_writer.crc32c = type("Dying", (), {"crc32c": staticmethod(checksum_or_die)})
+        try:
+            write_all(blocks, options, tmp_path / "out", chunk_bytes=500)
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert [path.name.startswith(TEMPORARY_PREFIX) for path in (tmp_path / "out").iterdir()] == [True]
+    shards = write_all(blocks, options, tmp_path / "out", chunk_bytes=500)
+    check(shards, expected_files(examples, 1, lambda key: hash_key("train", key)))
