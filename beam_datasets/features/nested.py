@@ -43,6 +43,9 @@ class NestedDataset(AbstractSequence[Any]):
     def __repr__(self) -> str:
         return f"<NestedDataset of {self.size} items>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NestedDataset, (self.size, list(self).__getitem__)  # functions that decode do not pickle; items do
+
 
 class Dataset(Sequence):
     """A dataset in each example: as `Sequence` in the record, but decoded to a `NestedDataset`, item by item.
