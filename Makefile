@@ -1,7 +1,8 @@
 # Every target sets itself up: Python 3.10+ and make are all that a machine needs beforehand.
-# Two environments live in the checkout and are made anew when setup.py changes:
+# These environments live in the checkout and are made anew when setup.py changes:
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
+#   .venv-adapters PyTorch and Grain, to read with them; no Beam, which a reader does not need
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -12,15 +13,17 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 DATA := build/quickstart
 BIN := .venv/bin
 INTEROP := .venv-interop/bin
+ADAPTERS := .venv-adapters/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-interop lint format bench clean
+.PHONY: help quickstart test test-interop test-adapters lint format bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back (in $(DATA))'
 	@echo 'make test          ruff, mypy and all tests'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
+	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
 	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
 	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
 	@echo 'make clean         removes environments, caches and $(DATA)'
@@ -41,6 +44,9 @@ endef
 .venv-interop/.ready: setup.py
 	$(call environment,.venv-interop,-e '.[interop]')
 
+.venv-adapters/.ready: setup.py
+	$(call environment,.venv-adapters,-e '.[adapters]')
+
 quickstart: .venv/.ready
 	@rm -rf $(DATA)
 	$(BIN)/beam-datasets build stdlib_source --data_dir $(DATA)
@@ -56,6 +62,10 @@ test: .venv/.ready
 
 test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
+
+test-adapters: .venv-adapters/.ready .venv-interop/.ready
+	BEAM_DATASETS_ADAPTERS='torch torchdata grain' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters/test_tf.py $(PYTEST_ARGS)
 
 lint: ruff mypy
 
@@ -77,5 +87,5 @@ bench: .venv/.ready
 	$(BIN)/python tests/benchmarks/run.py generate read $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-interop build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-interop .venv-adapters build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -35,6 +35,7 @@ setup(
         "tf": ["tensorflow"],
         "grain": ["grain"],
         "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *SKLEARN, *TEST, *LINT],
+        "adapters": [*IMAGE, *TEST, "torch>=2.4", "torchdata>=0.10", "grain>=0.2.3"],
         "interop": [*BEAM, *IMAGE, *SKLEARN, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
     },
     entry_points={"console_scripts": ["beam-datasets = beam_datasets.cli:main"]},

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from beam_datasets.errors import SplitError
+from beam_datasets.errors import MissingDependencyError, SplitError
 from beam_datasets.model.names import did_you_mean
 
 Unit: TypeAlias = Literal["abs", "%", "shard"]
@@ -307,9 +307,15 @@ def split_for_jax_process(
 
     Raises:
         IndexError: there is no process of this index.
+        MissingDependencyError: JAX is to be asked, and is not installed.
     """
     if process_index is None or process_count is None:
-        import jax
+        try:
+            import jax
+        except ImportError as error:
+            raise MissingDependencyError(
+                "split_for_jax_process() needs JAX: give it process_index and process_count, or pip install jax"
+            ) from error
 
         process_index = jax.process_index() if process_index is None else process_index
         process_count = jax.process_count() if process_count is None else process_count

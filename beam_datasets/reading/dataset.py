@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.reading.decoding import Batch, Map, Raw, compose
+from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
     ENDLESS,
     Group,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.source import Source
 
 
-class Dataset:
+class Dataset(Frameworks):
     """Examples of a slice of a dataset: a value that does not change; every operation returns another.
 
     Iteration is in read order: files are interleaved, as TFDS reads them. Indices are dataset order, in which the
@@ -91,6 +92,11 @@ class Dataset:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "function"}
+
+    def __repr__(self) -> str:
+        what = fingerprint(**self._identity, operations=self._operation.texts)
+        done = f" | {what['operations']}" if what["operations"] else ""
+        return f"<Dataset {what['dataset']}:{what['version']} {what['slices']}{done}, digest {what['digest'][:16]}>"
 
     # ------------------------------------------------------------------------------------------------------ operations
 
@@ -304,6 +310,15 @@ class DatasetIterator(Iterator[Any]):
             raise
         self._taken += 1
         return value
+
+    def __length_hint__(self) -> int:
+        """Returns how many items are left."""
+        return self._operation.length - self._taken
+
+    def advance(self, count: int) -> None:
+        """Goes past the next `count` items, or all there are, without reading them."""
+        self._taken = min(self._taken + _integer("count", count, at_least=0), self._operation.length)
+        self.close()
 
     def _open(self) -> Iterator[Any]:
         where = range(self._taken, self._operation.length)

@@ -1,0 +1,214 @@
+"""A dataset as a tf.data.Dataset: what an element is follows from the features, so that nothing is read to know it."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.adapters.framework import framework
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features import Dataset as DatasetFeature
+from beam_datasets.features import FeaturesDict, NestedDataset, RaggedArray, Sequence
+from beam_datasets.features.base import dtype_of, shape_of
+from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
+from beam_datasets.features.dtypes import STRING
+from beam_datasets.features.features_dict import to_feature
+from beam_datasets.reading.decoding import Batch, Decode, Raw
+from beam_datasets.reading.operations import ENDLESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from beam_datasets.features import FeatureConnector
+    from beam_datasets.reading import Dataset
+    from beam_datasets.reading.decoding import Step
+
+    Convert = Callable[[Any], Any]
+
+
+def as_tf_dataset(dataset: Dataset, *, output_signature: Any = None, state: Mapping[str, Any] | None = None) -> Any:
+    """Returns a dataset as a `tf.data.Dataset` of the same items in the same order.
+
+    Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Where an optional feature has no
+    value it gets the one that TensorFlow Datasets fills in: the dtype's lowest number, False or b''.
+
+    Each item is handed over by Python by itself: with small examples it is several times as fast to put them in batches
+    before (`ds.batch(256).as_tf_dataset()`) than after.
+
+    Args:
+        dataset: what is read.
+        output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; behind `map()` from
+            the first item, of which only the rank and the dtype of each tensor are taken for granted.
+        state: of a `DatasetIterator`; where every iteration begins. None for the beginning.
+
+    Raises:
+        MissingDependencyError: TensorFlow is not installed.
+        ValueError: output_signature is needed, because it cannot be derived.
+        StateError: the state is of something else.
+    """
+    tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
+    if output_signature is None:
+        output_signature = _signature(tf, dataset._steps)
+    if output_signature is None:
+        output_signature = _spec_of_first(tf, dataset)
+    convert = _converter(tf, output_signature)
+    left = _left(dataset, state)
+
+    def generate() -> Iterator[Any]:
+        return map(convert, dataset.iterate(state=state))
+
+    made = tf.data.Dataset.from_generator(generate, output_signature=output_signature)
+    return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY if left is None else left))
+
+
+def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
+    """Returns how many items there are; None where they never end."""
+    left = operator.length_hint(dataset.iterate(state=state))
+    return None if left > ENDLESS // 2 else left
+
+
+# -------------------------------------------------------------------------------------------------- what an element is
+
+
+def _signature(tf: Any, steps: tuple[Step, ...]) -> Any:
+    """Returns the nest of specs of what comes out of the steps; None where only a look at an item can tell."""
+    first = steps[0]
+    if len(steps) > 1 or not isinstance(first, (Raw, Decode, Batch)):
+        return None
+    if isinstance(first, Batch):
+        inner = _signature(tf, first.steps)
+        return None if inner is None else tf.nest.map_structure(lambda spec: _batched(tf, spec), inner)
+    if isinstance(first, Raw):
+        record = tf.TensorSpec((), tf.string)
+        return (record, record) if first.with_ids else record
+    return _decoded(tf, first)
+
+
+def _decoded(tf: Any, step: Decode) -> Any:
+    """Returns the nest of specs of a decoded example; None where a decoder is a function."""
+    top, decoders = to_feature(step.features), step.decoders
+    if isinstance(decoders, PartialDecoding):
+        top, decoders = select(top, decoders), decoders.decoders
+    try:
+        spec = _of_feature(tf, apply_decoders(top, decoders))
+    except LookupError:
+        return None
+    if step.with_ids:
+        spec["tfds_id"] = tf.TensorSpec((), tf.string)
+    return spec if step.supervised_keys is None else tf.nest.map_structure(spec.__getitem__, step.supervised_keys)
+
+
+def _of_feature(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:
+    """Returns the nest of specs of a feature below sequences of these lengths, outer ones first."""
+    if isinstance(feature, FeaturesDict):
+        return {name: _of_feature(tf, child, lengths) for name, child in feature.items()}
+    if isinstance(feature, DatasetFeature) and not lengths:
+        return tf.data.DatasetSpec(_of_feature(tf, feature.feature))
+    if isinstance(feature, Sequence):
+        return _of_feature(tf, feature.feature, (*lengths, feature.length))
+    if not hasattr(feature, "shape"):
+        raise LookupError("what a function decodes can be anything")
+    return _of_leaf(tf, shape_of(feature), dtype_of(feature), lengths)
+
+
+def _of_leaf(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
+    if isinstance(shape, dict):
+        return {name: _of_leaf(tf, shape[name], dtype[name], lengths) for name in shape}
+    dtype = tf.string if dtype == STRING else tf.as_dtype(dtype)
+    if len(lengths) < 2:
+        return tf.TensorSpec((*lengths, *shape), dtype)
+    return tf.RaggedTensorSpec((lengths[0], *[None] * (len(lengths) - 1), *shape), dtype, len(lengths) - 1, tf.int64)
+
+
+def _batched(tf: Any, spec: Any) -> Any:
+    """Returns the spec of a batch of what has a spec."""
+    if isinstance(spec, tf.RaggedTensorSpec):
+        shape = (None, *[None] * (spec.ragged_rank + 1), *spec.shape[spec.ragged_rank + 1 :])
+        return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank + 1, tf.int64)
+    if isinstance(spec, tf.TensorSpec):
+        return tf.TensorSpec((None, *spec.shape), spec.dtype)
+    raise FeatureValueError("datasets in examples cannot be in a batch of tf.data: leave batch() out, or map() them.")
+
+
+def _spec_of_first(tf: Any, dataset: Dataset) -> Any:
+    with dataset.iterate() as iterator:
+        for value in iterator:
+            return _of_value(tf, value)
+    raise ValueError(
+        "the dataset is empty, so there is no item to see what map() makes; give as_tf_dataset(output_signature=...)."
+    )
+
+
+def _of_value(tf: Any, value: Any) -> Any:
+    """Returns the nest of specs of values such as this one, of any lengths."""
+    if isinstance(value, dict):
+        return {name: _of_value(tf, inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_of_value(tf, inner) for inner in value)
+    if isinstance(value, NestedDataset) and len(value):
+        return tf.data.DatasetSpec(_of_value(tf, value[0]))
+    if value is None or isinstance(value, NestedDataset):
+        raise ValueError(
+            f"the first item has {value!r} in it, which does not tell what others have; "
+            "give as_tf_dataset(output_signature=...)."
+        )
+    dtype = tf.string if (found := np.asarray(value).dtype).kind in "OSU" else tf.as_dtype(found)
+    if isinstance(value, RaggedArray):
+        ragged_rank = len(value.row_lengths)
+        rank = 1 + ragged_rank + np.ndim(value.flat_values[0]) if len(value.flat_values) else 1 + ragged_rank
+        return tf.RaggedTensorSpec([None] * rank, tf.as_dtype(value.dtype), ragged_rank, tf.int64)
+    return tf.TensorSpec([None] * np.ndim(value), dtype)
+
+
+# -------------------------------------------------------------------------------------------- from NumPy to an element
+
+
+def _converter(tf: Any, spec: Any) -> Convert:
+    """Returns the function from a value to an element of a nest of specs."""
+    if isinstance(spec, dict):
+        parts = {name: _converter(tf, inner) for name, inner in spec.items()}
+        return lambda value: {name: convert(value[name]) for name, convert in parts.items()}
+    if isinstance(spec, tuple):
+        converters = [_converter(tf, inner) for inner in spec]
+        return lambda value: tuple([convert(item) for convert, item in zip(converters, value)])
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return lambda value: _ragged(tf, spec, value) if isinstance(value, RaggedArray) else value
+    if isinstance(spec, tf.data.DatasetSpec):
+        return lambda value: _nested(tf, spec.element_spec, value) if isinstance(value, NestedDataset) else value
+    return _tensor(spec) if isinstance(spec, tf.TensorSpec) else lambda value: value
+
+
+def _tensor(spec: Any) -> Convert:
+    dtype = spec.dtype.as_numpy_dtype
+    lowest = b"" if dtype is object else spec.dtype.min if spec.dtype.is_integer or spec.dtype.is_floating else 0
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return np.full([length or 0 for length in spec.shape], lowest, dtype)
+        if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1:
+            return np.array([lowest if item is None else item for item in value], dtype)
+        return value
+
+    return convert
+
+
+def _ragged(tf: Any, spec: Any, value: RaggedArray) -> Any:
+    flat = value.flat_values
+    if not isinstance(flat, np.ndarray):
+        shapes = sorted({np.shape(item) for item in flat})[:2]
+        raise FeatureValueError(f"items of the shapes {shapes} cannot be in a ragged tensor: map() them to one shape.")
+    flat = tf.convert_to_tensor(flat, spec.dtype)
+    return tf.RaggedTensor.from_nested_row_lengths(flat, value.row_lengths, validate=False)
+
+
+def _nested(tf: Any, spec: Any, value: NestedDataset) -> Any:
+    """Returns a dataset's items as a dataset; one of tensors, for one of a generator does not outlive its element."""
+
+    def column(spec: Any, *items: Any) -> Any:
+        if not items:
+            return tf.zeros([0, *(length or 0 for length in spec.shape)], spec.dtype)
+        return tf.stack([tf.convert_to_tensor(item, spec.dtype) for item in items])
+
+    return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(column, spec, *value))

@@ -1,0 +1,295 @@
+"""How ranks and workers divide a dataset, without PyTorch: against a DataLoader that is a few lines of Python."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_datasets.adapters import torch_data
+from beam_datasets.adapters.torch_data import Divided, MapStyle
+from beam_datasets.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NUM_RANKS = st.integers(1, 3)
+NUM_WORKERS = st.integers(0, 3)
+BLOCKS = st.integers(1, 5)
+N = 23
+
+
+@contextmanager
+def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
+    """Lets this process pass for a DataLoader's worker; for one that has none where num_workers is 0."""
+    real = torch_data._worker
+    torch_data._worker = lambda: (worker, num_workers, iteration) if num_workers else (0, 1, None)
+    try:
+        yield
+    finally:
+        torch_data._worker = real
+
+
+class Loader:
+    """What a DataLoader does: a copy of the dataset in each worker, batches from one worker after the other."""
+
+    count = 0
+
+    def __init__(self, dataset: Divided, batch_size: int, num_workers: int, states: list[Any] | None = None) -> None:
+        Loader.count += 1
+        self.batch_size = batch_size
+        # Copies that share memory with the original, as those of a fork.
+        self.datasets = [dataset, *(_copy(dataset) for _ in range(num_workers - 1))][: max(1, num_workers)]
+        if num_workers:
+            self.datasets[0] = _copy(dataset)
+        self.iterators = []
+        for worker, copy in enumerate(self.datasets):
+            if states:
+                copy.load_state_dict(json.loads(json.dumps(states[worker])))
+            with as_worker(worker, num_workers, Loader.count):
+                self.iterators.append(iter(copy))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        left = list(self.iterators)
+        while left:
+            iterator = left.pop(0)
+            batch = [item for _, item in zip(range(self.batch_size), iterator)]
+            if batch:
+                yield batch
+            if len(batch) == self.batch_size:
+                left.append(iterator)
+
+    def states(self) -> list[Any]:
+        return [dataset.state_dict() for dataset in self.datasets]
+
+
+def _copy(dataset: Divided) -> Divided:
+    rebuild, (inner, options) = dataset.__reduce__()
+    assert rebuild is torch_data._divided
+    return Divided(inner, **options)
+
+
+@pytest.fixture(scope="module")
+def items(three: Any) -> Any:
+    """A dataset whose items are the positions of the read order."""
+    train = three.as_dataset("train")
+    place = {int(example["idx"]): position for position, example in enumerate(train)}
+    return train.map(lambda example: place[int(example["idx"])])
+
+
+def divided(dataset: Any, rank: int = 0, num_ranks: int = 1, block: int = 1, **options: Any) -> Divided:
+    return Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, **{"drop_remainder": False, **options})
+
+
+def flat(batches: Any) -> list[int]:
+    return [item for batch in batches for item in batch]
+
+
+def test_loader_asks_workers_in_turn(items: Any) -> None:
+    assert list(Loader(divided(items.take(8)), 2, 3)) == [[0, 3], [1, 4], [2, 5], [6], [7]]
+
+
+@settings(max_examples=60)
+@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(0, N), st.booleans())
+def test_workers_change_nothing_where_blocks_are_batches(
+    items: Any, num_ranks: int, num_workers: int, block: int, length: int, drop: bool
+) -> None:
+    used = length - length % (num_ranks * block) if drop else length
+    batches = [list(range(first, min(first + block, used))) for first in range(0, used, block)]
+    for rank in range(num_ranks):
+        dataset = divided(items.take(length), rank, num_ranks, block, drop_remainder=drop)
+        expected = batches[rank::num_ranks]
+        assert list(Loader(dataset, block, num_workers)) == expected
+        assert len(dataset) == len(flat(expected))
+
+
+@settings(max_examples=60)
+@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(1, 5), st.integers(0, N))
+def test_each_item_goes_to_one_rank(
+    items: Any, num_ranks: int, num_workers: int, block: int, batch_size: int, length: int
+) -> None:
+    got = [
+        flat(Loader(divided(items.take(length), rank, num_ranks, block), batch_size, num_workers))
+        for rank in range(num_ranks)
+    ]
+    assert sorted(flat(got)) == list(range(length))
+
+
+@settings(max_examples=60)
+@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(1, 5), st.integers(0, 12), st.booleans())
+def test_goes_on_where_each_worker_was(
+    items: Any, num_ranks: int, num_workers: int, block: int, batch_size: int, steps: int, drop: bool
+) -> None:
+    for rank in range(num_ranks):
+        options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop}
+        whole = list(Loader(Divided(items, **options), batch_size, num_workers))
+        loader = Loader(Divided(items, **options), batch_size, num_workers)
+        before = [batch for _, batch in zip(range(steps), loader)]
+        states = loader.states()
+        later = Loader(Divided(items, **options), batch_size, num_workers, states)
+        rest = list(later)
+        # A DataLoader's own state says which worker is next; what each worker yields is what matters here.
+        assert sorted(flat(before) + flat(rest)) == sorted(flat(whole))
+        assert [batch for batch in whole if batch in rest] == sorted(rest, key=whole.index)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(NUM_RANKS, NUM_WORKERS, st.integers(0, 3)), min_size=1, max_size=6), BLOCKS)
+def test_any_sequence_of_ranks_and_workers_covers_each_item_once(
+    items: Any, phases: list[tuple[int, int, int]], block: int
+) -> None:
+    state, got = None, []
+    for num_ranks, num_workers, steps in [*phases, (1, 0, N)]:
+        taken = 0
+        for rank in range(num_ranks):
+            dataset = divided(items, rank, num_ranks, block)
+            if state is not None:
+                dataset.load_state_dict(state)
+            for _, batch in zip(range(steps), Loader(dataset, block, num_workers)):
+                got += batch
+                taken += len(batch)
+        state = json.loads(json.dumps(dataset.state_after(taken, start=state)))
+    assert sorted(got) == list(range(N))
+
+
+def test_state_of_a_rank_without_workers_fits_other_numbers(items: Any) -> None:
+    dataset = divided(items, 1, 2, block=3)
+    batches = [batch for _, batch in zip(range(2), Loader(dataset, 3, 0))]
+    assert batches == [[3, 4, 5], [9, 10, 11]]
+    other = divided(items, 0, 1, block=4)
+    other.load_state_dict(dataset.state_dict())
+    assert flat(Loader(other, 4, 2)) == list(range(12, N))
+
+
+def test_state_of_one_of_several_workers_says_nothing_of_others(items: Any) -> None:
+    loader = Loader(divided(items), 1, 2)
+    next(iter(loader))
+    other = divided(items)
+    other.load_state_dict(loader.states()[0])
+    problem = r"worker 0 of 2 with blocks of 1, but this is worker 1 of 3.*state_after\(\)"
+    with pytest.raises(StateError, match=problem), as_worker(1, 3, 1):
+        iter(other)
+
+
+def test_state_in_the_middle_of_a_block_fits_the_same_division_only(items: Any) -> None:
+    dataset = divided(items, 0, 2, block=3)
+    got = Loader(dataset, 2, 0)
+    assert next(iter(got)) == [0, 1]
+    state = dataset.state_dict()
+    same = divided(items, 0, 2, block=3)
+    same.load_state_dict(state)
+    assert list(Loader(same, 1, 0))[:3] == [[2], [6], [7]]
+    other = divided(items, 0, 3, block=3)
+    other.load_state_dict(state)
+    with pytest.raises(StateError, match="save it between batches"), as_worker(0, 0, 1):
+        iter(other)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> None:
+    dataset = divided(items)
+    dataset.load_state_dict(dataset.state_after(20))
+    assert dataset.state_dict()["position"] == 20
+    assert sorted(flat(Loader(dataset, 1, num_workers))) == [20, 21, 22]
+    assert sorted(flat(Loader(dataset, 1, num_workers))) == list(range(N))
+    dataset.load_state_dict(dataset.state_after(21))
+    assert sorted(flat(Loader(dataset, 1, num_workers))) == [21, 22]
+
+
+def test_does_not_guess_where_workers_are(items: Any) -> None:
+    dataset = divided(items)
+    assert dataset.state_dict()["position"] == 0
+    list(Loader(dataset, 1, 2))
+    with pytest.raises(StateError, match="StatefulDataLoader"):
+        dataset.state_dict()
+
+
+def test_epochs(items: Any) -> None:
+    shuffled = items.shuffle(seed=3)
+    dataset = divided(shuffled)
+    copy = _copy(dataset)
+    dataset.set_epoch(2)
+    with as_worker(0, 0, 1):
+        assert list(copy) == list(shuffled.iterate(epoch=2))
+    assert copy.state_dict()["begun"]["epoch"] == 2
+    assert list(shuffled.iterate(epoch=2)) != list(shuffled)
+
+
+def test_endless(items: Any) -> None:
+    dataset = divided(items.repeat(), 1, 2, block=2, drop_remainder=True)
+    assert [batch for _, batch in zip(range(3), Loader(dataset, 2, 3))] == [[2, 3], [6, 7], [10, 11]]
+    with pytest.raises(TypeError, match="endless"):
+        len(dataset)
+
+
+def test_goes_on_in_the_epoch_that_follows(items: Any) -> None:
+    dataset = divided(items.repeat(3))
+    whole = flat(Loader(divided(items.repeat(3)), 4, 0))
+    list(zip(range(8), Loader(dataset, 4, 0)))
+    later = divided(items.repeat(3))
+    later.load_state_dict(dataset.state_dict())
+    assert flat(Loader(later, 4, 0)) == whole[32:]
+
+
+def test_batches_are_items_too(items: Any) -> None:
+    batches = [b.tolist() for b in items.batch(4)]
+    for rank in range(2):
+        got = [[b.tolist() for b in some] for some in Loader(divided(items.batch(4), rank, 2), 1, 2)]
+        assert flat(got) == batches[rank::2]
+    dataset = divided(items.batch(4), 0, 2)
+    other = divided(items.batch(5))
+    other.load_state_dict(dataset.state_after(3))
+    assert flat(b.tolist() for b in flat(Loader(other, 1, 0))) == list(range(12, N))
+
+
+@pytest.mark.parametrize(
+    "state, problem",
+    [
+        ({"begun": {}}, "a worker's state of format 1"),
+        ({"format": 9, "begun": 0, "taken": 0, "worker": 0, "workers": 1, "ranks": 1, "block": 1}, "format 9"),
+        ({"position": 1}, "a state is a dict with"),
+        (17, "a state is a dict with"),
+    ],
+)
+def test_states_that_are_none(items: Any, state: Any, problem: str) -> None:
+    with pytest.raises(StateError, match=problem):
+        divided(items).load_state_dict(state)
+
+
+def test_state_of_another_slice(three: Any, items: Any) -> None:
+    with pytest.raises(StateError, match="slices was 'test"):
+        divided(items).load_state_dict(three.as_dataset("test").iterate().get_state())
+
+
+def test_rank_that_is_none(items: Any) -> None:
+    with pytest.raises(ValueError, match="2"):
+        divided(items, 2, 2)
+    with pytest.raises(ValueError, match="block"):
+        divided(items, block=0)
+
+
+def test_map_style_is_in_dataset_order(three: Any) -> None:
+    train = three.as_dataset("train")
+    dataset = MapStyle(train)
+    assert len(dataset) == N
+    assert [dataset[i]["idx"] for i in range(N)] == [train[i]["idx"] for i in range(N)]
+    assert [example["idx"] for example in dataset.__getitems__([5, 0, 22])] == [train[i]["idx"] for i in (5, 0, 22)]
+    with pytest.raises(IndexError):
+        dataset[N]
+    with pytest.raises(TypeError, match="dataset order"):
+        MapStyle(train.shuffle(1))
+
+
+def test_datasets_pickle_without_open_files(three: Any) -> None:
+    train = three.as_dataset("train")
+    train[0]
+    copy = pickle.loads(pickle.dumps(train))
+    assert not copy._source.pool._open
+    assert copy[3]["idx"] == train[3]["idx"]
+    assert repr(copy) == repr(train)
+    assert "spec_three:1.2.3 train[0:23], digest 4c7fc3c0" in repr(train)

@@ -1,0 +1,140 @@
+"""Real tf.data over `as_tf_dataset()`: signatures, values and order; where TFDS is installed, the same as TFDS's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import FeatureValueError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of TensorFlow and TFDS are not ours to mend
+DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
+VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))
+
+
+def plain(tf: Any, value: Any) -> Any:
+    """An element as nested lists, with the dtypes and shapes of its tensors."""
+    if isinstance(value, dict):
+        return {name: plain(tf, inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return tuple(plain(tf, inner) for inner in value)
+    if isinstance(value, tf.RaggedTensor):
+        return value.dtype, value.to_list()
+    if isinstance(value, tf.data.Dataset):
+        return [plain(tf, inner) for inner in value]
+    return value.dtype, tuple(value.shape), np.asarray(value.numpy()).tolist()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_same_as_tfds(tf: Any, tfds: Any, version: str) -> None:
+    theirs = tfds.builder_from_directory(str(DATA / version)).as_dataset(split="train")
+    ours = bd.builder_from_directory(DATA / version).as_dataset("train").as_tf_dataset()
+    assert ours.element_spec == theirs.element_spec
+    assert int(ours.cardinality()) == int(theirs.cardinality())
+    got, expected = ([plain(tf, element) for element in dataset] for dataset in (ours, theirs))
+    assert got == expected
+    assert got
+
+
+def test_batches(tf: Any, many: Any) -> None:
+    keys = ("label", "mat", "rag", "text", "toks", "var", "opt", "nest")
+    decoders = bd.decode.PartialDecoding(dict.fromkeys(keys, True))
+    singles = many.as_dataset("train", decoders=decoders)
+    batches = singles.padded_batch(5).as_tf_dataset()
+    spec = batches.element_spec
+    assert spec["label"] == tf.TensorSpec((None,), tf.int64)
+    assert spec["mat"] == tf.TensorSpec((None, 2, 3), tf.float32)
+    assert spec["rag"] == tf.RaggedTensorSpec((None, None, None), tf.int64, 2, tf.int64)
+    assert spec["toks"] == tf.TensorSpec((None, None), tf.string)
+    elements = list(batches)
+    assert [int(element["label"].shape[0]) for element in elements] == [5, 5, 2]
+    examples = list(singles)
+    for index, example in enumerate(examples):
+        element = elements[index // 5]
+        row = index % 5
+        assert element["mat"][row].numpy().tolist() == example["mat"].tolist()
+        assert element["text"][row].numpy() == example["text"]
+        assert element["rag"][row].to_list() == example["rag"].to_list()
+        assert element["nest"]["deep"]["v"][row].numpy() == example["nest"]["deep"]["v"]
+        expected = tf.int64.min if example["opt"] is None else example["opt"]
+        assert element["opt"][row].numpy() == expected
+
+
+def test_supervised_ids_raw_and_skipped(tf: Any, many: Any, three: Any) -> None:
+    with_id = three.as_dataset("train", read_config=bd.ReadConfig(add_tfds_id=True))
+    made = with_id.as_tf_dataset()
+    assert made.element_spec["tfds_id"] == tf.TensorSpec((), tf.string)
+    assert [e["tfds_id"] for e in made.as_numpy_iterator()] == [example["tfds_id"] for example in with_id]
+    raw = three.as_dataset("train").raw()
+    assert list(raw.as_tf_dataset().as_numpy_iterator()) == list(raw)
+    skipped = many.as_dataset("train", decoders={"image": bd.decode.SkipDecoding()})
+    assert skipped.as_tf_dataset().element_spec["image"] == tf.TensorSpec((), tf.string)
+    supervised = bd.builder_from_directory(DATA / "spec_multi" / "small" / "1.0.0")
+    if supervised.info.supervised_keys:
+        pairs = supervised.as_dataset("train", as_supervised=True)
+        assert isinstance(pairs.as_tf_dataset().element_spec, tuple)
+
+
+def test_mapped(tf: Any, many: Any) -> None:
+    train = many.as_dataset("train").map(lambda e: (e["image"] / np.float32(255), {"n": int(e["n"]), "r": e["rag"]}))
+    made = train.as_tf_dataset()
+    image, rest = made.element_spec
+    assert image == tf.TensorSpec((None, None, None), tf.float32)
+    assert rest["n"] == tf.TensorSpec((), tf.int64)
+    assert rest["r"] == tf.RaggedTensorSpec((None, None), tf.int64, 1, tf.int64)
+    assert len(list(made)) == 12
+    signature = (tf.TensorSpec((None, None, 3), tf.float32), rest)
+    assert train.as_tf_dataset(output_signature=signature).element_spec == signature
+    with pytest.raises(ValueError, match="output_signature"):
+        train.take(0).as_tf_dataset()
+    with pytest.raises(ValueError, match="output_signature"):
+        many.as_dataset("train").map(lambda e: e["steps"]).as_tf_dataset()  # of the first example: none
+
+
+def test_function_decoder(tf: Any, many: Any) -> None:
+    @bd.decode.make_decoder()
+    def length(stored: bytes, feature: Any) -> Any:
+        return np.int32(len(stored))
+
+    train = many.as_dataset("train", decoders={"image": length()})
+    train = train.map(lambda e: {"image": e["image"], "n": e["n"]})
+    assert train.as_tf_dataset().element_spec["image"] == tf.TensorSpec((), tf.int32)
+
+
+def test_goes_on_from_a_state(tf: Any, three: Any) -> None:
+    train = three.as_dataset("train").shuffle(seed=3)
+    iterator = iter(train)
+    for _ in range(9):
+        next(iterator)
+    made = train.as_tf_dataset(state=iterator.get_state())
+    expected = [int(example["idx"]) for example in iterator]
+    assert int(made.cardinality()) == len(expected) == 14
+    for _ in range(2):  # every iteration begins there
+        assert [int(element["idx"]) for element in made] == expected
+
+
+def test_endless(tf: Any, three: Any) -> None:
+    made = three.as_dataset("train").repeat().as_tf_dataset()
+    assert int(made.cardinality()) == tf.data.INFINITE_CARDINALITY
+    assert len(list(made.take(30))) == 30
+
+
+def test_what_tf_data_cannot_hold(tf: Any, many: Any) -> None:
+    with pytest.raises(FeatureValueError, match="datasets in examples"):
+        many.as_dataset("train").batch(2).as_tf_dataset()
+
+
+def test_errors_of_reading_come_through(tf: Any, tmp_path: Path) -> None:
+    source = DATA / "spec_three" / "1.2.3"
+    for path in source.iterdir():
+        data = bytearray(path.read_bytes())
+        if path.name == "spec_three-train.tfrecord-00001-of-00004":
+            data[30] ^= 1
+        (tmp_path / path.name).write_bytes(data)
+    made = bd.builder_from_directory(tmp_path).as_dataset("train").as_tf_dataset()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"00001-of-00004, byte 0 \(record 0\)"):
+        list(made)

@@ -1,0 +1,228 @@
+"""Real DataLoaders over `as_torch()`: without workers, with one, with three; and several ranks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+# Of PyTorch: that three workers are many for this machine.
+pytestmark = pytest.mark.filterwarnings("ignore")
+N = 23
+WORKERS = [0, 1, 3]
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [batch["idx"].tolist() for batch in batches]
+
+
+def flat(lists: Any) -> list[int]:
+    return [item for part in lists for item in part]
+
+
+def batches_of(items: list[int], size: int) -> list[list[int]]:
+    return [items[i : i + size] for i in range(0, len(items), size)]
+
+
+@pytest.fixture(scope="module")
+def order(three: Any) -> list[int]:
+    return [int(example["idx"]) for example in three.as_dataset("train")]
+
+
+@pytest.fixture
+def loader(torch: Any) -> Any:
+    return torch.utils.data.DataLoader
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Any:
+    threads = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - threads:  # a DataLoader's own take a moment to end
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_batches_are_the_same_for_any_number_of_workers(
+    three: Any, order: list[int], loader: Any, num_workers: int
+) -> None:
+    dataset = three.as_dataset("train").as_torch(block=4)
+    batches = loader(dataset, batch_size=4, num_workers=num_workers)
+    assert len(dataset) == N
+    assert len(batches) == 6
+    assert ids(batches) == batches_of(order, 4)
+    assert ids(batches) == batches_of(order, 4)  # the next epoch
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_two_ranks(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+    got = []
+    for rank in range(2):
+        dataset = three.as_dataset("train").as_torch(rank=rank, num_ranks=2, block=4)
+        got.append(ids(loader(dataset, batch_size=4, num_workers=num_workers)))
+    assert got == [batches_of(order, 4)[rank::2] for rank in range(2)]
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_ranks_that_get_as_much(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+    got = []
+    for rank in range(2):
+        dataset = three.as_dataset("train").as_torch(rank=rank, num_ranks=2, block=4, drop_remainder=True)
+        got.append(ids(loader(dataset, batch_size=4, num_workers=num_workers)))
+    assert [len(batches) for batches in got] == [2, 2]
+    assert sorted(flat(got[0] + got[1])) == sorted(order[:16])
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_single_examples_cover_the_epoch(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+    got = [
+        flat(
+            ids(
+                loader(
+                    three.as_dataset("train").as_torch(rank=rank, num_ranks=2), batch_size=3, num_workers=num_workers
+                )
+            )
+        )
+        for rank in range(2)
+    ]
+    assert sorted(flat(got)) == sorted(order)
+    assert sorted(got[0]) == sorted(order[::2])
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_batches_made_here(torch: Any, three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+    batches = list(loader(three.as_dataset("train").batch(4).as_torch(), batch_size=None, num_workers=num_workers))
+    assert ids(batches) == batches_of(order, 4)
+    assert batches[0]["idx"].dtype == torch.int64
+    assert isinstance(batches[0]["name"], np.ndarray)
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_goes_on_after_steps_with_other_numbers(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+    before = three.as_dataset("train").as_torch(rank=0, num_ranks=2, block=3)
+    state = before.state_after(2 * 3 * 2)  # two steps of batches of 3 of two ranks
+    dataset = three.as_dataset("train").as_torch(block=4)
+    dataset.load_state_dict(state)
+    batches = loader(dataset, batch_size=4, num_workers=num_workers)
+    assert ids(batches) == batches_of(order[12:], 4)
+    assert ids(batches) == batches_of(order, 4)  # the next epoch, from its beginning
+
+
+def test_spawned_workers(three: Any, order: list[int], loader: Any) -> None:
+    train = three.as_dataset("train")
+    train[0]  # so that there are open files, which do not go along
+    batches = loader(train.as_torch(block=4), batch_size=4, num_workers=2, multiprocessing_context="spawn")
+    assert ids(batches) == batches_of(order, 4)
+
+
+def test_epochs_reach_workers_that_persist(three: Any, loader: Any) -> None:
+    shuffled = three.as_dataset("train").shuffle(seed=5)
+    dataset = shuffled.as_torch(block=4)
+    batches = loader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+    for epoch in (0, 3, 1):
+        dataset.set_epoch(epoch)
+        expected = [int(example["idx"]) for example in shuffled.iterate(epoch=epoch)]
+        assert ids(batches) == batches_of(expected, 4)
+    del batches
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_loop_that_is_left(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+    dataset = three.as_dataset("train").as_torch(block=4)
+    for batch in loader(dataset, batch_size=4, num_workers=num_workers):
+        assert batch["idx"].tolist() == order[:4]
+        break
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_map_style_with_a_sampler(torch: Any, three: Any, loader: Any, num_workers: int) -> None:
+    train = three.as_dataset("train")
+    dataset = train.as_torch(map_style=True)
+    assert isinstance(dataset, torch.utils.data.Dataset)
+    assert not isinstance(dataset, torch.utils.data.IterableDataset)
+    in_order = [int(example["idx"]) for example in train[:]]
+    assert flat(ids(loader(dataset, batch_size=4, num_workers=num_workers))) == in_order
+    shuffled = loader(
+        dataset, batch_size=4, shuffle=True, num_workers=num_workers, generator=torch.Generator().manual_seed(1)
+    )
+    got = flat(ids(shuffled))
+    assert sorted(got) == sorted(in_order)
+    assert got != in_order
+
+
+def test_map_style_among_ranks(torch: Any, three: Any, loader: Any) -> None:
+    dataset = three.as_dataset("train").as_torch(map_style=True)
+    got = []
+    for rank in range(2):
+        sampler = torch.utils.data.DistributedSampler(dataset, 2, rank, shuffle=False)
+        got.append(flat(ids(loader(dataset, batch_size=4, sampler=sampler))))
+    assert set(got[0]) | set(got[1]) == {int(example["idx"]) for example in dataset}
+    with pytest.raises(ValueError, match="DistributedSampler"):
+        three.as_dataset("train").as_torch(map_style=True, rank=0, num_ranks=2)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_every_kind_of_feature(torch: Any, many: Any, loader: Any, num_workers: int) -> None:
+    train = many.as_dataset("train")
+    got = list(loader(train.as_torch(), batch_size=None, num_workers=num_workers))
+    assert len(got) == len(train)
+    for example, expected in zip(got, train):
+        assert torch.equal(example["mat"], torch.from_numpy(expected["mat"]))
+        assert torch.equal(example["image"], torch.from_numpy(expected["image"]))
+        assert example["u64"].dtype == torch.uint64
+        assert example["text"] == expected["text"]
+        assert example["toks"].tolist() == expected["toks"].tolist()
+        assert example["rag"] == expected["rag"]
+        assert [float(step["r"]) for step in example["steps"]] == [float(step["r"]) for step in expected["steps"]]
+
+
+def test_ranks_come_from_the_launcher(
+    torch: Any, three: Any, order: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(three.as_dataset("train").as_torch()) == N
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert [int(example["idx"]) for example in three.as_dataset("train").as_torch()] == order[1::4]
+    with pytest.raises(ValueError, match=r"shard\(\) has divided the dataset.*among 4 ranks"):
+        three.as_dataset("train").shard(0, 2).as_torch()
+    assert len(three.as_dataset("train").shard(0, 2).as_torch(rank=0, num_ranks=1)) == 12
+    with pytest.raises(ValueError, match="give both, or neither"):
+        three.as_dataset("train").as_torch(rank=1)
+
+
+def train_on_a_rank(rank: int, folder: str) -> None:
+    """What each process of `test_processes_that_train_together` does."""
+    import torch
+    from torch import distributed
+
+    import beam_datasets as bd
+
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    directory = Path(__file__).resolve().parents[1] / "data" / "tfds" / "spec_three" / "1.2.3"
+    dataset = bd.builder_from_directory(directory).as_dataset("train").as_torch(block=4, drop_remainder=True)
+    sums = []
+    for batch in torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=1):
+        distributed.all_reduce(total := batch["idx"].sum())
+        sums.append(int(total))
+    (Path(folder) / f"sums{rank}").write_text(repr(sums))
+    distributed.destroy_process_group()
+
+
+def test_processes_that_train_together(torch: Any, order: list[int], tmp_path: Path) -> None:
+    if not torch.distributed.is_gloo_available():
+        pytest.skip("this PyTorch has no gloo")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=train_on_a_rank, args=(rank, str(tmp_path))) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    expected = repr([sum(order[:8]), sum(order[8:16])])
+    assert [(tmp_path / f"sums{rank}").read_text() for rank in range(2)] == [expected, expected]
