@@ -154,6 +154,7 @@ def main() -> None:
         repeat, measurements, counts = arguments.repeat or REPEAT[command], [], {}
         for workload in arguments.workloads:
             tasks = [t for t in TASKS[command] if workload in t.workloads and t.environment in pythons]
+            tasks = [t for t in tasks if f"{t.module}.{t.step}" not in arguments.skip]
             if not tasks:
                 continue
             rows = arguments.rows or (workload == "tokens" and ROWS_OF_TOKENS.get(command)) or ROWS[command]
@@ -173,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("commands", nargs="+", choices=TASKS, help="memory: 10 GB at the defaults")
     parser.add_argument("--peers", nargs="*", choices=REQUIREMENTS, help="beside other systems; these alone, or all")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--skip", nargs="+", default=[], metavar="MODULE.STEP", help="such as peer_tfds.generate")
     parser.add_argument("--rows", type=int, help="of every workload; by default as docs/performance.md says")
     parser.add_argument("--repeat", type=int, help="how many times each system runs")
     parser.add_argument("--memory", action="store_true", help="watch the peak memory; takes some of the processor")
