@@ -174,7 +174,8 @@ class _EncodeBlocks(beam.DoFn):
         if block is None:
             return
         keys, sizes = block.load()
-        counts = histograms.count_keys(key_array(keys), size_array(sizes))
+        shift = 0 if self._ordered else histograms.HASH_SHIFT
+        counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=shift)
         self._examples.inc(len(block))
         self._bytes.inc(block.num_bytes)
         yield block

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BINS = 1 << 18  # 8 MB; of 1,000 shards 0.4% of the records then straddle two and are read twice
 BLOCK_BINS = 1 << 16
+HASH_SHIFT = 108  # hashes are spread evenly, so their first 20 bits tell more bins apart than are ever kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,18 @@ class Histogram:
         return int(self.counts.sum())
 
 
-def count_keys(keys: NDArray[np.uint64], sizes: NDArray[np.int64], max_bins: int = BLOCK_BINS) -> Histogram:
-    """Returns the histogram of ascending sort keys (n, 2) and their records' framed sizes in bytes."""
-    return _coarsen(0, keys, np.ones(len(keys), np.int64), sizes, max_bins)
+def count_keys(
+    keys: NDArray[np.uint64], sizes: NDArray[np.int64], max_bins: int = BLOCK_BINS, shift: int = 0
+) -> Histogram:
+    """Returns the histogram of some records.
+
+    Args:
+        keys: (n, 2), their sort keys, ascending.
+        sizes: (n,), their framed sizes in bytes.
+        max_bins: how many bins there may be.
+        shift: the finest resolution that is of use.
+    """
+    return _coarsen(shift, keys, np.ones(len(keys), np.int64), sizes, max_bins)
 
 
 def merge(histograms: Iterable[Histogram], max_bins: int = MAX_BINS) -> Histogram:
@@ -57,7 +67,8 @@ def merge(histograms: Iterable[Histogram], max_bins: int = MAX_BINS) -> Histogra
         return Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
     shift = max(part.shift for part in parts)
     bins = _floor(np.concatenate([part.bins for part in parts]), shift)
-    order = np.lexsort((bins[:, 1], bins[:, 0]))
+    high, low = bins[:, 0], bins[:, 1]
+    order = np.lexsort((low, high)) if low.any() else np.argsort(high, kind="stable")
     counts = np.concatenate([part.counts for part in parts])[order]
     num_bytes = np.concatenate([part.num_bytes for part in parts])[order]
     return _coarsen(shift, bins[order], counts, num_bytes, max_bins)
@@ -67,31 +78,26 @@ def _coarsen(
     shift: int, bins: NDArray[np.uint64], counts: NDArray[np.int64], num_bytes: NDArray[np.int64], max_bins: int
 ) -> Histogram:
     """Adds up equal neighbours, at the finest resolution from `shift` on that leaves at most max_bins of them."""
-    shift = _finest(bins, shift, max_bins)
-    bins = _floor(bins, shift)
-    starts = np.flatnonzero(_changes(bins))
-    return Histogram(shift, bins[starts], np.add.reduceat(counts, starts), np.add.reduceat(num_bytes, starts))
+    bits = _differing_bits(bins)
+    remaining = len(bits) - np.cumsum(np.bincount(bits, minlength=128))  # [s]: neighbours that differ at shift s
+    shift = max(shift, int(np.argmax(remaining < max_bins)))
+    starts = np.concatenate([[0], np.flatnonzero(bits > shift) + 1])
+    return Histogram(
+        shift, _floor(bins[starts], shift), np.add.reduceat(counts, starts), np.add.reduceat(num_bytes, starts)
+    )
 
 
-def _finest(bins: NDArray[np.uint64], shift: int, max_bins: int) -> int:
-    """Returns the lowest shift from `shift` on at which ascending bins have at most max_bins different values."""
-    if np.count_nonzero(_changes(_floor(bins, shift))) <= max_bins:
-        return shift
-    low, high = shift, 127  # `low` leaves too many, `high` at most two
-    while high - low > 1:
-        middle = (low + high) // 2
-        if np.count_nonzero(_changes(_floor(bins, middle))) <= max_bins:
-            high = middle
-        else:
-            low = middle
-    return high
+def _differing_bits(bins: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Returns for each neighbouring pair how many of the lowest bits must go to make the two equal: 0 to 128."""
+    high, low = (bins[1:] ^ bins[:-1]).T
+    return np.where(high > 0, 64 + _bit_lengths(high), _bit_lengths(low))
 
 
-def _changes(bins: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Returns where a value differs from the one before it; the first does."""
-    first = np.ones(len(bins), np.bool_)
-    first[1:] = (bins[1:] != bins[:-1]).any(axis=1)
-    return first
+def _bit_lengths(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Returns the bit length of each number; half by half, because a float64 holds 53 bits exactly."""
+    upper = numbers >> np.uint64(32)
+    half = np.where(upper > 0, upper, numbers)
+    return np.frexp(half.astype(np.float64))[1].astype(np.int64) + 32 * (upper > 0)
 
 
 def _floor(keys: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
