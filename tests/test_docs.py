@@ -46,10 +46,17 @@ def test_readme_opens_with_the_two_commands() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    pages = [README, *(ROOT / "docs").glob("*.md")]
-    for page in pages:
-        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for page in [README, *(ROOT / "docs").glob("*.md")]:
+        for path, anchor in re.findall(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.name} links to {path}"
+            assert not anchor or anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_index_has_every_page() -> None:
