@@ -1,8 +1,8 @@
 """From what a runner raises to the one error that a user should read.
 
-Beam wraps the error of a worker in its own, as text, under hundreds of lines of its own frames. The reason is the last
-exception in that text; ours comes back as the class it was, anybody else's as a GenerationError that names the place in
-the author's code.
+Beam wraps the error of a worker in its own, as text, under hundreds of lines of its own frames. The reason is what
+stands below the last of them; ours comes back as the class it was, anybody else's as a GenerationError that names the
+place in the author's code.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 
 from beam_datasets import errors
 
-_EXCEPTION = re.compile(
-    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Warning|StopIteration)\w*)(?:: |$)", re.MULTILINE
-)
+_EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
+_GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _INTERNAL = ("apache_beam/", "/beam_datasets/", "/concurrent/", "/threading.py", "/grpc/", "<frozen", "<string>")
 
@@ -33,11 +32,13 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
             "a worker process died (killed, or out of memory); nothing was published. "
             "Run it again, with fewer worker processes (--num_workers) if memory was short."
         )
-    matches = list(_EXCEPTION.finditer(text))
-    if "Traceback" not in text or not matches:
+    if "Traceback" in text:
+        text = _GROUP_MARGIN.sub("", text)
+    frames = list(_FRAME.finditer(text))
+    last = _EXCEPTION.search(text, frames[-1].end()) if "Traceback" in text and frames else None
+    if last is None:
         message, stage = _split_stage(text)
         return GenerationError(f"{type(error).__name__}: {message}{_place(stage, '', _raised_at(error))}")
-    last = matches[-1]
     name = last.group(1)
     message, stage = _split_stage(text[last.end() :])
     known = getattr(errors, name, None)

@@ -1,0 +1,83 @@
+"""The one error that is made of what a runner raises, out of texts as Beam's workers send them."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from beam_datasets import errors
+from beam_datasets.transforms.failures import GenerationError, reason
+
+
+class Unlucky(Exception):
+    """An author's own error, whose name does not end in Error."""
+
+
+def unlucky() -> None:
+    raise Unlucky("row 7 is bad [while running 'Generate train']")
+
+
+def chained() -> None:
+    try:
+        int("x")
+    except ValueError as error:
+        raise Unlucky("row 7 [while running 'Generate train']") from error
+
+
+def several_lines() -> None:
+    raise ValueError("cannot read row\nKeyError: not the reason\nlast line [while running 'Generate train']")
+
+
+def missing_key() -> None:
+    raise KeyError("no such column [while running 'Generate train']")
+
+
+def without_words() -> None:
+    raise Unlucky
+
+
+def sent_by_a_worker(fault) -> RuntimeError:
+    """Returns what FnApiRunner raises for an error in another process: its traceback as text."""
+    try:
+        fault()
+    except Exception:
+        return RuntimeError(traceback.format_exc())
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "fault, message",
+    [
+        (unlucky, "Unlucky: row 7 is bad\n"),
+        (chained, "Unlucky: row 7\n"),
+        (several_lines, "ValueError: cannot read row\nKeyError: not the reason\nlast line\n"),
+        (missing_key, "KeyError: no such column\n"),
+        (without_words, "Unlucky: \n"),
+    ],
+)
+def test_the_last_exception_is_the_reason_and_names_the_place(fault, message):
+    made = reason(sent_by_a_worker(fault))
+    assert type(made) is GenerationError
+    assert str(made).startswith(message)
+    assert str(made).endswith(f"in {fault.__name__})")
+    assert "Traceback" not in str(made)
+
+
+def test_an_exception_group_is_the_error_in_it_and_no_traceback():
+    frame = '  |   File "/home/me/dataset.py", line 24, in rows\n  |     raise ExceptionGroup("several", found)\n'
+    text = f"  + Exception Group Traceback (most recent call last):\n{frame}"
+    text += "  | ExceptionGroup: several [while running 'Generate train'] (1 sub-exception)\n"
+    text += "  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------\n"
+    made = str(reason(RuntimeError(text)))
+    assert made == "ExceptionGroup: several\n  (in stage 'Generate train', at /home/me/dataset.py:24 in rows)"
+
+
+def ours() -> None:
+    raise errors.DuplicateKeyError("split 'train': two examples\n  a: 1 [while running 'Write']")
+
+
+def test_our_own_error_comes_back_as_its_class():
+    made = reason(sent_by_a_worker(ours))
+    assert type(made) is errors.DuplicateKeyError
+    assert str(made) == "split 'train': two examples\n  a: 1"
