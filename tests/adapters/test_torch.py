@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -196,33 +199,14 @@ def test_ranks_come_from_the_launcher(
         three.as_dataset("train").as_torch(rank=1)
 
 
-def train_on_a_rank(rank: int, folder: str) -> None:
-    """What each process of `test_processes_that_train_together` does."""
-    import torch
-    from torch import distributed
-
-    import beam_datasets as bd
-
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    directory = Path(__file__).resolve().parents[1] / "data" / "tfds" / "spec_three" / "1.2.3"
-    dataset = bd.builder_from_directory(directory).as_dataset("train").as_torch(block=4, drop_remainder=True)
-    sums = []
-    for batch in torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=1):
-        distributed.all_reduce(total := batch["idx"].sum())
-        sums.append(int(total))
-    (Path(folder) / f"sums{rank}").write_text(repr(sums))
-    distributed.destroy_process_group()
-
-
 def test_processes_that_train_together(torch: Any, order: list[int], tmp_path: Path) -> None:
     if not torch.distributed.is_gloo_available():
         pytest.skip("this PyTorch has no gloo")
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=train_on_a_rank, args=(rank, str(tmp_path))) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=120)
-    assert [process.exitcode for process in processes] == [0, 0]
+    script = Path(__file__).with_name("train_on_a_rank.py")
+    processes = [
+        subprocess.Popen([sys.executable, script, tmp_path], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"})
+        for rank in range(2)
+    ]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
     expected = repr([sum(order[:8]), sum(order[8:16])])
     assert [(tmp_path / f"sums{rank}").read_text() for rank in range(2)] == [expected, expected]
