@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading import builder as builder
     from beam_datasets.reading import builder_from_directory as builder_from_directory
     from beam_datasets.reading import load as load
+    from beam_datasets.reading.adoption import adopt as adopt
 
 _HOMES = {
     "": ("errors", "features"),
@@ -53,6 +54,7 @@ _HOMES = {
         "builder_from_directory",
         "load",
     ),
+    ".reading.adoption": ("adopt",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

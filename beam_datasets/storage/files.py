@@ -151,6 +151,19 @@ def rename_dir(source: PathLike, target: PathLike) -> None:
     local.rename_dir(paths.normalize(source), paths.normalize(target))
 
 
+def link(source: PathLike, target: PathLike) -> None:
+    """Gives a local file another name on the same disk; both are the same file. Directories above it are made.
+
+    Raises:
+        FileExistsError: the target exists.
+        StorageError: a path is not local, or the two are on different disks.
+    """
+    for path in (source, target):
+        if paths.is_remote(path):
+            raise StorageError(f"{path}: only a local file can have another name")
+    local.link(paths.normalize(source), paths.normalize(target))
+
+
 def memory_map(path: PathLike) -> Buffer:
     """Returns the file's bytes: a local file mapped into memory (it holds a file descriptor), another one read.
 

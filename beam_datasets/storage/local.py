@@ -196,6 +196,19 @@ def rename_dir(source: str, target: str) -> None:
         raise _as_storage_error(f"{source} to {target}", error) from error
 
 
+def link(source: str, target: str) -> None:
+    """Gives a file another name on the same disk."""
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.link(source, target)
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise StorageError(
+                f"{target} is on another disk than {source}: a file cannot be on two; copy it"
+            ) from error
+        raise _as_storage_error(target if isinstance(error, FileExistsError) else source, error) from error
+
+
 def memory_map(path: str) -> Buffer:
     """Returns the file's bytes, mapped into memory."""
     with _named(path), open(path, "rb") as file:

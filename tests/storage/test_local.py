@@ -22,6 +22,28 @@ def test_paths(monkeypatch, tmp_path):
     assert storage.normalize("~/b") == str(tmp_path / "b")
 
 
+def test_link(tmp_path):
+    storage.write_bytes(tmp_path / "a", b"same")
+    storage.link(tmp_path / "a", tmp_path / "new" / "b")
+    assert (tmp_path / "new" / "b").samefile(tmp_path / "a")
+    with pytest.raises(FileExistsError, match="b: "):
+        storage.link(tmp_path / "a", tmp_path / "new" / "b")
+    with pytest.raises(FileNotFoundError, match="missing: "):
+        storage.link(tmp_path / "missing", tmp_path / "c")
+    with pytest.raises(StorageError, match="only a local file"):
+        storage.link("memory://bucket/a", tmp_path / "c")
+
+
+def test_link_to_another_disk(tmp_path, monkeypatch):
+    def other_disk(source, target):
+        raise OSError(errno.EXDEV, "another disk")
+
+    monkeypatch.setattr(os, "link", other_disk)
+    storage.write_bytes(tmp_path / "a", b"same")
+    with pytest.raises(StorageError, match=r"b is on another disk than .*a: .*copy it"):
+        storage.link(tmp_path / "a", tmp_path / "b")
+
+
 @pytest.mark.parametrize("path", [b"bytes", 3, None])
 def test_what_is_no_path(path):
     with pytest.raises(TypeError):

@@ -1,0 +1,317 @@
+"""`adopt`: files that TFDS wrote, without their metadata; and files that cannot be a dataset."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+
+import beam_datasets as bd
+from beam_datasets import features as F
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    CorruptRecordError,
+    FeatureValueError,
+    InputError,
+    MetadataError,
+    StorageError,
+)
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import serialize
+from beam_datasets.reading import adoption
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
+VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))
+FEATURES = {"id": np.int64, "text": F.Text()}
+
+
+def shards_of(version: str, folder: Path) -> Path:
+    """Copies a dataset's shards, without what describes them."""
+    folder.mkdir(parents=True)
+    for shard in (DATA / version).glob("*.tfrecord-*"):
+        shutil.copy(shard, folder)
+    return folder
+
+
+def records(first: int, count: int) -> list[bytes]:
+    return [serialize({"id": [i], "text": [b"x" * (i % 7)]}) for i in range(first, first + count)]
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A folder of two files: examples 0 to 9 and 10 to 14."""
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "part-00000").write_bytes(b"".join(tfrecord.frame_all(records(0, 10))))
+    (folder / "part-00001").write_bytes(b"".join(tfrecord.frame_all(records(10, 5))))
+    return folder
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --------------------------------------------------------------------------------------------------- datasets of TFDS
+
+
+@pytest.mark.parametrize("how", ["in place", "copy", "link"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_same_as_with_the_metadata_of_tfds(tmp_path: Path, version: str, how: str) -> None:
+    folder = shards_of(version, tmp_path / "bare")
+    place = {} if how == "in place" else {"data_dir": tmp_path / "new", "files": how}
+    original = bd.builder_from_directory(DATA / version)
+    ordered = original.info.disable_shuffling
+    adopted = bd.adopt(folder / "*.tfrecord-*", DATA / version / "features.json", disable_shuffling=ordered, **place)
+    assert adopted.name == original.name
+    assert adopted.info.features == original.info.features
+    for split in original.info.splits:
+        ours, theirs = adopted.info.splits[split], original.info.splits[split]
+        assert (ours.shard_lengths, ours.num_bytes) == (theirs.shard_lengths, theirs.num_bytes)
+        assert ours.filenames == theirs.filenames
+        for expression in (split, f"{split}[30%:]"):
+            both = [builder.as_dataset(expression).raw() for builder in (adopted, original)]
+            assert list(both[0]) == list(both[1])
+            assert both[0][:] == both[1][:]
+    again = bd.builder_from_directory(adopted.dataset_dir)
+    assert again.digest == adopted.digest
+    assert [example.keys() for example in again.as_dataset("train")]
+
+
+@pytest.mark.parametrize("files", ["copy", "link"])
+def test_manifest_and_indexes_are_of_the_files(tmp_path: Path, files: Any) -> None:
+    folder = shards_of("spec_three/1.2.3", tmp_path / "bare")
+    adopted = bd.adopt(
+        folder / "*", DATA / "spec_three/1.2.3/features.json", data_dir=tmp_path / "new", version="3.0.0", files=files
+    )
+    assert Path(adopted.dataset_dir) == tmp_path / "new" / "spec_three" / "3.0.0"
+    assert bd.load("spec_three", split="train", data_dir=tmp_path / "new")[0]
+    for split, columns in adopted.manifest.splits.items():
+        for shard, name in enumerate(adopted.info.splits[split].filenames):
+            path = Path(adopted.dataset_dir, name)
+            data = path.read_bytes()
+            index = Path(f"{path}.index").read_bytes()
+            assert data == (folder / name).read_bytes()
+            assert path.samefile(folder / name) == (files == "link")
+            assert columns.file_bytes[shard] == len(data)
+            assert columns.crc32c[shard] == crc32c(data)
+            assert columns.index_crc32c[shard] == crc32c(index)
+            assert columns.num_bytes[shard] == len(data) - 16 * columns.num_examples[shard]
+    assert adopted.info.splits["train[2:5]"].num_bytes > 0  # what only indexes know
+    with pytest.raises(MetadataError, match=r"find\(\) needs the sort keys"):
+        adopted.as_dataset("train").find("a key")
+
+
+# -------------------------------------------------------------------------------------------------------- other files
+
+
+def test_other_names(bare: Path) -> None:
+    before = everything(bare)
+    adopted = bd.adopt(bare / "part-*", FEATURES, name="parts", description="Numbers.", disable_shuffling=True)
+    assert str(adopted.info.full_name) == "parts/1.0.0"
+    assert adopted.info.description == "Numbers."
+    assert [int(example["id"]) for example in adopted.as_dataset("train")] == list(range(15))
+    assert [int(example["id"]) for example in adopted.as_dataset("train[8:-3]")[:]] == [8, 9, 10, 11]
+    assert set(everything(bare)) - set(before) == {
+        "part-00000.index",
+        "part-00001.index",
+        "dataset_info.json",
+        "features.json",
+        "manifest.json",
+    }
+    assert {name: data for name, data in everything(bare).items() if name in before} == before
+
+
+def test_names_without_a_template_need_a_directory(bare: Path, tmp_path: Path) -> None:
+    (bare / "part-00000").rename(bare / "first")
+    (bare / "part-00001").rename(bare / "second")
+    before = everything(bare)
+    with pytest.raises(InputError, match=r"none for .*first \.\.\. .*second. Give adopt\(data_dir=\.\.\.\)"):
+        bd.adopt(bare / "*", FEATURES, name="parts")
+    adopted = bd.adopt([bare / "second", bare / "first"], FEATURES, name="parts", split="all_of", data_dir=tmp_path)
+    assert adopted.info.splits["all_of"].shard_lengths == [5, 10]
+    assert [int(example["id"]) for example in adopted.as_dataset("all_of")[:]] == [*range(10, 15), *range(10)]
+    assert everything(bare) == before
+
+
+def test_splits_in_directories(bare: Path) -> None:
+    for number, split in enumerate(("train", "test")):
+        (bare / split).mkdir()
+        (bare / f"part-0000{number}").rename(bare / split / "x.tfrecord")
+    adopted = bd.adopt({split: bare / split / "*" for split in ("train", "test")}, FEATURES, name="parts")
+    assert adopted.dataset_dir == str(bare)
+    assert {name: split.num_examples for name, split in adopted.info.splits.items()} == {"train": 10, "test": 5}
+    assert [int(example["id"]) for example in adopted.as_dataset("test")] == list(range(10, 15))
+
+
+def test_empty_file(bare: Path) -> None:
+    (bare / "part-00002").touch()
+    adopted = bd.adopt(bare / "*", FEATURES, name="parts")
+    assert adopted.info.splits["train"].shard_lengths == [10, 5, 0]
+    assert len(list(adopted.as_dataset("train"))) == 15
+
+
+def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
+    (tmp_path / "digits").mkdir()
+    place = bare.rename(tmp_path / "digits" / "2.1.0")
+    with pytest.raises(ValueError, match=r"version is 3.0.0, but the files are in .*2.1.0"):
+        bd.adopt(place / "*", FEATURES, version="3.0.0")
+    assert bd.adopt(place / "*", FEATURES).info.full_name == "digits/2.1.0"
+    assert len(bd.load("digits", split="train", data_dir=tmp_path)) == 15
+
+
+def test_names_that_cannot_be(bare: Path) -> None:
+    with pytest.raises(ValueError, match=r"give adopt\(name=\.\.\.\)"):
+        bd.adopt(bare / "*", FEATURES)
+    with pytest.raises(ValueError, match="'a b' is no dataset name"):
+        bd.adopt(bare / "*", FEATURES, name="a b")
+    with pytest.raises(ValueError, match="'move'; needed: 'copy' or 'link'"):
+        bd.adopt(bare / "*", FEATURES, name="parts", files="move")
+    with pytest.raises(FeatureValueError, match="dict of features"):
+        bd.adopt(bare / "*", F.Text(), name="parts")
+    with pytest.raises(StorageError, match="local disks only"):
+        bd.adopt(bare / "*", FEATURES, name="parts", data_dir="memory://bucket/data")
+
+
+# ------------------------------------------------------------------------------------------------- nothing overwritten
+
+
+def test_published_dataset_stays(bare: Path, tmp_path: Path) -> None:
+    bd.adopt(bare / "*", FEATURES, name="parts")
+    bd.adopt(bare / "part-0000?", FEATURES, name="parts", data_dir=tmp_path / "new")
+    before = everything(tmp_path)
+    for place in ({}, {"data_dir": tmp_path / "new"}):
+        with pytest.raises(AlreadyPublishedError, match=r"dataset_info.json is there already"):
+            bd.adopt(bare / "part-0000?", FEATURES, name="parts", **place)
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["features.json", "manifest.json", "part-00001.index", "LICENSE"])
+def test_other_files_stay(bare: Path, name: str) -> None:
+    (bare / name).write_bytes(b"mine")
+    before = everything(bare)
+    with pytest.raises(AlreadyPublishedError, match=f"{name} is there already"):
+        bd.adopt(bare / "part-0000?", FEATURES, name="parts", license="free")
+    assert everything(bare) == before
+
+
+def test_same_files_do_no_harm(bare: Path) -> None:
+    bd.adopt(bare / "part-0000?", FEATURES, name="parts", license="free")
+    for name in ("dataset_info.json", "features.json", "manifest.json"):
+        (bare / name).unlink()  # as if a run was killed
+    adopted = bd.adopt(bare / "part-*", FEATURES, name="parts", license="free")
+    assert len(list(adopted.as_dataset("train"))) == 15
+
+
+def test_directory_with_something_else(bare: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts" / "1.0.0").mkdir(parents=True)
+    (tmp_path / "parts" / "1.0.0" / "x").touch()
+    with pytest.raises(AlreadyPublishedError, match="x is there already"):
+        bd.adopt(bare / "*", FEATURES, name="parts", data_dir=tmp_path)
+
+
+# ----------------------------------------------------------------------------------------------- files that are not fit
+
+
+@pytest.fixture(params=["in place", "copy", "link"])
+def refused(request: Any, bare: Path, tmp_path: Path) -> Any:
+    """Adopts the files and returns the error; checks that nothing new is left, wherever it was to be."""
+    place = {} if request.param == "in place" else {"data_dir": tmp_path / "new", "files": request.param}
+
+    def refused(error: Any, features: Any = FEATURES, **options: Any) -> Any:
+        before = everything(tmp_path)
+        with pytest.raises(error) as caught:
+            bd.adopt(bare / "part-0000?", features, name="parts", **place, **options)
+        assert everything(tmp_path) == before
+        assert not list(tmp_path.rglob("incomplete*"))
+        return caught.value
+
+    return refused
+
+
+@pytest.mark.parametrize("place", ["length", "crc of length", "data", "crc of data"])
+def test_flipped_byte(bare: Path, refused: Any, place: str) -> None:
+    data = bytearray((bare / "part-00001").read_bytes())
+    start = sum(len(record) + 16 for record in records(10, 2))
+    length = len(records(12, 1)[0])
+    data[start + {"length": 0, "crc of length": 8, "data": 13, "crc of data": 12 + length}[place]] ^= 1
+    (bare / "part-00001").write_bytes(data)
+    error = refused(CorruptRecordError)
+    assert (error.path, error.offset, error.record) == (str(bare / "part-00001"), start, 2)
+
+
+def test_cut_off_anywhere(bare: Path) -> None:
+    whole = (bare / "part-00001").read_bytes()
+    ends = np.cumsum([0, *(len(record) + 16 for record in records(10, 5))]).tolist()
+    for size in set(range(len(whole))) - set(ends):
+        (bare / "part-00001").write_bytes(whole[:size])
+        with pytest.raises(CorruptRecordError) as caught:
+            bd.adopt(bare / "part-0000?", FEATURES, name="parts")
+        record = int(np.searchsorted(ends, size)) - 1
+        assert (caught.value.offset, caught.value.record) == (ends[record], record)
+    assert sorted(everything(bare)) == ["part-00000", "part-00001"]
+
+
+@pytest.mark.parametrize(
+    "features, problem",
+    [
+        ({"id": np.float32, "text": F.Text()}, "id: "),
+        ({"id": F.Tensor(shape=(2,), dtype=np.int64), "text": F.Text()}, "id: "),
+        ({"id": np.int64, "text": F.Image()}, "text: "),
+        ({"id": np.int8, "text": F.Text(), "more": np.int64}, "more: "),
+        ({"id": np.int64, "txt": F.Sequence(F.Text())}, "it has text, which the features do not name, and not txt"),
+    ],
+)
+def test_features_that_do_not_fit(bare: Path, refused: Any, features: Any, problem: str) -> None:
+    error = refused(FeatureValueError, features)
+    assert str(error).startswith(f"{bare}/part-00000, byte 0 (record ")
+    assert f"): the record does not fit the features: {problem}" in str(error)
+
+
+def test_record_that_does_not_fit_in_the_middle(bare: Path, refused: Any, monkeypatch: Any) -> None:
+    # Small pieces, so that it is not in the first one.
+    monkeypatch.setattr(adoption.tfrecord, "scan_file", functools.partial(tfrecord.scan_file, chunk_size=100))
+    bad = [*records(10, 3), serialize({"id": [1, 2], "text": [b""]}), *records(14, 1)]
+    (bare / "part-00001").write_bytes(b"".join(tfrecord.frame_all(bad)))
+    offset = sum(len(record) + 16 for record in bad[:3])
+    message = f"{bare}/part-00001, byte {offset} (record 3): the record does not fit the features: id: "
+    assert str(refused(FeatureValueError)).startswith(message)
+
+
+def test_records_that_are_no_examples(bare: Path, refused: Any) -> None:
+    (bare / "part-00000").write_bytes(tfrecord.frame(b"a line of text\n"))
+    assert "part-00000, byte 0 (record 0): the record is no tf.train.Example: " in str(refused(CorruptRecordError))
+
+
+def test_nested_items_are_decoded_too(bare: Path, refused: Any) -> None:
+    nested = {"id": np.int64, "text": F.Text(), "steps": F.Dataset({"image": F.Image()})}
+    record = serialize({"id": [1], "text": [b"x"], "steps/image": [b"no image"]})
+    (bare / "part-00000").write_bytes(tfrecord.frame(record))
+    assert "steps" in str(refused(FeatureValueError, nested))
+
+
+def test_what_decoders_skip_is_not_checked(bare: Path) -> None:
+    features = {"id": np.int64, "text": F.Image()}
+    adopted = bd.adopt(bare / "*", features, name="parts", decoders={"text": bd.decode.SkipDecoding()})
+    assert json.loads((bare / "features.json").read_text())["featuresDict"]["features"]["text"]["image"] is not None
+    with pytest.raises(FeatureValueError):
+        list(adopted.as_dataset("train"))
+
+
+def test_compressed(bare: Path, refused: Any) -> None:
+    (bare / "part-00001").write_bytes(gzip.compress((bare / "part-00001").read_bytes()))
+    assert "part-00001 is compressed by gzip" in str(refused(InputError))
+
+
+def test_directory_that_nobody_may_write_to(bare: Path, refused: Any, monkeypatch: Any) -> None:
+    def create_bytes(path: str, data: bytes) -> None:
+        raise StorageError(f"{path}: no space left")
+
+    monkeypatch.setattr(adoption.storage, "create_bytes", create_bytes)
+    assert "no space left" in str(refused(StorageError))
