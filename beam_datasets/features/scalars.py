@@ -39,15 +39,14 @@ def encoder(tensor: Tensor, name: str) -> Encode | None:
 
 
 def _bytes_encoder(name: str) -> Encode:
-    frame = example.one_bytes_framer(name.encode("utf-8"))
+    head = example.one_bytes_head(name.encode("utf-8"))
 
     def encode(value: Any) -> bytes:
-        if type(value) is str:
-            try:
-                return frame(value.encode())
-            except UnicodeEncodeError:
-                pass
-        return frame(to_bytes(value, name))
+        try:
+            data = value.encode() if type(value) is str else to_bytes(value, name)
+        except UnicodeEncodeError:
+            data = to_bytes(value, name)
+        return head(len(data)) + data
 
     return encode
 

@@ -49,7 +49,12 @@ _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
 
 def record(entries: bytes) -> bytes:
     """Returns the record that holds the given entries, one after the other."""
-    return b"\x0a" + varint(len(entries)) + entries
+    return _record_head(len(entries)) + entries
+
+
+@lru_cache(maxsize=_KNOWN_HEADS)
+def _record_head(length: int) -> bytes:
+    return b"\x0a" + varint(length)
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
@@ -76,9 +81,14 @@ def _framer(name: bytes, kind: bytes) -> Callable[[int], bytes]:
     return lru_cache(maxsize=_KNOWN_HEADS)(head)
 
 
+def one_bytes_head(name: bytes) -> Callable[[int], bytes]:
+    """Returns a function from a value's length to what stands before it in the entry of a list of that one value."""
+    return _framer(name, _BYTES + b"\x0a")
+
+
 def one_bytes_framer(name: bytes) -> Callable[[bytes], bytes]:
     """Returns a function from a value to the entry of a list of that one value."""
-    head = _framer(name, _BYTES + b"\x0a")
+    head = one_bytes_head(name)
     return lambda value: head(len(value)) + value
 
 
