@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import shlex
 import sys
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     import apache_beam as beam
 
-_LOCAL_RUNNERS = ("", "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner")
+_LOCAL_RUNNERS = frozenset({"", "fnapi", "direct", "bundlebaseddirect", "switchingdirect"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,11 @@ def choose_engine(
     Raises:
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records.
     """
-    options = beam_options if isinstance(beam_options, PipelineOptions) else PipelineOptions(list(beam_options or []))
-    runner = str(options.view_as(StandardOptions).runner or "").rpartition(".")[2]
-    if runner not in _LOCAL_RUNNERS:
+    if isinstance(beam_options, PipelineOptions):
+        options = copy.deepcopy(beam_options)  # the caller's stay as they are
+    else:
+        options = PipelineOptions(list(beam_options or []))
+    if not _is_local(str(options.view_as(StandardOptions).runner or "")):
         return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options))
     _refuse_threads(options)
     direct = options.view_as(DirectOptions)
@@ -115,11 +118,16 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
     Raises:
         ValueError: see `choose_engine`.
     """
-    options, runner = pipeline.options, type(pipeline.runner).__name__
-    if runner not in _LOCAL_RUNNERS:
+    options = pipeline.options
+    if not _is_local(type(pipeline.runner).__name__):
         return Engine(options, False, 0, shared_disk or _workers_are_here(options))
     _refuse_threads(options)
     return Engine(options, True, 0, True)
+
+
+def _is_local(runner: str) -> bool:
+    """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it in this machine."""
+    return runner.rpartition(".")[2].lower().removesuffix("runner") in _LOCAL_RUNNERS
 
 
 def _refuse_threads(options: PipelineOptions) -> None:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 URN = "beam_datasets:environment:forked_worker:v1"
-_UNSAFE_MODULES = frozenset({"tensorflow", "torch", "jax"})  # they may hold threads and locks that a fork would break
+_UNSAFE_MODULES = frozenset(
+    {"tensorflow", "torch", "jax", "obstore"}
+)  # they may hold threads and locks that a fork would break
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 
