@@ -235,7 +235,7 @@ class DatasetBuilder:
         """Returns {split: source}, names checked.
 
         Args:
-            pipeline: the Beam pipeline; None on a worker, where only the iterables are of use.
+            pipeline: the Beam pipeline; on a worker, where only the iterables are of use, one that is never run.
 
         Raises:
             BeamDatasetsError: there is no split, or one has an unusable name.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.failures import reason
@@ -20,7 +21,6 @@ from beam_datasets.writing.plan import ShardingOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
     from beam_datasets.model.info import DatasetInfo
@@ -131,7 +131,8 @@ def _examples(builder: Builder, pipeline: beam.Pipeline) -> dict[str, beam.PColl
 
 def _read_iterable(split: str, builder: Builder) -> Iterator[tuple[Any, Any]]:
     """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
-    source = builder.split_generators(None)[split]
+    nowhere = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))  # takes the other splits, and never runs
+    source = builder.split_generators(nowhere)[split]
     examples: Iterable[tuple[Any, Any]] = source() if callable(source) else source
     if not builder.info.disable_shuffling:
         yield from examples
