@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.display import DisplayDataItem
-from apache_beam.transforms.window import GlobalWindow
+from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.writing import histogram as histograms
@@ -103,10 +106,19 @@ class WriteExamples(beam.PTransform):
         return (
             pipeline
             | "Start" >> beam.Create([self.publication], reshuffle=False)
-            | "Publish" >> beam.Map(publishing.publish, plan, beam.pvalue.AsList(shards))
+            | "Publish" >> beam.Map(_publish, plan, beam.pvalue.AsList(shards), self.engine.spill_dir)
         )
 
     def _encode(self, split: str, examples: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
+        if not examples.is_bounded:
+            raise ValueError(
+                f"split {split!r} is an unbounded PCollection, which never ends; a dataset is published when all its "
+                "examples are there. Give a bounded one."
+            )
+        if examples.windowing != Windowing(GlobalWindows()):  # a dataset is one whole, whatever the pipeline divided
+            examples |= f"Unwindow {split}" >> beam.WindowInto(
+                GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
+            )
         encode = _EncodeBlocks(split, self.publication.features, self.engine, self.sharding.ordered)
         return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
 
@@ -260,3 +272,15 @@ def _join(
 ) -> shard_writer.WrittenShard:
     (split, _), parts = element
     return shard_writer.join_parts(list(parts), plan.split(split).num_shards, destination)
+
+
+def _publish(
+    publication: publishing.Publication,
+    plan: planning.Plan,
+    shards: list[shard_writer.WrittenShard],
+    spill_dir: str | None,
+) -> str:
+    directory = publishing.publish(publication, plan, shards)
+    if spill_dir is not None:
+        storage.remove_tree(spill_dir)
+    return directory

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWindows, TimestampedValue
 
 from beam_datasets import errors
 from beam_datasets import features as F
@@ -63,6 +66,34 @@ def test_several_splits_config_version_and_options(tmp_path, payload):
     assert '"description": "Words."' in text
     assert len(list(made.glob("*train*of-00003"))) == 3
     assert len(list(made.glob("*test*of-00001"))) == 1
+    assert not list(tmp_path.rglob("*.block"))
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        beam.WindowInto(FixedWindows(10)),
+        beam.WindowInto(SlidingWindows(10, 10)),
+        beam.WindowInto(
+            GlobalWindows(), trigger=Repeatedly(AfterCount(7)), accumulation_mode=AccumulationMode.ACCUMULATING
+        ),
+    ],
+    ids=["fixed", "sliding", "trigger"],
+)
+def test_windows_and_timestamps_change_nothing(tmp_path, window):
+    with local() as pipeline:
+        whole = pipeline | beam.Create(pairs(0, 60))
+        divided = whole | beam.Map(lambda pair: TimestampedValue(pair, pair[0])) | window
+        options = {"num_shards": 2, "block_size": 200}
+        whole | "whole" >> WriteDataset("words", FEATURES, data_dir=tmp_path / "a", **options)
+        divided | "divided" >> WriteDataset("words", FEATURES, data_dir=tmp_path / "b", **options)
+    assert digests(tmp_path / "a" / "words" / "1.0.0") == digests(tmp_path / "b" / "words" / "1.0.0")
+
+
+def test_an_unbounded_input_is_refused(tmp_path):
+    endless = local() | PeriodicImpulse(fire_interval=1) | beam.Map(lambda t: (int(t), {"n": 1, "word": ""}))
+    with pytest.raises(ValueError, match="'train' is an unbounded PCollection"):
+        endless | WriteDataset("words", FEATURES, data_dir=tmp_path)
 
 
 def test_the_same_bytes_as_a_builder(tmp_path):
