@@ -31,7 +31,7 @@ class Version:
     """A version of a dataset, ordered by its three numbers.
 
     It compares with strings too; two versions are equal where their numbers are. A higher major version may read
-    differently, a higher minor version holds more or better data, a higher patch the same data.
+    differently, a higher minor version has more features of the same examples, a higher patch reads the same.
 
     Attributes:
         major: the first number.
