@@ -61,7 +61,7 @@ class DatasetBuilder:
     """Declares a dataset: its version, its features, its splits, and how its examples are made.
 
     A subclass has VERSION, `_info` and `_split_generators`; it is registered under its class name in snake case (or its
-    attribute `name`), unless it is declared with `skip_registration=True`.
+    attribute `name`), unless it is declared with `skip_registration=True` or, as a base of others, called `_Something`.
 
     Attributes:
         VERSION: the version that the code makes.
@@ -83,10 +83,13 @@ class DatasetBuilder:
 
     def __init_subclass__(cls, *, skip_registration: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        shell = _is_shell(cls)
         if "name" not in cls.__dict__:
             cls.name = _default_name(cls)
+        if cls.__name__.startswith("_") and cls.name == _default_name(cls):
+            return  # a base of builders, private to its module
         check_dataset_name(cls.name)
-        if not skip_registration and not inspect.isabstract(cls):
+        if not skip_registration and not shell and not inspect.isabstract(cls):
             catalog.register(cls)
 
     def __init__(
@@ -351,6 +354,18 @@ class _NoDownloads:
 
 GeneratorBasedBuilder = DatasetBuilder
 BeamBasedBuilder = DatasetBuilder
+
+
+def _is_shell(cls: type) -> bool:
+    """Returns whether a class is the empty one that cloudpickle makes, and drops, where a pickle by value is loaded.
+
+    Classes of a script's `__main__` are pickled so, and loaded in this very process; the real one must stay registered.
+    """
+    empty = all(name.startswith("__") for name in cls.__dict__)
+    siblings: Iterable[type] = cls.__bases__[0].__subclasses__() if empty else ()
+    return any(
+        other is not cls and (other.__module__, other.__name__) == (cls.__module__, cls.__name__) for other in siblings
+    )
 
 
 def _default_name(cls: type) -> str:

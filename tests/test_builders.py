@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
+import cloudpickle
 import pytest
 
 from beam_datasets import catalog
@@ -248,6 +249,34 @@ def test_registration():
     assert builder.name == "cats"
     with pytest.raises(ValueError, match="'a b' is no dataset name"):
         type("X", (DatasetBuilder,), {"name": "a b"})
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_private_base_of_builders_is_no_dataset():
+    class _Base(DatasetBuilder):
+        VERSION = "1.0.0"
+
+    class Cats(_Base):
+        pass
+
+    class _Named(DatasetBuilder):
+        name = "dogs"
+
+    assert catalog.registered() == {"cats": Cats, "dogs": _Named}
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_pickle_by_value_leaves_the_class_registered():
+    class Cats(DatasetBuilder):
+        VERSION = "1.0.0"
+
+    class Hidden(DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+    for builder in (Cats, Hidden):
+        assert pickle.loads(cloudpickle.dumps(builder)) is builder
+        assert pickle.loads(cloudpickle.dumps(builder)).VERSION == "1.0.0"
+    assert catalog.registered() == {"cats": Cats}
 
 
 @pytest.fixture
