@@ -165,13 +165,14 @@ def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[
 
 
 def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]) -> str:
-    """Publishes a staged dataset and returns its directory; done twice by the same run it does nothing.
+    """Publishes a staged dataset and returns its directory; done again by the same run it only tidies up.
 
     Raises:
         LostExamplesError: the shards do not hold just the examples that were planned.
         AlreadyPublishedError: somebody else published this version meanwhile.
     """
     if _is_ours(publication):
+        storage.remove_tree(publication.staging_dir)  # an engine that ran all again has staged all again
         return publication.dataset_dir
     columns = {
         split.split: _columns(split.split, split.num_shards, split.num_examples, shards) for split in plan.splits
@@ -271,5 +272,7 @@ def _put_in_place(publication: Publication) -> None:
     try:
         storage.rename_dir(publication.staging_dir, publication.dataset_dir)
     except FileExistsError:
-        check_free(publication.dataset_dir, publication.full_name)
-        raise
+        if not _is_ours(publication):
+            check_free(publication.dataset_dir, publication.full_name)
+            raise
+        storage.remove_tree(publication.staging_dir)

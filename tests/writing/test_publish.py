@@ -1,0 +1,110 @@
+"""Publishing, when a run does it twice, when another run was first, and when something is missing."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError
+from beam_datasets.features import FeaturesDict
+from beam_datasets.model.info import DatasetIdentity, DatasetInfo
+from beam_datasets.model.version import Version
+from beam_datasets.writing import histogram, plan, publish, shard_writer
+from beam_datasets.writing.blocks import BlockBuilder, key_array, size_array
+
+OPTIONS = plan.ShardingOptions(num_shards=2)
+
+
+def announced(data_dir: Path) -> publish.Publication:
+    place = str(data_dir / "ds" / "1.0.0")
+    info = DatasetInfo(builder=DatasetIdentity("ds", Version("1.0.0"), place), features=FeaturesDict({"n": np.int64}))
+    return publish.announce(info, place, sharding=OPTIONS, runner="none", builder="a:B")
+
+
+def staged(publication: publish.Publication) -> tuple[plan.Plan, list[shard_writer.WrittenShard]]:
+    """Writes the shards of ten examples into the staging directory."""
+    builder = BlockBuilder("train", lambda n: b"%d" % n, block_size=1 << 20)
+    for n in range(10):
+        builder.add(n, n)
+    block = builder.flush()
+    counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
+    made = plan.make_plan({"train": counts}, ["train"], OPTIONS)
+    where = shard_writer.Destination(publication.staging_dir, "ds")
+    routed = plan.route(block, made.split("train"))
+    return made, [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
+
+
+def contents(directory: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+
+
+def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(tmp_path):
+    publication = announced(tmp_path)
+    made = publish.publish(publication, *staged(publication))
+    before = contents(made)
+    assert publish.publish(publication, *staged(publication)) == made
+    assert contents(made) == before
+    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+
+
+def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypatch):
+    publication = announced(tmp_path)
+    rename = storage.rename_dir
+
+    def twin_first(source, target):
+        shutil.copytree(source, target)
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", twin_first)
+    assert publish.publish(publication, *staged(publication)) == publication.dataset_dir
+    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+
+
+def test_another_run_that_was_first_stays(tmp_path):
+    one, other = announced(tmp_path), announced(tmp_path)
+    before = contents(publish.publish(one, *staged(one)))
+    with pytest.raises(AlreadyPublishedError, match="already published in"):
+        publish.publish(other, *staged(other))
+    assert contents(one.dataset_dir) == before
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda shards: shards[1:],
+        lambda shards: [*shards, shards[0]],
+        lambda shards: [shards[0], replace(shards[1], num_examples=4)],
+    ],
+    ids=["missing", "doubled", "short"],
+)
+def test_nothing_is_visible_where_shards_do_not_add_up(tmp_path, fault):
+    publication = announced(tmp_path)
+    made, shards = staged(publication)
+    with pytest.raises(LostExamplesError, match="planned were 2 with 10"):
+        publish.publish(publication, made, fault(shards))
+    assert catalog.list_datasets(tmp_path) == []
+
+
+def test_nothing_is_visible_before_the_last_step(tmp_path, monkeypatch):
+    publication = announced(tmp_path)
+    seen = []
+    rename, write = storage.rename_dir, storage.write_bytes
+
+    def looking(action):
+        def act(*arguments):
+            seen.append((Path(arguments[0]).name.partition("_1.0.0")[0], catalog.list_datasets(tmp_path)))
+            return action(*arguments)
+
+        return act
+
+    monkeypatch.setattr(storage, "write_bytes", looking(write))
+    monkeypatch.setattr(storage, "rename_dir", looking(rename))
+    publish.publish(publication, *staged(publication))
+    assert [name for name, _ in seen][-2:] == ["manifest.json", Path(publication.staging_dir).name[: -len("_1.0.0")]]
+    assert not any(visible for _, visible in seen)
+    assert catalog.list_datasets(tmp_path) == ["ds"]
