@@ -1,7 +1,8 @@
 """Writing a shard: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their index.
 
 What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. Payload is
-gathered a chunk at a time: memory holds the sort keys, sizes and places of the group (about 50 bytes an example), and one chunk.
+gathered a chunk at a time: memory holds the sort keys, sizes and places of the group (about 50 bytes an example), and
+one chunk.
 """
 
 from __future__ import annotations
