@@ -6,13 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-import torch
-from torch import distributed
-
 import beam_datasets as bd
 
 
 def main(folder: Path) -> None:
+    import torch
+    from torch import distributed
+
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = f"file://{folder}/store"
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
