@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from beam_datasets.cli import build, info, show
+from beam_datasets.cli import adopt, build, info, show
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
 
@@ -19,6 +19,7 @@ DESCRIPTION = """\
 Generates, describes and shows datasets.
 
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
+  beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is
   beam-datasets show NAME --data_dir DIR            its first examples
   beam-datasets list --data_dir DIR                 what is published
@@ -54,11 +55,17 @@ def _run(args: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("command", choices=["build", "info", "show", "list"], metavar="COMMAND")
+    parser.add_argument("command", choices=["build", "adopt", "info", "show", "list"], metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="COMMAND --help says which")
     if not args:
         parser.print_help()
         return USAGE
     chosen = parser.parse_args(args)
-    commands = {"build": build.run, "info": info.run_info, "list": info.run_list, "show": show.run}
+    commands = {
+        "build": build.run,
+        "adopt": adopt.run,
+        "info": info.run_info,
+        "list": info.run_list,
+        "show": show.run,
+    }
     return commands[chosen.command](chosen.arguments)

@@ -99,15 +99,14 @@ def _matches(patterns: Patterns) -> list[str]:
     found: list[str] = []
     for pattern in listed:
         paths = storage.glob(pattern)
-        indexes = {path + _INDEX for path in paths}
-        files = [path for path in paths if path not in indexes]
-        if not files:
+        if not paths:
             raise InputError(f"{os.fspath(pattern)}: no file matches.")
-        for path in files:
+        for path in paths:
             if storage.is_dir(path):
                 raise InputError(f"{path} is a directory; write a pattern of its files, such as {path}/*.tfrecord*.")
-        found += files
-    return found
+        found += paths
+    indexes = {path + _INDEX for path in found}
+    return [path for path in found if path not in indexes]
 
 
 def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:

@@ -158,12 +158,12 @@ def test_empty_file(bare: Path) -> None:
 
 
 def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
-    (tmp_path / "digits").mkdir()
-    place = bare.rename(tmp_path / "digits" / "2.1.0")
+    (tmp_path / "numerals").mkdir()
+    place = bare.rename(tmp_path / "numerals" / "2.1.0")
     with pytest.raises(ValueError, match=r"version is 3.0.0, but the files are in .*2.1.0"):
         bd.adopt(place / "*", FEATURES, version="3.0.0")
-    assert bd.adopt(place / "*", FEATURES).info.full_name == "digits/2.1.0"
-    assert len(bd.load("digits", split="train", data_dir=tmp_path)) == 15
+    assert bd.adopt(place / "*", FEATURES).info.full_name == "numerals/2.1.0"
+    assert len(bd.load("numerals", split="train", data_dir=tmp_path)) == 15
 
 
 def test_names_that_cannot_be(bare: Path) -> None:
