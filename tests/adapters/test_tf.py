@@ -10,6 +10,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.formats.tfrecord import frame_all
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of TensorFlow and TFDS are not ours to mend
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
@@ -115,6 +116,24 @@ def test_goes_on_from_a_state(tf: Any, three: Any) -> None:
     assert int(made.cardinality()) == len(expected) == 14
     for _ in range(2):  # every iteration begins there
         assert [int(element["idx"]) for element in made] == expected
+
+
+def test_optional_features_that_have_no_value(tf: Any, tmp_path: Path) -> None:
+    features = {
+        "a": bd.features.Tensor(shape=(2,), dtype=np.float32, optional=True),
+        "b": bd.features.Scalar("bool", optional=True),
+    }
+    encode = bd.features.compile_encoder(features)
+    values = [{"a": None, "b": None}, {"a": [1, 2], "b": True}, {"a": None, "b": False}]
+    (tmp_path / "x.tfrecord").write_bytes(b"".join(frame_all([encode(value) for value in values])))
+    adopted = bd.adopt(tmp_path / "x.tfrecord", features, name="x").as_dataset("train")
+    lowest = float(np.finfo(np.float32).min)
+    expected = [([lowest, lowest], False), ([1, 2], True), ([lowest, lowest], False)]
+    for made in (
+        adopted.as_tf_dataset(),
+        adopted.map(lambda example: example).as_tf_dataset(output_signature=adopted.as_tf_dataset().element_spec),
+    ):
+        assert [(e["a"].tolist(), bool(e["b"])) for e in made.as_numpy_iterator()] == expected
 
 
 def test_endless(tf: Any, three: Any) -> None:
