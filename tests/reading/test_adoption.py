@@ -84,8 +84,13 @@ def test_same_as_with_the_metadata_of_tfds(tmp_path: Path, version: str, how: st
     assert [example.keys() for example in again.as_dataset("train")]
 
 
+@pytest.mark.parametrize("chunk_size", [100, 8 << 20])
 @pytest.mark.parametrize("files", ["copy", "link"])
-def test_manifest_and_indexes_are_of_the_files(tmp_path: Path, files: Any) -> None:
+def test_manifest_and_indexes_are_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Any, chunk_size: int
+) -> None:
+    scan_file = functools.partial(tfrecord.scan_file, chunk_size=chunk_size)
+    monkeypatch.setattr(adoption.tfrecord, "scan_file", scan_file)
     folder = shards_of("spec_three/1.2.3", tmp_path / "bare")
     adopted = bd.adopt(
         folder / "*", DATA / "spec_three/1.2.3/features.json", data_dir=tmp_path / "new", version="3.0.0", files=files
