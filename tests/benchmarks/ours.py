@@ -36,7 +36,7 @@ class Benchmark(DatasetBuilder, skip_registration=True):
     def _split_generators(self) -> dict[str, Any]:
         if not self.sources:
             return {"train": self._generate_examples(0, 1)}
-        parts = beam.Create(range(self.sources), reshuffle=False)
+        parts = beam.Create(range(self.sources))
         return {"train": parts | beam.FlatMap(self._generate_examples, self.sources)}
 
     def _generate_examples(self, part: int, parts: int) -> Any:
