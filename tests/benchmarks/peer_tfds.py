@@ -40,7 +40,7 @@ class Benchmark(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
         if not self.sources:
             return {"train": self._generate_examples(0)}
-        parts = beam.Create(range(self.sources), reshuffle=False)
+        parts = beam.Create(range(self.sources))
         return {"train": parts | beam.FlatMap(self.job.rows, self.sources)}
 
     def _generate_examples(self, part: int) -> Any:
