@@ -1,6 +1,6 @@
 """Generates a dataset: the main program for runners that want a Python module to start.
 
-    python -m pipelines.generate --dataset digits --data_dir gs://bucket/datasets --runner DataflowRunner ...
+    python -m pipelines.generate --dataset digits --data_dir /shared/datasets --shared_disk --runner FlinkRunner ...
 
 It is `beam-datasets build` with the dataset as an option.
 """

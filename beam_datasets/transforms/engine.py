@@ -187,7 +187,7 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
         if path is not None and not storage.is_remote(path):
             raise ValueError(
                 f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
-                "Give one that all can (gs://, s3://, ...), or say that the disk is shared (--shared_disk)."
+                "Give a path that all can see, on a network file system say, and declare it with --shared_disk."
             )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.model.manifest import Manifest, ShardColumns
 
 if TYPE_CHECKING:
@@ -98,7 +98,13 @@ def announce(
 
     Raises:
         AlreadyPublishedError: the version is published already.
+        StorageError: the directory is on an object store.
     """
+    if storage.is_remote(dataset_dir):
+        raise StorageError(
+            f"{dataset_dir} is on an object store, where a version cannot be put in place in one step yet. "
+            "Generate it to a directory of a local or a mounted disk, and copy the finished version."
+        )
     check_free(dataset_dir, info.full_name)
     return Publication(
         info=info,
