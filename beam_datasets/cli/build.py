@@ -66,7 +66,7 @@ def run(args: Sequence[str]) -> int:
         print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
         return 0
     started = time.monotonic()
-    with _as_usage_errors("build"):
+    with _as_usage_errors("build"), _progress_wiped():
         directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known))
     print(splits_table(builder.info.splits))
     print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
@@ -190,6 +190,16 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
     for name, value in sorted(counters.items(), key=lambda item: isinstance(item[1], frozenset)):
         shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
         print(f"{name}: {shown}")
+
+
+@contextlib.contextmanager
+def _progress_wiped() -> Iterator[None]:
+    """Clears the line of the progress afterwards, for what comes next: a table, or the reason of a failure."""
+    try:
+        yield
+    finally:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _show_progress(done: Progress) -> None:

@@ -79,6 +79,7 @@ class WriteExamples(beam.PTransform):
 
     def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
+        self.sharding.check_splits(examples)
         pipeline = next(iter(examples.values())).pipeline
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()

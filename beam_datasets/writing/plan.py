@@ -18,7 +18,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.model import shards as shard_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -74,6 +74,15 @@ class ShardingOptions:
         """Returns the options, with the default limits of the size rule where they are None."""
         limits: dict[str, Any] = {"min_shard_size": min_shard_size, "max_shard_size": max_shard_size}
         return cls(**{name: limit for name, limit in limits.items() if limit is not None}, **options)
+
+    def check_splits(self, splits: Collection[str]) -> None:
+        """Checks that shards are asked for of splits that there are.
+
+        Raises:
+            ValueError: num_shards names another.
+        """
+        if isinstance(self.num_shards, Mapping) and (others := sorted(set(self.num_shards) - set(splits))):
+            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.")
 
     def shards_of(self, split: str) -> int | None:
         """Returns the number of shards asked for; None where the size rule chooses."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from pipelines.files.builder import FilesBuilder
-from pipelines.files.csv_rows import CsvRows, Dialect, check_columns, header, names_of, rows
+from pipelines.files.csv_rows import CsvRows, Dialect, check_columns, header, line_problem, names_of, rows
 from pipelines.files.infer import Guess, text_kinds
 from pipelines.files.inputs import Piece
 
@@ -68,24 +68,32 @@ class Csv(FilesBuilder):
         guess = Guess(fields={name: Guess() for name in self._columns})
         kind_of = text_kinds(self._missing)
         most = -(-self._infer_rows // len(self._all_files))
+        problem = ""
         for file in self._all_files:
             names = header(file, self._dialect)
             check_columns(names, self._columns, file)
             for i, line in enumerate(rows(file, self._dialect, skip_header=not self._dialect.columns)):
                 if i == most:
                     break
-                if not line.problem and len(line.fields) == len(names):
+                if wrong := line_problem(line, names):
+                    problem = problem or f"{file.path}, line {line.number}: {wrong}"
+                else:
                     guess.add_row(dict(zip(names, line.fields)), f"{file.path}, line {line.number}", kind_of)
         if not guess.rows:
-            raise InputError(
-                f"no file has a row below its header: {', '.join(file.path for file in self._all_files[:5])}"
-            )
+            paths = ", ".join(file.path for file in self._all_files[:5])
+            problem = problem and f"no row can be used; {problem}{self._other_delimiter()}"
+            raise InputError(problem or f"no file has a row below its header: {paths}")
         self._guesses = guess.fields
-        if len(self._columns) == 1 and (other := next((d for d in ";\t|" if d in self._columns[0]), "")):
-            log.warning("there is one column, %r; is the delimiter another? (--delimiter %r)", self._columns[0], other)
+        if other := self._other_delimiter():
+            log.warning("there is one column, %r%s", self._columns[0], other)
         for note in guess.notes(but_not=self._specs):
             log.warning(note)
         return guess.row_fields(lenient=True)
+
+    def _other_delimiter(self) -> str:
+        """Returns a question to the user where the only column looks like several; else ''."""
+        other = next((d for d in ";\t|" if d in self._columns[0]), "") if len(self._columns) == 1 else ""
+        return other and f"; is the delimiter another? (--delimiter {other!r})"
 
     def _rows_reader(self) -> CsvRows:
         return CsvRows(self._dialect, self._columns, self._fields, self._key, self._missing)

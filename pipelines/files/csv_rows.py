@@ -178,7 +178,7 @@ class CsvRows:
         convert = self._converter(names)
         images = [name for name, field in self.fields.items() if field.kind == "image"]
         for line in rows(piece.file, self.dialect, skip_header=not self.dialect.columns):
-            problem = line.problem or _ragged(line.fields, names)
+            problem = line_problem(line, names)
             if not problem:
                 try:
                     key, example = convert(line.fields)
@@ -229,8 +229,10 @@ def check_columns(names: Sequence[str], expected: Sequence[str], file: InputFile
     raise InputError(f"{file.path}: all files need the columns of the first, and this one {' and '.join(words)}")
 
 
-def _ragged(fields: Sequence[str], names: Sequence[str]) -> str:
-    if len(fields) == len(names):
-        return ""
+def line_problem(line: Line, names: Sequence[str]) -> str:
+    """Returns why a row cannot be used, before its values are looked at; '' where it can."""
+    fields = line.fields
+    if line.problem or len(fields) == len(names):
+        return line.problem
     shown = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
     return f"{len(fields)} fields where the header has {len(names)} ({shown})"

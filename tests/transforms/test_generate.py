@@ -32,3 +32,11 @@ def test_an_iterable_beside_a_split_on_the_pipeline(tmp_path, num_workers):
         "mixed-test.tfrecord-00000-of-00001",
         "mixed-train.tfrecord-00000-of-00001",
     ]
+
+
+def test_shards_of_a_split_that_there_is_not(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"num_shards names the splits \['trian'\]; the dataset has \['test', 'train'\]"
+    ):
+        Mixed(data_dir=tmp_path).build(num_shards={"test": 2, "trian": 1})
+    assert not list(tmp_path.glob("mixed/*"))
