@@ -42,7 +42,8 @@ def encode(image: NDArray[Any]) -> bytes:
     if rows.size < _SMALL:
         plain = np.zeros((height, rows.shape[1] + 1), np.uint8)
         plain[:, 1:] = rows
-        compressor = zlib.compressobj(6, zlib.DEFLATED, 15, 8, zlib.Z_RLE)
+        # Runs reach back one byte, so a small window serves, whose state is made in 2 us instead of 13.
+        compressor = zlib.compressobj(6, zlib.DEFLATED, 10, 6, zlib.Z_RLE)
         data = compressor.compress(plain.tobytes())
     else:
         compressor = zlib.compressobj(6, zlib.DEFLATED, 15, 8, zlib.Z_FILTERED)
