@@ -19,15 +19,15 @@ from beam_datasets.cli.options import (
     size_in_bytes,
     with_underscores,
 )
+from beam_datasets.cli.progress_bar import ProgressBar
 from beam_datasets.cli.resolve import Request, known_names, resolve
-from beam_datasets.cli.tables import size_text, splits_table
+from beam_datasets.cli.tables import splits_table
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.builders import DatasetBuilder
-    from beam_datasets.transforms.progress import Progress
 
 SHOWN = 20  # strings of a set that a dataset counted
 USAGE = "beam-datasets build NAME_OR_FILE [options] [options of the dataset] [options of Beam]"
@@ -66,8 +66,8 @@ def run(args: Sequence[str]) -> int:
         print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
         return 0
     started = time.monotonic()
-    with _as_usage_errors("build"), _progress_wiped():
-        directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known))
+    with _as_usage_errors("build"), ProgressBar() as bar:
+        directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
     print(splits_table(builder.info.splits))
     print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
@@ -152,12 +152,12 @@ def _as_usage_errors(what: str) -> Iterator[None]:
         raise UsageError(f"{what}: {error}") from error
 
 
-def _build_options(known: argparse.Namespace) -> dict[str, Any]:
+def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
     options = {name: getattr(known, name) for name in _PASSED_ON}
     given = {name: value for name, value in options.items() if value not in (None, False)}
     told: dict[str, Any] = {"counters": _show_counters}
     if sys.stderr.isatty():
-        told["progress"] = _show_progress
+        told["progress"] = bar
     return given | told | ({"num_shards": _num_shards(known.num_shards)} if known.num_shards else {})
 
 
@@ -190,18 +190,3 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
     for name, value in sorted(counters.items(), key=lambda item: isinstance(item[1], frozenset)):
         shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
         print(f"{name}: {shown}")
-
-
-@contextlib.contextmanager
-def _progress_wiped() -> Iterator[None]:
-    """Clears the line of the progress afterwards, for what comes next: a table, or the reason of a failure."""
-    try:
-        yield
-    finally:
-        if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def _show_progress(done: Progress) -> None:
-    text = f"{done.examples_encoded:,} examples, {size_text(done.bytes_encoded)}; {done.shards_written} shards written"
-    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,52 @@
+"""The bar that a build shows in a terminal while it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from beam_datasets.cli.tables import size_text
+
+if TYPE_CHECKING:
+    from beam_datasets.transforms.progress import Progress
+
+
+class ProgressBar:
+    """Shows what a local run has done, and at what rate: examples encoded, then bytes of shards written.
+
+    Called with a `Progress`; as a context manager it wipes itself at the end, for a table or the reason of a failure.
+
+    Args:
+        file: the terminal; None for standard error.
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file or sys.stderr
+        self._bar: Any = None
+        self._writing = False
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, done: Progress) -> None:
+        """Shows what was done."""
+        if self._bar is None:
+            self._bar = self._start(desc="Encode", unit=" examples")
+        if done.shards_written and not self._writing:
+            self._writing = True
+            self._bar.close()
+            self._bar = self._start(desc="Write", unit="B", unit_divisor=1024, total=done.bytes_encoded or None)
+        shown = f"{done.shards_written} shards" if self._writing else size_text(done.bytes_encoded)
+        self._bar.set_postfix_str(shown, refresh=False)
+        # What was encoded is removed when all is published; the bar does not go back.
+        self._bar.n = max(self._bar.n, done.bytes_written if self._writing else done.examples_encoded)
+        self._bar.refresh()
+
+    def _start(self, **options: Any) -> Any:
+        from tqdm import tqdm
+
+        return tqdm(unit_scale=True, leave=False, file=self._file, dynamic_ncols=True, **options)
