@@ -43,6 +43,25 @@ def fails(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, *args: 
     return capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (
+            b"a;b\n1,5;x\n",
+            "line 2: 2 fields where the header has 1 ('1', '5;x'); is the delimiter another? (--delimiter ';')",
+        ),
+        ("a,b\n1,\xe9\n".encode("latin-1"), "line 2: not utf-8: byte 0xe9"),
+        (b'a,b\n1,"x\n2,y\n', "line 2: unexpected end of data; is a quote opened"),
+        (b"a,b\n", "no file has a row below its header"),
+    ],
+)
+def test_csv_of_which_no_row_can_be_used(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, why: str
+) -> None:
+    (source / "a.csv").write_bytes(text)
+    assert why in fails(capsys, tmp_path, "csv", "--pattern", source)
+
+
 def test_csv(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [(f"h{i}", i / 4 if i % 3 else "", "flat" if i % 2 else "house", f"{i:05d}") for i in range(60)]
     for part in range(2):
