@@ -1,8 +1,9 @@
 """Installs beam_datasets and the runnable pipelines beside it."""
 
+import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 BEAM = ["apache-beam>=2.77,<3", "tqdm>=4.60"]
 IMAGE = ["pillow>=10", "opencv-python-headless>=4.8"]
@@ -13,6 +14,18 @@ TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "p
 LINT = ["ruff>=0.8,<0.18", "mypy>=1.11,<3", "types-protobuf"]
 README = Path(__file__).with_name("README.md")
 
+# The fast paths. Optional: without a compiler the package is installed all the same, and does the same in Python.
+LIMITED_API = sys.version_info >= (3, 11)  # the first whose limited API has the buffer protocol
+NATIVE = Extension(
+    "beam_datasets.native._core",
+    sources=[f"beam_datasets/native/{name}.c" for name in ("module", "records", "decode", "encode")],
+    depends=["beam_datasets/native/native.h"],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
+    py_limited_api=LIMITED_API,
+    extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    optional=True,
+)
+
 setup(
     name="beam_datasets",
     version="0.1.0",
@@ -22,7 +35,9 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["beam_datasets*", "pipelines*"]),
-    package_data={"beam_datasets": ["py.typed"]},
+    package_data={"beam_datasets": ["py.typed"], "beam_datasets.native": ["*.pyi", "*.h"]},
+    ext_modules=[NATIVE],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
     install_requires=["numpy>=1.24", "protobuf>=4.21", "crc32c>=2.3"],
     extras_require={
         "beam": BEAM,

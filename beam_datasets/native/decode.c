@@ -1,0 +1,3 @@
+#include "native.h"
+
+PyMethodDef decode_methods[] = {{NULL, NULL, 0, NULL}};
