@@ -22,7 +22,9 @@ NATIVE = Extension(
     depends=["beam_datasets/native/native.h"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
-    extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    extra_compile_args=[]
+    if sys.platform == "win32"
+    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
     optional=True,
 )
 

@@ -7,13 +7,16 @@ installation without a compiler uses. Set `BEAM_DATASETS_NATIVE=0` to do without
 from __future__ import annotations
 
 import os
-from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 core: ModuleType | None = None
 
 if os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
     try:
-        from beam_datasets.native import _core as core  # type: ignore[no-redef]
+        from beam_datasets.native import _core as core
     except ImportError:  # no compiler was there when the package was installed
         core = None
 
