@@ -27,6 +27,7 @@ from beam_datasets.reading.operations import (
 )
 from beam_datasets.reading.positions import Share
 from beam_datasets.reading.state import ReadState, fingerprint
+from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,8 +91,13 @@ class Dataset(Frameworks):
         """What makes an example of a record, or a batch of a list of records."""
         return compose(self._steps)
 
+    @functools.cached_property
+    def maker(self) -> Maker:
+        """What makes examples of blocks of records."""
+        return Maker.of(self._steps)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "function"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("function", "maker")}
 
     def __repr__(self) -> str:
         what = fingerprint(**self._identity, operations=self._operation.texts)
@@ -323,8 +329,9 @@ class DatasetIterator(Iterator[Any]):
     def _open(self) -> Iterator[Any]:
         where = range(self._taken, self._operation.length)
         self._session = self._dataset._source.session()
-        blocks = self._operation.blocks(where, self._epoch, self._session)
-        return map(self._dataset.function, itertools.chain.from_iterable(blocks))
+        blocks, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
+        values = itertools.chain.from_iterable(maker.make(blocks, self._operation.item_bytes))
+        return values if maker.rest is None else map(maker.rest, values)
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.

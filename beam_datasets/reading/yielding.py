@@ -1,0 +1,105 @@
+"""Blocks of items made into values: many at once where that is cheaper, and each error exactly at its item.
+
+A function of a block is a faster way to do the same as a function of an item does. Where it raises an error, the items
+of the block are made one by one, so that all good ones before the bad one are yielded, and the error is the item's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from beam_datasets.reading.decoding import Step, compose
+
+Function: TypeAlias = Callable[[Any], Any]
+Items: TypeAlias = list[Any]
+
+FIRST_BLOCK, GROWTH, LARGEST_BLOCK = 1, 8, 64
+"""Items that are made at once: few at first, so that the first example does not wait for others."""
+
+_BLOCK_BYTES = 256 << 10  # of items that are made at once, by their mean size
+
+
+@runtime_checkable
+class BlockStep(Protocol):
+    """A step that can do many items at once."""
+
+    def compile(self) -> Function:
+        """Returns the function of an item."""
+
+    def compile_block(self) -> Function | None:
+        """Returns the function from a list of items to the list of what `compile()` makes of each; None for none.
+
+        It may raise any error for a block in which an item is bad: the items are then made one by one.
+        """
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What makes values of items.
+
+    Attributes:
+        each: makes the first step's value of an item.
+        whole: the same from a list to a list; None where there is none.
+        rest: what is made of that, one by one when it is yielded; None for nothing.
+    """
+
+    each: Function | None
+    whole: Callable[[Items], Items] | None
+    rest: Function | None
+
+    @classmethod
+    def of(cls, steps: tuple[Step, ...]) -> Maker:
+        """Returns what does the steps."""
+        first, *others = steps
+        whole = first.compile_block() if isinstance(first, BlockStep) else None
+        if whole is None:
+            return cls(None, None, compose(steps))
+        return cls(first.compile(), whole, compose(tuple(others)) if others else None)
+
+    def make(self, blocks: Iterator[Items], item_bytes: float) -> Iterator[Items]:
+        """Yields lists of values on which `rest` is still to be called.
+
+        Args:
+            blocks: of items, in order.
+            item_bytes: about how many bytes an item has.
+        """
+        if self.whole is None or self.each is None:
+            yield from blocks
+            return
+        for block in paced(blocks, int(min(max(_BLOCK_BYTES / max(item_bytes, 1), 1), LARGEST_BLOCK))):
+            try:
+                values = self.whole(block)
+            except Exception:
+                values = None
+            if values is not None:
+                yield values
+                continue
+            for item in block:
+                yield [self.each(item)]
+
+
+def paced(blocks: Iterable[Items], most: int) -> Iterator[Items]:
+    """Yields the items in blocks of 1, 8, ... up to `most`; where the next ones are an error, first those before it.
+
+    >>> list(map(len, paced([[0] * 10, [0] * 3], 4)))
+    [1, 4, 4, 4]
+    """
+    size = min(FIRST_BLOCK, most)
+    held: Items = []
+    try:
+        for block in blocks:
+            held = held + block if held else block
+            place = 0
+            while place + size <= len(held):
+                some, place = held[place : place + size], place + size
+                size = min(GROWTH * size, most)
+                yield some
+            held = held[place:]
+    except Exception:
+        if held:
+            yield held
+        raise
+    if held:
+        yield held
