@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import pickle
-import time
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.model.manifest import FORMAT_VERSION, Manifest, ShardColumns
+from tests.work import lines_of
 
 TRAIN = ShardColumns([2, 3], [20, 30], [52, 78], [0, 0xFFFFFFFF], [1, 0xABCDEF])
 MANIFEST = Manifest(
@@ -161,13 +161,12 @@ def test_no_manifest(text):
         Manifest.from_text(text, path="m")
 
 
-def test_100_000_shards_are_read_fast():
-    n = 100_000
-    columns = ShardColumns(*[[i * 7919 % 2**32 for i in range(n)] for _ in range(5)])
-    text = dataclasses.replace(MANIFEST, splits={"train": columns}).to_text()
-    seconds = []
-    for _ in range(3):
-        begin = time.process_time()
-        Manifest.from_text(text, path="m")
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 0.2, seconds  # 0.06 on an idle machine
+def test_reading_runs_no_python_for_each_shard():
+    def read(num_shards):
+        columns = ShardColumns(*[[i * 7919 % 2**32 for i in range(num_shards)] for _ in range(5)])
+        text = dataclasses.replace(MANIFEST, splits={"train": columns}).to_text()
+        return lambda: Manifest.from_text(text, path="m")
+
+    few, many = read(100), read(100_000)
+    assert many().splits["train"].num_shards == 100_000
+    assert lines_of(many) <= lines_of(few) + 10
