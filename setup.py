@@ -1,5 +1,6 @@
 """Installs beam_datasets and the runnable pipelines beside it."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,11 @@ FILES = ["pyarrow>=14", "pandas>=2"]
 SKLEARN = ["scikit-learn>=1.3"]
 TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
 LINT = ["ruff>=0.8,<0.18", "mypy>=1.11,<3", "types-protobuf"]
+VERSION = re.search(
+    r'^__version__ = "(.+)"',
+    Path(__file__).with_name("beam_datasets").joinpath("__init__.py").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
 README = Path(__file__).with_name("README.md")
 
 # The fast paths. Optional: without a compiler the package is installed all the same, and does the same in Python.
@@ -30,7 +36,7 @@ NATIVE = Extension(
 
 setup(
     name="beam_datasets",
-    version="0.1.0",
+    version=VERSION[1],
     description="Deterministically shuffled, versioned datasets: generated with Apache Beam, read without it",
     long_description=README.read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -56,6 +56,7 @@ _HOMES = {
     ),
     ".reading.adoption": ("adopt",),
 }
+__version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
 

@@ -110,7 +110,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("dataset", metavar="NAME_OR_FILE")
-    add("--data_dir", help="where datasets stand; default $BEAM_DATASETS_DATA_DIR or ~/beam_datasets")
+    add("--data_dir", help="where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets")
     add("--dry_run", action="store_true", help="say what would be built, and build nothing")
     add("--skip_published", action="store_true", help="be content where the version is published already")
     add("--debug", action="store_true", help="show the traceback of an error")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import sysconfig
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beam_datasets import __version__
 from beam_datasets.cli import adopt, build, info, show
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+_LIBRARIES = re.compile(rf"^<|[/\\]site-packages[/\\]|^{re.escape(sysconfig.get_path('stdlib'))}")
 
 DESCRIPTION = """\
 Generates, describes and shows datasets.
@@ -41,11 +47,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; nothing was published", file=sys.stderr)
         return INTERRUPTED
-    except (BeamDatasetsError, UsageError) as error:
-        if debug:
-            raise error
-        print(f"beam-datasets: {error}", file=sys.stderr)
+    except Exception as error:
+        ours = isinstance(error, (BeamDatasetsError, UsageError))
+        place = "" if ours else _foreign_frame(error)
+        if debug or not (ours or place):  # an error of this package's own code is a bug, and its traceback is needed
+            raise
+        print(f"beam-datasets: {error if ours else _described(error, place)}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _foreign_frame(error: Exception) -> str:
+    """Returns the last place in a dataset author's code that an error came through; '' where there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    own = str(Path(__file__).parents[1])
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
+    authors = [frame for frame in frames if not _LIBRARIES.search(frame.filename)]
+    return f"{authors[-1].filename}:{authors[-1].lineno} in {authors[-1].name}" if authors else ""
+
+
+def _described(error: Exception, place: str) -> str:
+    said = error.msg if isinstance(error, SyntaxError) else error
+    return f"{type(error).__name__}: {said}\n  (at {place}; --debug shows all of it)"
 
 
 def _run(args: list[str]) -> int:
@@ -55,6 +78,7 @@ def _run(args: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"beam_datasets {__version__}")
     parser.add_argument("command", choices=["build", "adopt", "info", "show", "list"], metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="COMMAND --help says which")
     if not args:

@@ -15,7 +15,11 @@ _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
-_INTERNAL = ("apache_beam/", "/beam_datasets/", "/concurrent/", "/threading.py", "/grpc/", "<frozen", "<string>")
+_INTERNAL = re.compile(
+    r"apache_beam/|/concurrent/|/threading\.py|/grpc/|/importlib/|<frozen|<string>"
+    # Not just the package's name: an author's files may stand below a folder that is called so too.
+    r"|/beam_datasets/(?:(?:__init__|builders|catalog|errors|testing)\.py|(?:adapters|cli|exporting|features|formats|model|native|reading|storage|transforms|writing)/)"
+)
 
 
 class GenerationError(errors.BeamDatasetsError, RuntimeError):
@@ -65,7 +69,7 @@ def _split_stage(text: str) -> tuple[str, str]:
 
 def _place(stage: str, traceback: str, frame: str = "") -> str:
     frames = [match.groups() for match in _FRAME.finditer(traceback)]
-    own = [f for f in frames if not any(part in f[0] for part in _INTERNAL)]
+    own = [f for f in frames if not _INTERNAL.search(f[0])]
     if own:
         file, line, function = own[-1]
         frame = f"{file}:{line} in {function}"
@@ -78,7 +82,7 @@ def _raised_at(error: BaseException) -> str:
     frame, traceback = "", error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not any(part in code.co_filename for part in _INTERNAL):
+        if not _INTERNAL.search(code.co_filename):
             frame = f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}"
         traceback = traceback.tb_next
     return frame

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import beam_datasets
 from beam_datasets.cli import main
 from beam_datasets.errors import DatasetNotFoundError
 
@@ -162,3 +163,29 @@ def test_worker_processes_find_the_file(small: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Published" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "source, said, line",
+    [
+        ("import bd_test_nothing", "ModuleNotFoundError: No module named 'bd_test_nothing'", 1),
+        ("class X(:", "SyntaxError: invalid syntax", 1),
+        (SOURCE.replace("return bd.DatasetInfo", "return 1 / 0, bd.DatasetInfo"), "ZeroDivisionError: division", 17),
+        (SOURCE.replace("self._numbers(20)", "open('bd_test_nothing')"), "FileNotFoundError: .*bd_test_nothing", 23),
+    ],
+)
+def test_an_error_of_the_author_is_one_message_that_names_the_place(
+    source: str, said: str, line: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"bd_test_author_{line}_{len(source)}.py"
+    path.write_text(source)
+    code, _, err = run(capsys, "build", str(path), "--data_dir", str(tmp_path / "data"))
+    assert code == 1
+    assert re.search(said, err)
+    assert f"{path}:{line}" in err
+    assert "Traceback" not in err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert (code, out) == (0, f"beam_datasets {beam_datasets.__version__}\n")

@@ -81,3 +81,11 @@ def test_our_own_error_comes_back_as_its_class():
     made = reason(sent_by_a_worker(ours))
     assert type(made) is errors.DuplicateKeyError
     assert str(made) == "split 'train': two examples\n  a: 1"
+
+
+def test_a_folder_called_as_the_package_may_hold_an_author_s_files():
+    frame = 'Traceback (most recent call last):\n  File "{}", line 3, in f\nValueError: bad'
+    for file in ("/home/me/beam_datasets/my.py", "/home/me/beam_datasets/datasets/transforms.py"):
+        assert f"{file}:3 in f" in str(reason(RuntimeError(frame.format(file))))
+    for file in ("/x/beam_datasets/transforms/write.py", "/x/beam_datasets/builders.py"):
+        assert file not in str(reason(RuntimeError(frame.format(file))))
