@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import Parser, with_underscores
 from beam_datasets.cli.tables import splits_table
+from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,16 +47,3 @@ def _versions(name: str, root: str) -> Iterator[str]:
     for config in [None, *catalog.list_configs(name, root)]:
         for version in catalog.list_versions(name, config, data_dir=root):
             yield f"{name}{'/' if config else ''}{config or ''}:{version}"
-
-
-def open_published(dataset: str, data_dir: str | None) -> Any:
-    """Returns the reader of a published dataset, by its name or by the directory of a version.
-
-    Raises:
-        DatasetNotFoundError: there is none.
-    """
-    from beam_datasets.reading import builder_from_directory
-
-    is_path = "://" in dataset or os.path.isabs(dataset) or dataset.startswith((".", "~"))
-    directory = dataset if is_path or os.path.isdir(dataset) else catalog.find_dataset_dir(dataset, data_dir)
-    return builder_from_directory(directory)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.cli.info import open_published
 from beam_datasets.cli.options import Parser, with_underscores
+from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

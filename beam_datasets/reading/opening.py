@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
@@ -20,8 +21,6 @@ from beam_datasets.reading.shards import ShardPool
 from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
-    import os
-
     from beam_datasets.model.version import Version, VersionOrStr
 
     Path = str | os.PathLike[str]
@@ -84,6 +83,11 @@ class ReadOnlyBuilder:
         return self._dir
 
     data_dir = dataset_dir
+
+    @property
+    def pool(self) -> ShardPool:
+        """The version's shards."""
+        return self._pool
 
     def is_prepared(self) -> bool:
         """Returns True."""
@@ -248,6 +252,25 @@ def builder_from_directory(path: Path) -> ReadOnlyBuilder:
         MetadataError: its metadata are damaged, or need another version of this library.
     """
     return ReadOnlyBuilder(path)
+
+
+def open_published(name_or_dir: Path, data_dir: Path | None = None) -> ReadOnlyBuilder:
+    """Returns the reader of a published version, by its name or by its directory.
+
+    Args:
+        name_or_dir: a name as `builder` takes it; or a directory: a URL, a path that begins with '/', '.' or '~', or
+            any other one that holds a version.
+        data_dir: root of the datasets, for a name; see `builder`.
+
+    Raises:
+        DatasetNotFoundError: there is none; the message lists what there is.
+        ValueError: the name cannot be read.
+    """
+    text = os.fspath(name_or_dir)
+    is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
+    is_path = is_path or os.path.exists(os.path.join(text, INFO_FILE))
+    directory = text if is_path else catalog.find_dataset_dir(text, data_dir)
+    return builder_from_directory(directory)
 
 
 def builder(
