@@ -23,11 +23,9 @@ from beam_datasets.errors import (
     InputError,
     StorageError,
 )
-from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.features.nested import NestedDataset
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import ExampleError, spans_of
+from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.model.manifest import MANIFEST_FILE, Manifest, ShardColumns
@@ -36,6 +34,7 @@ from beam_datasets.model.split_info import SplitDict, SplitInfo
 from beam_datasets.model.version import Version
 from beam_datasets.reading.bare_files import BareFiles, find_files
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
+from beam_datasets.reading.record_checks import decoding_check, names_check
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
@@ -180,20 +179,18 @@ class _Job:
         found: the files.
         info: the dataset, without splits.
         check: what raises an error of the project where a record is none of the dataset's.
-        names: what is stored of an example, by the features.
+        check_names: what does so where a feature has another name.
     """
 
     found: BareFiles
     info: DatasetInfo
     check: Check
-    names: frozenset[bytes]
+    check_names: Check
 
     @classmethod
     def of(cls, found: BareFiles, info: DatasetInfo, decoders: Any) -> _Job:
         """Returns the job with the check that features and decoders mean."""
-        names = frozenset(name.encode() for name in info.features.wire_names(""))
-        decode = compile_decoder(info.features, decoders=decoders)
-        return cls(found, info, lambda record: _touch(decode(record)), names)
+        return cls(found, info, decoding_check(info.features, decoders), names_check(info.features))
 
     def split_info(self, split: str, template: str, shards: Sequence[_Shard]) -> SplitInfo:
         """Returns what dataset_info.json says of a split."""
@@ -211,16 +208,6 @@ class _Shard:
     file_bytes: int
     crc32c: int
     index_crc32c: int
-
-
-def _touch(example: Any) -> None:
-    """Decodes what is decoded when it is asked for."""
-    if isinstance(example, dict):
-        for value in example.values():
-            _touch(value)
-    elif isinstance(example, NestedDataset):
-        for item in example:
-            _touch(item)
 
 
 def _in_place(job: _Job, split: str, template: str, write: Write) -> Described:
@@ -277,7 +264,7 @@ def _check_records(job: _Job, path: str, chunk: tfrecord.Chunk) -> None:
     records = chunk.records()
     try:
         if not chunk.first_record:
-            _check_names(job.names, records[0])
+            job.check_names(records[0])
         for number, record in enumerate(records):  # noqa: B007 - it says where an error was
             check(record)
     except (ExampleError, FeatureError) as error:
@@ -288,17 +275,6 @@ def _check_records(job: _Job, path: str, chunk: tfrecord.Chunk) -> None:
         raise FeatureValueError(
             f"{path}, byte {offset} (record {number}): the record does not fit the features: {error}"
         ) from error
-
-
-def _check_names(expected: frozenset[bytes], record: memoryview) -> None:
-    """Checks that a feature is not missing because it has another name; what may be missing decodes without it."""
-    there = spans_of(record)[1].keys()
-    missing, unknown = sorted(expected - there), sorted(there - expected)
-    if missing and unknown:
-        raise FeatureValueError(
-            f"it has {', '.join(name.decode(errors='replace') for name in unknown)}, which the features do not name, "
-            f"and not {', '.join(name.decode() for name in missing)}, which they do"
-        )
 
 
 # ------------------------------------------------------------------------------------------------------------ metadata

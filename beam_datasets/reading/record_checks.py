@@ -1,0 +1,55 @@
+"""Whether a record is an example of a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.compiler import compile_decoder
+from beam_datasets.features.nested import NestedDataset
+from beam_datasets.formats.example import spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Check = Callable[[memoryview], None]
+
+
+def decoding_check(features: Any, decoders: Any = None) -> Check:
+    """Returns the function that raises an ExampleError or a FeatureError where a record does not decode entirely.
+
+    Args:
+        features: the features of the dataset.
+        decoders: for some of them, as in `as_dataset`.
+    """
+    decode = compile_decoder(features, decoders=decoders)
+    return lambda record: _touch(decode(record))
+
+
+def _touch(example: Any) -> None:
+    """Decodes what is decoded when it is asked for."""
+    if isinstance(example, dict):
+        for value in example.values():
+            _touch(value)
+    elif isinstance(example, NestedDataset):
+        for item in example:
+            _touch(item)
+
+
+def names_check(features: Any) -> Check:
+    """Returns the function that raises a FeatureValueError where a feature is missing because it has another name.
+
+    What may be missing decodes without it, so that decoding alone would not tell.
+    """
+    expected = frozenset(name.encode() for name in features.wire_names(""))
+
+    def check(record: memoryview) -> None:
+        there = spans_of(record)[1].keys()
+        missing, unknown = sorted(expected - there), sorted(there - expected)
+        if missing and unknown:
+            raise FeatureValueError(
+                f"it has {', '.join(name.decode(errors='replace') for name in unknown)}, which the features do not "
+                f"name, and not {', '.join(name.decode() for name in missing)}, which they do"
+            )
+
+    return check
