@@ -5,13 +5,15 @@ A file of little-endian numbers, of 40 + 8 (n + 1) bytes, and 16 n more where th
     magic     8 bytes   b"BDINDEX" and the format's version, 1
     n         u64       number of records
     size      u64       the shard's size in bytes
-    flags     u32       bit 0: keys are present; bit 1: they are ordered integers, not hashes
+    flags     u32       bit 0: keys are present; bit 1: they are ordered integers, not hashes;
+                        bit 2: they do not ascend
     crc       u32       CRC-32C of the offsets
     crc       u32       CRC-32C of the keys
     crc       u32       CRC-32C of the 36 bytes before
     offsets   u64       n + 1: where each record begins in the shard, and where the last one ends
-    keys      16 bytes  n sort keys, ascending (see `model.keys`)
+    keys      16 bytes  n sort keys, ascending unless bit 2 is set (see `model.keys`)
 
+Where stretches of several splits were put one behind the other, keys ascend in each stretch only; bit 2 says so.
 A change of this layout, or a flag that an older reader must not ignore, raises the version.
 """
 
@@ -37,7 +39,8 @@ KEY_SIZE = 16
 _MAGIC = b"BDINDEX"
 _VERSION = 1
 _HEADER = struct.Struct("<7sBQQIIII")
-_HAS_KEYS, _ORDERED = 1, 2
+_HAS_KEYS, _ORDERED, _UNSORTED = 1, 2, 4
+_KNOWN_FLAGS = (0, *(_HAS_KEYS | more for more in (0, _ORDERED, _UNSORTED, _ORDERED | _UNSORTED)))
 _REBUILD = "The index is damaged; delete it to have the shard scanned instead, or restore it"
 
 
@@ -49,15 +52,18 @@ class Index:
     (2, 1, None)
     """
 
-    __slots__ = ("_keys", "_offsets", "_ordered", "_unchecked")
+    __slots__ = ("_keys", "_offsets", "_ordered", "_unchecked", "_unsorted")
 
-    def __init__(self, offsets: ArrayLike, keys: ArrayLike | None = None, *, ordered: bool = False) -> None:
+    def __init__(
+        self, offsets: ArrayLike, keys: ArrayLike | None = None, *, ordered: bool = False, unsorted: bool = False
+    ) -> None:
         """Checks the arrays, and keeps them without a copy where their types fit.
 
         Args:
             offsets: n + 1 integers: where each record begins in the shard, and where the last one ends, in bytes.
             keys: n sort keys, strictly ascending: uint8 of shape (n, 16), or a sequence of `bytes`; None for none.
             ordered: whether the keys are ordered integers (`model.keys.ordered_key`), not hashes.
+            unsorted: whether the keys may stand in any order. Where they do ascend, it has no effect.
 
         Raises:
             ValueError: the arrays do not fit these words.
@@ -67,8 +73,9 @@ class Index:
         self._ordered = ordered
         self._unchecked: tuple[int, str] | None = None
         problem = _offsets_problem(self._offsets)
+        self._unsorted = unsorted and self._keys is not None and _descent(self._keys) is not None
         if not problem and self._keys is not None:
-            problem = _keys_problem(self._keys, len(self))
+            problem = _keys_problem(self._keys, len(self), self._unsorted)
         if not problem and ordered and keys is None:
             problem = "the keys cannot be ordered integers where there are no keys"
         if problem:
@@ -86,7 +93,7 @@ class Index:
 
     @property
     def keys(self) -> NDArray[np.uint8] | None:
-        """The sort keys, shape (n, 16), strictly ascending; None where they are not present.
+        """The sort keys, shape (n, 16), strictly ascending but where `unsorted`; None where they are not present.
 
         Raises:
             MetadataError: the keys in the file are damaged; this is checked at their first use.
@@ -95,7 +102,7 @@ class Index:
             crc, path = self._unchecked
             if (got := crc32c(self._keys.data)) != crc:
                 raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
-            if problem := _keys_problem(self._keys, len(self)):
+            if problem := _keys_problem(self._keys, len(self), self._unsorted):
                 raise MetadataError(f"{path}: {problem}. {_REBUILD}")
             self._unchecked = None
         return self._keys
@@ -106,6 +113,11 @@ class Index:
         return self._ordered
 
     @property
+    def unsorted(self) -> bool:
+        """Whether the keys do not ascend: the shard has examples of several stretches, see `model.lineage`."""
+        return self._unsorted
+
+    @property
     def shard_size(self) -> int:
         """The shard's size in bytes."""
         return int(self._offsets[-1])
@@ -114,24 +126,33 @@ class Index:
         """The number of records."""
         return len(self._offsets) - 1
 
-    def find(self, sort_key: bytes) -> int | None:
+    def find(self, sort_key: bytes, start: int = 0, stop: int | None = None) -> int | None:
         """Returns the number in the shard of the record that has this sort key; None where there is none.
+
+        Args:
+            sort_key: 16 bytes.
+            start: the first record to look at.
+            stop: the record to look before; None for the end. Between the two the keys must ascend.
 
         Raises:
             MetadataError: the keys are not present or damaged.
+            ValueError: the keys do not ascend, and no stretch is given in which they do.
         """
         if len(sort_key) != KEY_SIZE:
             raise ValueError(f"a sort key has {KEY_SIZE} bytes; got {len(sort_key)}: {sort_key!r}")
         keys = self.keys
         if keys is None:
             raise MetadataError("this index has no sort keys to find a record by; its shard was written without keys")
-        place = bisect.bisect_left(range(len(self)), sort_key, key=lambda i: keys[i].tobytes())
-        return place if place < len(self) and keys[place].tobytes() == sort_key else None
+        if self._unsorted and stop is None:
+            raise ValueError("the keys of this index do not ascend; say in which stretch of it to look")
+        stop = len(self) if stop is None else stop
+        place = bisect.bisect_left(range(len(self)), sort_key, start, stop, key=lambda i: keys[i].tobytes())
+        return place if place < stop and keys[place].tobytes() == sort_key else None
 
     def to_bytes(self) -> bytes:
         """Returns the index file."""
         keys = self.keys
-        flags = _HAS_KEYS * (keys is not None) | _ORDERED * self._ordered
+        flags = _HAS_KEYS * (keys is not None) | _ORDERED * self._ordered | _UNSORTED * self._unsorted
         key_bytes = b"" if keys is None else keys.data
         crcs = crc32c(self._offsets.data), crc32c(key_bytes)
         header = _HEADER.pack(_MAGIC, _VERSION, len(self), self.shard_size, flags, *crcs, 0)[:-4]
@@ -167,6 +188,7 @@ class Index:
         if flags & _HAS_KEYS:
             index._keys = np.frombuffer(view[offsets_end:], np.uint8).reshape(n, KEY_SIZE)
             index._ordered = bool(flags & _ORDERED)
+            index._unsorted = bool(flags & _UNSORTED)
             index._unchecked = keys_crc, path
         return index
 
@@ -189,8 +211,8 @@ def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
         )
     if (got := crc32c(view[:36])) != crc:
         raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
-    if flags & ~(_HAS_KEYS | _ORDERED) or flags == _ORDERED:
-        raise MetadataError(f"{path}: the flags are {flags:#x}, but 0x0, 0x1 and 0x3 are known. {_REBUILD}")
+    if flags not in _KNOWN_FLAGS:
+        raise MetadataError(f"{path}: the flags are {flags:#x}, but {_KNOWN_FLAGS} are known. {_REBUILD}")
     expected = _HEADER.size + 8 * (n + 1) + (KEY_SIZE * n if flags & _HAS_KEYS else 0)
     if len(view) != expected:
         raise MetadataError(f"{path} has {len(view)} bytes, but an index of {n} records has {expected}. {_REBUILD}")
@@ -233,16 +255,23 @@ def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
     )
 
 
-def _keys_problem(keys: NDArray[np.uint8], n: int) -> str | None:
+def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
     if len(keys) != n:
         return f"there are {n} records but {len(keys)} keys"
-    halves = keys.view(">u8")
-    high, low = halves[:, 0], halves[:, 1]
-    wrong = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
-    if not wrong.any():
+    i = _descent(keys)
+    if unsorted == (i is not None):
         return None
-    i = int(wrong.argmax())
+    if i is None:
+        return "the sort keys ascend, but the flags say that they do not"
     return (
         "sort keys must ascend, and differ, but those of records "
         f"{i} and {i + 1} are {keys[i].tobytes().hex()} and {keys[i + 1].tobytes().hex()}"
     )
+
+
+def _descent(keys: NDArray[np.uint8]) -> int | None:
+    """Returns the first key that is not less than the next one; None where they ascend, and differ."""
+    halves = keys.view(">u8")
+    high, low = halves[:, 0], halves[:, 1]
+    wrong = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
+    return int(wrong.argmax()) if wrong.any() else None

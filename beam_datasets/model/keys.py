@@ -136,6 +136,21 @@ def key_of_ordered(sort_key: bytes) -> int:
     return int.from_bytes(sort_key, "big") - _ZERO
 
 
+def reshuffled_key(salt: str, sort_key: bytes) -> bytes:
+    """Returns the 16 bytes by which an example stands in a new order: MD5 of a salt and its sort key so far.
+
+    >>> reshuffled_key("again", hash_key("train", 5)).hex()
+    'df17bd3490c4eeb6642cce04878d9033'
+    """
+    return bytes(md5(salt.encode() + sort_key).digest())
+
+
+def reshuffled_keys(salt: str, sort_keys: Sequence[bytes]) -> bytes:
+    """Returns what `reshuffled_key` gives for many sort keys, one after the other, 16 bytes each."""
+    prefix = salt.encode()
+    return b"".join([md5(prefix + sort_key).digest() for sort_key in sort_keys])
+
+
 def _text_bytes(key: str) -> bytes:
     try:
         return key.replace("\\", "/").encode()

@@ -16,10 +16,10 @@ KEYS = [bytes(16), bytes(15) + b"\x01", b"\x01" + bytes(15), b"\xff" * 16]
 OFFSETS = [0, 16, 40, 60, 2000]
 
 
-def slow_index(offsets, keys, ordered, version=1):
+def slow_index(offsets, keys, ordered, version=1, unsorted=False):
     body = b"".join(struct.pack("<Q", offset) for offset in offsets)
     key_bytes = b"".join(keys or [])
-    flags = (1 if keys is not None else 0) + (2 if ordered else 0)
+    flags = (1 if keys is not None else 0) + (2 if ordered else 0) + (4 if unsorted else 0)
     header = b"BDINDEX" + bytes([version]) + struct.pack("<QQI", len(offsets) - 1, offsets[-1], flags)
     header += struct.pack("<II", crc32c.crc32c(body), crc32c.crc32c(key_bytes))
     return header + struct.pack("<I", crc32c.crc32c(header)) + body + key_bytes
@@ -68,6 +68,34 @@ def test_find(value, other):
     assert index.find(other) == (listed.index(other) if other in listed else None)
 
 
+@given(contents().filter(lambda value: value[1]), st.randoms(use_true_random=False), st.data())
+def test_keys_in_any_order(value, random, data):
+    offsets, keys, ordered = value
+    random.shuffle(keys)
+    index = Index(offsets, keys, ordered=ordered, unsorted=True)
+    assert index.unsorted == (keys != sorted(keys))
+    written = index.to_bytes()
+    assert written == slow_index(offsets, keys, ordered, unsorted=index.unsorted)
+    again = Index.from_bytes(written, path="f")
+    assert content(again) == (offsets, keys, ordered)
+    assert again.unsorted == index.unsorted
+    start = data.draw(st.integers(0, len(keys) - 1))
+    stop = next((i for i in range(start + 1, len(keys)) if keys[i] < keys[i - 1]), len(keys))
+    assert [again.find(key, start, stop) for key in keys] == [
+        i if start <= i < stop else None for i in range(len(keys))
+    ]
+    if index.unsorted:
+        with pytest.raises(ValueError, match="must ascend"):
+            Index(offsets, keys, ordered=ordered)
+        with pytest.raises(ValueError, match="say in which stretch"):
+            again.find(keys[0])
+
+
+def test_equal_keys_do_not_ascend():
+    assert Index(OFFSETS, [KEYS[1]] * 4, unsorted=True).unsorted
+    assert not Index(OFFSETS, unsorted=True).unsorted
+
+
 def test_find_without_keys_or_with_another_length():
     with pytest.raises(MetadataError, match="no sort keys"):
         Index([0, 16]).find(bytes(16))
@@ -107,6 +135,8 @@ def test_keys_are_checked_at_their_first_use():
         (slow_index([0, 2**64 - 1, 2**64 - 1], None, False), "record 1"),
         (slow_index(OFFSETS, KEYS[::-1], False), "must ascend"),
         (slow_index(OFFSETS, None, True), "flags are 0x2"),
+        (slow_index(OFFSETS, None, False, unsorted=True), "flags are 0x4"),
+        (slow_index(OFFSETS, KEYS, False, unsorted=True), "the sort keys ascend, but"),
         (slow_index(OFFSETS, KEYS[:-1], False), "168 bytes|128 bytes|144"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "is not an index"),
     ],
