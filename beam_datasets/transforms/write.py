@@ -5,6 +5,7 @@ The stages only wire; what they do stands in beam_datasets.writing as plain func
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,13 @@ from beam_datasets.writing.blocks import Block, BlockBuilder, SpilledBlock, key_
 from beam_datasets.writing.duplicates import merge_unique, split_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from beam_datasets.writing.blocks import AnyBlock
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
+MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 _HISTOGRAMS = "histograms"
 
 
@@ -89,7 +91,7 @@ class WriteExamples(beam.PTransform):
             counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
         plan = beam.pvalue.AsSingleton(
             counts
-            | "CountKeys" >> beam.CombineGlobally(_MergeHistograms())  # type: ignore[no-untyped-call]
+            | "CountKeys" >> beam.CombineGlobally(_MergeHistograms(self._max_bins()))  # type: ignore[no-untyped-call]
             | "Plan" >> beam.Map(planning.make_plan, list(examples), self.sharding)
         )
         written = (
@@ -122,6 +124,12 @@ class WriteExamples(beam.PTransform):
             )
         encode = _EncodeBlocks(split, self.publication.features, self.engine, self.sharding.ordered)
         return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
+
+    def _max_bins(self) -> int:
+        """Returns how finely to count: more finely for many shards, and where they may become many."""
+        asked = self.sharding.num_shards or 0
+        shards = max(asked.values(), default=0) if isinstance(asked, Mapping) else asked
+        return histograms.max_bins(max(shards, 0 if self.engine.spill_dir else MANY_SHARDS))
 
     def _destination(self) -> shard_writer.Destination:
         return shard_writer.Destination(
@@ -198,6 +206,10 @@ class _EncodeBlocks(beam.DoFn):
 class _MergeHistograms(beam.CombineFn):
     """(split, histogram) of all blocks -> {split: histogram}."""
 
+    def __init__(self, max_bins: int) -> None:
+        super().__init__()
+        self._max_bins = max_bins
+
     def create_accumulator(self) -> dict[str, list[histograms.Histogram]]:
         return {}
 
@@ -205,8 +217,8 @@ class _MergeHistograms(beam.CombineFn):
         split, counts = element
         pending = accumulator.setdefault(split, [])
         pending.append(counts)
-        if sum(len(part.counts) for part in pending) > 2 * histograms.MAX_BINS:
-            accumulator[split] = [histograms.merge(pending)]
+        if sum(len(part.counts) for part in pending) > 2 * self._max_bins:
+            accumulator[split] = [self._merge(pending)]
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[dict[str, list[Any]]]) -> dict[str, list[Any]]:
@@ -218,10 +230,13 @@ class _MergeHistograms(beam.CombineFn):
         return merged
 
     def compact(self, accumulator: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {split: [histograms.merge(parts)] for split, parts in accumulator.items()}
+        return {split: [self._merge(parts)] for split, parts in accumulator.items()}
 
     def extract_output(self, accumulator: dict[str, list[Any]]) -> dict[str, histograms.Histogram]:
-        return {split: histograms.merge(parts) for split, parts in accumulator.items()}
+        return {split: self._merge(parts) for split, parts in accumulator.items()}
+
+    def _merge(self, parts: list[histograms.Histogram]) -> histograms.Histogram:
+        return histograms.merge(parts, self._max_bins)
 
 
 @dataclass

@@ -79,6 +79,26 @@ def test_merged_histogram_does_not_depend_on_the_grouping(keys, num_blocks, max_
         assert (getattr(merged, name) == getattr(whole, name)).all()
 
 
+@pytest.mark.parametrize("shift, max_bins", [(120, 256), (120, 100), (118, 1 << 10), (118, 1000), (118, 1)])
+def test_merging_hashes_counts_each_bin(shift, max_bins):
+    rng = np.random.default_rng(shift + max_bins)
+    parts = [sorted(rng.bytes(16) for _ in range(count)) for count in (700, 1, 3000)]
+    blocks = [block_of([int.from_bytes(k, "big") for k in part], rng.integers(0, 99, len(part))) for part in parts]
+    merged = histogram.merge(
+        [histogram.count_keys(key_array(b.keys), size_array(b.sizes), shift=shift) for b in blocks], max_bins
+    )
+    assert len(merged.bins) <= max_bins
+    expected: dict[int, list[int]] = {}
+    for block in blocks:
+        for key, size in zip(numbers(block.keys), size_array(block.sizes).tolist()):
+            count = expected.setdefault(key >> merged.shift << merged.shift, [0, 0])
+            count[:] = [count[0] + 1, count[1] + size]
+    found = zip(merged.bins.tolist(), merged.counts.tolist(), merged.num_bytes.tolist())
+    assert {(high << 64) + low: [count, size] for (high, low), count, size in found} == dict(sorted(expected.items()))
+    finer = {key >> merged.shift - 1 for block in blocks for key in numbers(block.keys)}
+    assert merged.shift == shift or len(finer) > max_bins
+
+
 def test_outliers_leave_the_bins_fine():
     keys = [0, 2**127 - 1, 2**128 - 1, *range(2**127, 2**127 + 1000)]
     counts = counted(block_of(keys, [1] * len(keys)), 1 << 10)
