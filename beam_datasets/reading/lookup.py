@@ -6,13 +6,11 @@ import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import MetadataError
-from beam_datasets.model.keys import hash_key, ordered_key
+from beam_datasets.errors import InvalidKeyError, MetadataError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from beam_datasets.formats.index import Index
+    from beam_datasets.model.lineage import KeyRule
     from beam_datasets.model.shards import FileInstructions
     from beam_datasets.reading.source import Source
 
@@ -23,46 +21,55 @@ class Lookup:
 
     Attributes:
         source: the records of the slice.
-        parts: for each range of the slice, the split's name and the range's runs.
-        ordered: whether the examples stand in the order of integer keys, not of hashes.
+        parts: the stretches of the slice in which the sort keys ascend, in order: the rules of its keys, and its runs.
     """
 
     source: Source
-    parts: tuple[tuple[str, FileInstructions], ...]
-    ordered: bool
+    parts: tuple[tuple[tuple[KeyRule, ...], FileInstructions], ...]
 
     def find(self, key: Any) -> int | None:
-        """Returns the index in the slice of the example with a key; None where there is none.
+        """Returns the index in the slice of the first example with a key; None where there is none.
 
         Raises:
             MetadataError: a shard has no keys.
             InvalidKeyError: the key is of another type than keys are.
         """
+        sort_keys = self._sort_keys(key)
         before = 0
-        for split, runs in self.parts:
-            sort_key = ordered_key(key) if self.ordered else hash_key(split, key)
-            found = self._find(runs, sort_key)
-            if found is not None:
-                return self.source.index_among_read(before + found)
+        for rules, runs in self.parts:
+            found = [self._find(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
+            places = [place for place in found if place is not None]
+            if places:
+                return self.source.index_among_read(before + min(places))
             before += runs.num_examples
         return None
 
+    def _sort_keys(self, key: Any) -> dict[KeyRule, bytes]:
+        """Returns what the key is by each rule, where it can be a key."""
+        made, refusal = {}, None
+        for rule in dict.fromkeys(rule for rules, _ in self.parts for rule in rules):
+            try:
+                made[rule] = rule.sort_key(key)
+            except InvalidKeyError as error:
+                refusal = error
+        if refusal is not None and not made:
+            raise refusal
+        return made
+
     def _find(self, runs: FileInstructions, sort_key: bytes) -> int | None:
         """Returns the index among the examples of runs, which stand in ascending order of keys."""
-        run = bisect.bisect_right(range(len(runs)), sort_key, key=lambda i: self._keys(runs, i)[0].tobytes()) - 1
+        run = bisect.bisect_right(range(len(runs)), sort_key, key=lambda i: self._first_key(runs, i)) - 1
         if run < 0:
             return None
-        record = self._index(runs, run).find(sort_key)
-        place = -1 if record is None else record - int(runs.skip[run])
-        if not 0 <= place < int(runs.take[run]):
-            return None
-        return int(runs.take[:run].sum()) + place
+        skip, take = int(runs.skip[run]), int(runs.take[run])
+        record = self._index(runs, run).find(sort_key, skip, skip + take)
+        return None if record is None else int(runs.take[:run].sum()) + record - skip
 
-    def _keys(self, runs: FileInstructions, run: int) -> NDArray[Any]:
+    def _first_key(self, runs: FileInstructions, run: int) -> bytes:
         keys = self._index(runs, run).keys
         if keys is None:
             raise self._no_keys(runs.filename(run))
-        return keys
+        return keys[int(runs.skip[run])].tobytes()
 
     def _index(self, runs: FileInstructions, run: int) -> Index:
         filename = runs.filename(run)
@@ -74,5 +81,5 @@ class Lookup:
     def _no_keys(self, filename: str) -> MetadataError:
         return MetadataError(
             f"{self.source.pool.directory}: find() needs the sort keys of an index, and {filename} has none, as shards "
-            "that TensorFlow Datasets wrote. Ask for examples by their number, or read them all."
+            "that TensorFlow Datasets wrote, and copies of them. Ask for examples by their number, or read them all."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError
 from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
+from beam_datasets.model.lineage import Ascent, KeyRule, Lineage, between
 from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.splits import AbstractSplit, map_splits
@@ -88,6 +90,23 @@ class ReadOnlyBuilder:
     def pool(self) -> ShardPool:
         """The version's shards."""
         return self._pool
+
+    @functools.cached_property
+    def lineage(self) -> Lineage | None:
+        """Where a materialized dataset came from; None for another one."""
+        source = self.manifest.source if self.manifest else None
+        return None if source is None else Lineage.from_json(source, path=storage.join(self._dir, MANIFEST_FILE))
+
+    def ascents(self, split: str) -> tuple[Ascent, ...]:
+        """Returns the stretches of a split in which sort keys ascend, with the rules of its keys.
+
+        Raises:
+            MetadataError: the manifest does not say them.
+        """
+        known = self.lineage.splits.get(split) if self.lineage else None
+        if known is not None and known.keys is not None:
+            return known.keys
+        return (Ascent(0, (KeyRule(None if self.info.disable_shuffling else split),)),)
 
     def is_prepared(self) -> bool:
         """Returns True."""
@@ -170,7 +189,11 @@ class ReadOnlyBuilder:
             shuffle_files=shuffle_files,
             record_bytes=sum(info.num_bytes for info in infos) / total if total else 0,
         )
-        runs = tuple((part.splitname, info.between(part.start, part.stop)) for part, info in zip(parts, infos))
+        ascending = tuple(
+            (rules, info.between(start, stop))
+            for part, info in zip(parts, infos)
+            for rules, start, stop in between(self.ascents(part.splitname), part.start, part.stop)
+        )
         identity = {
             "dataset": "/".join(filter(None, (self.name, self.config_name))),
             "version": str(self.version),
@@ -178,7 +201,7 @@ class ReadOnlyBuilder:
             "slices": [(part.splitname, part.start, part.stop) for part in parts],
             "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files),
         }
-        return Dataset(source, steps, source=source, lookup=Lookup(source, runs, ordered), identity=identity)
+        return Dataset(source, steps, source=source, lookup=Lookup(source, ascending), identity=identity)
 
     # --------------------------------------------------------------------------------------------------- metadata files
 
