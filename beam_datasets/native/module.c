@@ -13,11 +13,23 @@ static struct PyModuleDef definition = {
     .m_size = 0,
 };
 
+static int add_everything(PyObject *module) {
+    PyMethodDef *files[] = {records_methods, gather_methods, decode_methods, encode_methods};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
+    return iterator_add(module);
+}
+
 PyMODINIT_FUNC PyInit__core(void) {
+    const uint16_t one = 1;
+    if (*(const uint8_t *)&one != 1) { /* numbers are copied as they stand in files, which is little-endian */
+        PyErr_SetString(PyExc_ImportError, "beam_datasets.native is for little-endian machines; others use Python.");
+        return NULL;
+    }
+    crc32c_init();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
-    if (PyModule_AddFunctions(module, records_methods) < 0 || PyModule_AddFunctions(module, decode_methods) < 0 ||
-        PyModule_AddFunctions(module, encode_methods) < 0) {
+    if (add_everything(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

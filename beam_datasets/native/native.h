@@ -7,12 +7,38 @@
 #include <stdint.h>
 #include <string.h>
 
-extern PyMethodDef records_methods[]; /* records.c: TFRecord framing, CRC-32C, gathers */
+extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
+extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
 extern PyMethodDef decode_methods[];  /* decode.c: tf.train.Example -> columns */
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */
 
+/* iterator.c: adds the type BlockIterator to the module. */
+int iterator_add(PyObject *module);
+
+/* Bytes from which on work is done without the GIL. */
+#define LARGE (64 << 10)
+
+/* Integers of Python: an array of int64, or a list or tuple. */
+typedef struct {
+    int64_t *values;
+    Py_ssize_t n;
+} Ints;
+
+/* Copies them; 0, or -1 with an exception. */
+int ints_get(PyObject *object, Ints *ints, const char *name);
+void ints_drop(Ints *ints);
+
+/* The bytes of any buffer; 0, or -1 with an exception. */
+int bytes_get(PyObject *object, Py_buffer *view);
+
+/* To be called once, when the module is loaded. */
+void crc32c_init(void);
+
 /* The CRC-32C of n bytes, going on from the CRC of what came before (0 at the beginning). Needs no GIL. */
 uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t n);
+
+/* The same, made without the processor's instruction. */
+uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
 
 /* The CRC as it stands in a TFRecord. */
 static inline uint32_t crc32c_mask(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u; }
