@@ -1,0 +1,130 @@
+"""Verifying a dataset: what should be there, what is there, shard by shard and several at once, and what follows."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from beam_datasets.reading.verifying.judging import conclude
+from beam_datasets.reading.verifying.known import inspect
+from beam_datasets.reading.verifying.shard_facts import read_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from beam_datasets.reading.verifying.findings import Report
+    from beam_datasets.reading.verifying.known import Known
+    from beam_datasets.reading.verifying.shard_facts import ShardFacts, ShardTask
+
+    Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A dataset that was read.
+
+    Attributes:
+        known: what should be there.
+        facts: what is there, in the order of `known.tasks()`.
+        decode: whether each record was decoded.
+    """
+
+    known: Known
+    facts: tuple[ShardFacts, ...]
+    decode: bool = False
+
+    @cached_property
+    def report(self) -> Report:
+        """What follows."""
+        return conclude(self.known, self.facts)
+
+
+def verify(
+    dataset_dir: str | os.PathLike[str],
+    *,
+    decode: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Returns what is damaged in a published dataset, having read all of it; nothing is changed.
+
+    Checked is all that is known: each record's length and checksums, how many there are, each index, the checksums of
+    all files, what the small files say of each other. Of a directory that TensorFlow Datasets wrote less is known, and
+    the report says what is not.
+
+    Args:
+        dataset_dir: the directory of a version, or its URL.
+        decode: whether to decode each record, images too; else one of each mebibyte is parsed.
+        jobs: how many shards to read at once; None for one a core.
+        progress: called with how many bytes were read and how many there should be, from several threads in turn.
+
+    Raises:
+        DatasetNotFoundError: there is no dataset.
+        MetadataError: the shards are of another format than TFRecord.
+        ValueError: `jobs` is none.
+    """
+    return examine(dataset_dir, decode=decode, jobs=jobs, progress=progress).report
+
+
+def examine(
+    dataset_dir: str | os.PathLike[str],
+    *,
+    decode: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Examination:
+    """Reads a dataset, and returns what should be there and what is; see `verify`."""
+    known = inspect(os.fspath(dataset_dir))
+    facts = _read(list(known.tasks(decode=decode)), jobs, progress, known.file_bytes)
+    return Examination(known, tuple(facts), decode)
+
+
+def examine_again(old: Examination, changed: frozenset[str]) -> Examination:
+    """Returns the examination of a dataset of which some shards, or their indexes, were changed since.
+
+    Args:
+        old: how it was.
+        changed: the names of those shards.
+    """
+    known = inspect(old.known.directory)
+    before = {task.filename: facts for task, facts in zip(old.known.tasks(), old.facts)}
+    tasks = [task for task in known.tasks(decode=old.decode) if task.filename in changed or task.filename not in before]
+    before.update((task.filename, facts) for task, facts in zip(tasks, _read(tasks, None, None, None)))
+    return replace(old, known=known, facts=tuple(before[task.filename] for task in known.tasks()))
+
+
+def _read(
+    tasks: Sequence[ShardTask], jobs: int | None, progress: Progress | None, total: int | None
+) -> list[ShardFacts]:
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
+    counted = _Counter(progress, total) if progress else None
+    workers = min(jobs or os.cpu_count() or 1, len(tasks))
+    if workers <= 1:
+        return [read_shard(task, counted) for task in tasks]
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(read_shard, task, counted) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+class _Counter:
+    """Adds up what threads have read."""
+
+    def __init__(self, progress: Progress, total: int | None) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, num_bytes: int) -> None:
+        with self._lock:
+            self._done += num_bytes
+            self._progress(self._done, self._total)

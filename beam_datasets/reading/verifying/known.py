@@ -1,0 +1,373 @@
+"""What should be in a dataset's directory, by its small files; and what is wrong with these."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog, features, storage
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.features import FeaturesDict
+from beam_datasets.features.unknown import UnknownFeature
+from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo
+from beam_datasets.model.manifest import MANIFEST_FILE, Manifest, ShardColumns
+from beam_datasets.model.names import Filenames, FilenameTemplate, ShardFilename
+from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.verifying.findings import Finding
+from beam_datasets.reading.verifying.shard_facts import ShardTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+RUN_FILE = "run.json"
+UNFINISHED = ("parts", "spill", "owner.json", "workers.log")
+"""What a run has in its staging directory, beside temporary files, and a published version has not."""
+
+_MOST_EXAMPLES = 1 << 60  # of a split, as a reader takes it
+
+
+@dataclass(frozen=True)
+class KnownSplit:
+    """What should be of a split.
+
+    Attributes:
+        name: of the split.
+        filenames: of its shards, relative to the directory.
+        num_examples: of each shard; None where nothing says it.
+        num_bytes: of all its records without framing; None where nothing says it.
+        columns: what the manifest says of the shards; None where there is no manifest that could be believed.
+    """
+
+    name: str
+    filenames: Sequence[str]
+    num_examples: Sequence[int] | None
+    num_bytes: int | None
+    columns: ShardColumns | None
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The index in the split of each shard's first example."""
+        return list(accumulate(self.num_examples or (), initial=0))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What should be of a dataset.
+
+    Attributes:
+        directory: of the version.
+        manifest: what was published; None where there is none, or it is damaged.
+        manifest_text: what manifest.json holds, damaged or not; None where there is none.
+        info: of dataset_info.json, without features; None where it cannot be read.
+        features: of features.json, with labels; None where they cannot be read.
+        splits: what should be of each.
+        names: of the files in the directory; None where it cannot be listed.
+        indexed: whether each shard should have an index.
+        findings: what is wrong with the small files, and which files there are that should not be.
+        not_known: what nothing says.
+    """
+
+    directory: str
+    manifest: Manifest | None
+    manifest_text: bytes | None
+    info: DatasetInfo | None
+    features: Any
+    splits: tuple[KnownSplit, ...]
+    names: tuple[str, ...] | None
+    indexed: bool
+    findings: tuple[Finding, ...]
+    not_known: tuple[str, ...]
+
+    @property
+    def full_name(self) -> str:
+        """The dataset's name, config and version with slashes between; '' where no file says it."""
+        if self.manifest is not None:
+            return "/".join(filter(None, (self.manifest.name, self.manifest.config, self.manifest.version)))
+        return self.info.full_name if self.info is not None else ""
+
+    @property
+    def file_bytes(self) -> int | None:
+        """How many bytes the shards should have; None where nothing says it."""
+        totals = [
+            sum(split.columns.file_bytes)
+            if split.columns
+            else (split.num_bytes or 0) + 16 * sum(split.num_examples or ())
+            for split in self.splits
+        ]
+        return sum(totals) or None
+
+    def tasks(self, *, decode: bool = False) -> Iterator[ShardTask]:
+        """Yields the shards to read, split by split.
+
+        Args:
+            decode: whether to decode each record.
+        """
+        tree = _without_unknown(self.features) if decode else self.features
+        for split in self.splits:
+            for name in split.filenames:
+                yield ShardTask(self.directory, name, tree, decode)
+
+
+def inspect(dataset_dir: str) -> Known:
+    """Returns what should be in a dataset's directory.
+
+    Raises:
+        DatasetNotFoundError: there is no such directory, or nothing of a dataset in it.
+        MetadataError: the shards are of a format that cannot be read.
+    """
+    small = _SmallFiles(storage.normalize(dataset_dir))
+    small.read_all()
+    if small.info is not None and small.info.file_format != "tfrecord":
+        raise MetadataError(
+            f"{small.directory}: the examples are stored as {small.info.file_format}; only tfrecord can be verified."
+        )
+    splits = tuple(small.splits())
+    return Known(
+        small.directory,
+        small.manifest,
+        small.manifest_text,
+        small.info,
+        small.features,
+        splits,
+        small.names,
+        small.indexed,
+        (*small.findings, *_unexpected(small, splits)),
+        tuple(small.not_known),
+    )
+
+
+class _SmallFiles:
+    """The small files of a directory, as far as they can be read; what cannot becomes a finding."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.findings: list[Finding] = []
+        self.not_known: list[str] = []
+        self.manifest: Manifest | None = None
+        self.manifest_text: bytes | None = None
+        self.info: DatasetInfo | None = None
+        self.features: Any = None
+        self._texts: dict[str, bytes | None] = {}
+        self.names = self._list()
+        self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
+
+    def _list(self) -> tuple[str, ...] | None:
+        try:
+            return tuple(storage.list_dir(self.directory))
+        except PathNotFoundError:
+            raise DatasetNotFoundError(f"{self.directory}: there is no such directory.") from None
+        except StorageError as error:
+            if not storage.is_remote(self.directory):
+                raise
+            self.not_known.append(f"whether there are files too many: {error}")
+            return None
+
+    def read_all(self) -> None:
+        """Reads all small files.
+
+        Raises:
+            DatasetNotFoundError: there are none.
+        """
+        texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
+        if not any(text is not None for text in texts.values()) and not any(map(self._is_shard, self.names or ())):
+            raise DatasetNotFoundError(f"{self.directory} is no dataset: it has no {INFO_FILE}, and no shards.")
+        self.manifest_text = texts[MANIFEST_FILE]
+        self._read_manifest()
+        self._check_sums()
+        for name, read in ((INFO_FILE, self._read_info), (catalog.FEATURES_FILE, self._read_features)):
+            text = texts[name]
+            if text is None:
+                self._miss(name)
+            else:
+                read(text)
+        self._read_metadata()
+        self._compare()
+
+    def _is_shard(self, name: str) -> bool:
+        return ShardFilename.is_valid(name)
+
+    def _read(self, name: str) -> bytes | None:
+        if name not in self._texts:
+            self._texts[name] = None
+            try:
+                self._texts[name] = storage.read_bytes(storage.join(self.directory, name))
+            except PathNotFoundError:
+                pass
+            except StorageError as error:
+                self._find(name, "unreadable", str(error))
+        return self._texts[name]
+
+    def _find(self, name: str, kind: str, message: str) -> None:
+        """Adds a finding; of one file only the first."""
+        if not any(finding.file == name for finding in self.findings):
+            path = storage.join(self.directory, name)
+            self.findings.append(Finding(name, None, None, kind, message.removeprefix(path).lstrip(": ")))
+
+    def _miss(self, name: str) -> None:
+        self._find(name, "missing", "there is no such file")
+
+    def _read_manifest(self) -> None:
+        if self.manifest_text is None:
+            if self.indexed:
+                self._find(MANIFEST_FILE, "manifest", "there is no such file, though the shards have indexes")
+            self.not_known.append(
+                "checksums of files, as there is no manifest.json: a record has its own, but a file that was replaced "
+                "by a whole one of as many records looks the same, and so do small files that still make sense"
+            )
+            return
+        try:
+            self.manifest = Manifest.from_text(self.manifest_text, path=storage.join(self.directory, MANIFEST_FILE))
+            self.indexed = True
+        except MetadataError as error:
+            self._find(MANIFEST_FILE, "manifest", str(error))
+            self.not_known.append("checksums of files, as manifest.json is damaged")
+
+    def _check_sums(self) -> None:
+        """Compares the small files with what the manifest says of them."""
+        for name, published in self.manifest.metadata.items() if self.manifest else ():
+            content = self._read(name)
+            if content is None:
+                self._miss(name)
+            elif (found := hashlib.sha256(content).hexdigest()) != published:
+                self._find(name, "metadata", f"its SHA-256 is {found}, published was {published}")
+
+    def _read_info(self, text: bytes) -> None:
+        path = storage.join(self.directory, INFO_FILE)
+        try:
+            info = DatasetInfo.from_json_text(text, path=path, directory=self.directory)
+            for split in info.splits.values():
+                if sum(split.shard_lengths) > _MOST_EXAMPLES:
+                    raise MetadataError(f"split {split.name!r} cannot have {sum(split.shard_lengths)} examples")
+            self.info = info
+        except MetadataError as error:
+            self._find(INFO_FILE, "metadata", str(error))
+
+    def _read_features(self, text: bytes) -> None:
+        path = storage.join(self.directory, catalog.FEATURES_FILE)
+        try:
+            tree = features.from_json_text(text.decode(), path=path)
+        except (MetadataError, UnicodeDecodeError) as error:
+            self._find(catalog.FEATURES_FILE, "metadata", str(error))
+            return
+        label_files: list[str] = []
+        tree.load_labels(lambda name: label_files.append(name))
+        for name in label_files:
+            tree = self._with_labels(tree, name)
+        if unknown := [name for name, _ in _unknown(tree)]:
+            self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
+        if not any(finding.file == catalog.FEATURES_FILE for finding in self.findings):
+            self.features = tree  # of another version, it would find fault with each record
+
+    def _with_labels(self, tree: Any, file: str) -> Any:
+        """Returns the features with the labels of one file, so that an error is of this file."""
+        content = self._read(file)
+        try:
+            text = None if content is None else content.decode()
+            return tree.load_labels(lambda name: text if name == file else None)
+        except (MetadataError, UnicodeDecodeError) as error:
+            self._find(file, "metadata", str(error))
+            return tree
+
+    def _read_metadata(self) -> None:
+        text = self._read(METADATA_FILE) if self.names is None or METADATA_FILE in self.names else None
+        try:
+            dict(json.loads(text or "{}"))
+        except (ValueError, TypeError, RecursionError) as error:
+            self._find(METADATA_FILE, "metadata", f"it is no JSON object: {error}")
+
+    def _compare(self) -> None:
+        """Compares what manifest.json and dataset_info.json say, where each is as it was published."""
+        if self.manifest is None or self.info is None:
+            return
+        lengths = {name: list(split.shard_lengths) for name, split in self.info.splits.items()}
+        published = {name: list(columns.num_examples) for name, columns in self.manifest.splits.items()}
+        identity = self.info.name, self.info.config_name, str(self.info.version)
+        if identity != (self.manifest.name, self.manifest.config, self.manifest.version):
+            self._find(INFO_FILE, "metadata", f"it is of {self.info.full_name}, {MANIFEST_FILE} of another dataset")
+        elif lengths != published:
+            self._find(INFO_FILE, "metadata", f"its splits or shard lengths differ from those of {MANIFEST_FILE}")
+        else:
+            for name, columns in self.manifest.splits.items():
+                if (size := self.info.splits[name].num_bytes) != sum(columns.num_bytes):
+                    message = f"by it split {name!r} has {size} bytes, by {MANIFEST_FILE} {sum(columns.num_bytes)}"
+                    self._find(INFO_FILE, "metadata", message)
+
+    def splits(self) -> Iterator[KnownSplit]:
+        """Yields what should be of each split: by the manifest, else by dataset_info.json, else by the files' names."""
+        if self.manifest is not None:
+            for name, columns in self.manifest.splits.items():
+                template = self._template(self.manifest.name, name)
+                examples, size = list(columns.num_examples), sum(columns.num_bytes)
+                yield KnownSplit(name, template.filenames(columns.num_shards), examples, size, columns)
+        elif self.info is not None:
+            for name, split in self.info.splits.items():
+                yield KnownSplit(name, split.shard_names, split.shard_lengths, split.num_bytes or None, None)
+        else:
+            yield from self._splits_by_name()
+
+    def _template(self, dataset: str, split: str) -> FilenameTemplate:
+        known = self.info.splits.get(split) if self.info is not None else None
+        return (known and known.filename_template) or FilenameTemplate(dataset, split)
+
+    def _splits_by_name(self) -> Iterator[KnownSplit]:
+        self.not_known.append("how many examples each shard should have: no file says it")
+        shards = [ShardFilename.parse(name) for name in self.names or () if self._is_shard(name)]
+        for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):
+            yield KnownSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
+
+
+def _unexpected(small: _SmallFiles, splits: Sequence[KnownSplit]) -> Iterator[Finding]:
+    """Yields a finding for each file that looks like part of the dataset, or of an unfinished one, and is none."""
+    expected = {name for split in splits for name in split.filenames}
+    expected |= {name + INDEX_SUFFIX for name in expected}
+    forms = {_form(name) for name in expected}
+    others = small.info.alternative_file_formats if small.info is not None else ()
+    for name in _listed(small, expected):
+        base = storage.basename(name)
+        if base.startswith(storage.TEMPORARY_PREFIX) or name in UNFINISHED:
+            yield Finding(name, None, None, "leftover", "an unfinished file, which a run left that was killed")
+        elif name not in expected and (_form(name) in forms or _is_like_a_shard(base, others)):
+            yield Finding(name, None, None, "extra", "no split of the dataset has this file")
+
+
+def _listed(small: _SmallFiles, expected: set[str]) -> Iterator[str]:
+    """Yields the files in the directory, and in those below it that have shards."""
+    yield from small.names or ()
+    folders = sorted({name.rpartition("/")[0] for name in expected} - {""})
+    for folder in folders if small.names is not None else ():
+        try:
+            yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(small.directory, folder)))
+        except PathNotFoundError:
+            continue  # the shards in it are missing, which is found when they are read
+
+
+def _form(name: str) -> str:
+    """Returns a name with all its long numbers alike.
+
+    >>> _form("digits-train.tfrecord-00007-of-00010")
+    'digits-train.tfrecord-#-of-#'
+    """
+    return re.sub(r"\d{5,}", "#", name)
+
+
+def _is_like_a_shard(name: str, other_formats: Sequence[str]) -> bool:
+    shard = name.removesuffix(INDEX_SUFFIX)
+    return ShardFilename.is_valid(shard) and ShardFilename.parse(shard).fileformat not in other_formats
+
+
+def _unknown(tree: Any) -> list[tuple[str, Any]]:
+    """Returns the features at the top that are of a class that is not known here."""
+    fields = tree.features if isinstance(tree, FeaturesDict) else {}
+    return [(name, feature) for name, feature in fields.items() if isinstance(feature, UnknownFeature)]
+
+
+def _without_unknown(tree: Any) -> Any:
+    """Returns the features with the stored form of those whose class is not known."""
+    unknown = _unknown(tree)
+    stored = {name: feature.stored() for name, feature in unknown}
+    return tree.with_features({**tree.features, **stored}) if unknown else tree

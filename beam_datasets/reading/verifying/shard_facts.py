@@ -1,0 +1,346 @@
+"""Reading a shard from end to end: what is in the file and in its index, whatever anybody says should be there."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.index import Index
+from beam_datasets.formats.tfrecord import crc32c
+from beam_datasets.reading.record_checks import decoding_check, names_check
+from beam_datasets.reading.shards import INDEX_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from beam_datasets.reading.record_checks import Check
+
+READ_BYTES = 1 << 20
+"""How much is read at a time: what is checked twice, by records and as a file, is then still in the cache."""
+
+_MOST_DAMAGES = 1000  # stretches that are told apart in one file
+_HEADER = struct.Struct("<QI")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stretch of a shard without a good record.
+
+    Attributes:
+        offset: byte where it begins.
+        record: number in the file of its first record.
+        count: how many records it takes; None where all the rest of the file is lost.
+        kind: 'record', 'cut', 'unreadable' or 'example', as of a finding.
+        problem: what is wrong with the first.
+    """
+
+    offset: int
+    record: int
+    count: int | None
+    kind: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first place where an index and its shard differ.
+
+    Attributes:
+        record: number in the file.
+        indexed: byte where it begins by the index; None where the index ends before.
+        found: byte where it begins in the file.
+    """
+
+    record: int
+    indexed: int | None
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """What an index file holds.
+
+    Attributes:
+        problem: why it is no index; None where it is one. All below is empty where it is none.
+        crc32c: of the file.
+        num_records: that it tells of.
+        shard_size: of the shard that it is of, in bytes.
+        has_keys: whether there are sort keys.
+        ordered: whether they are integers.
+        first_key: the lowest; None where there is none.
+        last_key: the highest.
+        keys_problem: what is wrong with the keys.
+        mismatch: the first place where it is not as its shard.
+    """
+
+    problem: str | None
+    crc32c: int
+    num_records: int = 0
+    shard_size: int = 0
+    has_keys: bool = False
+    ordered: bool = False
+    first_key: bytes | None = None
+    last_key: bytes | None = None
+    keys_problem: str | None = None
+    mismatch: Mismatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """What a shard holds.
+
+    Attributes:
+        problem: why it cannot be read at all; None where it can. All below is empty where it cannot.
+        missing: whether there is no such file.
+        size: in bytes.
+        crc32c: of the file; None where a record is damaged.
+        num_records: whose place is known, damaged ones included.
+        damages: what is not good, in the order of the file.
+        index: what its index holds; None where there is none.
+    """
+
+    problem: str | None = None
+    missing: bool = False
+    size: int = 0
+    crc32c: int | None = None
+    num_records: int = 0
+    damages: tuple[Damage, ...] = ()
+    index: IndexFacts | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the file itself is damaged, by what it says alone."""
+        return self.problem is not None or any(damage.kind != "example" for damage in self.damages)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the records, without framing."""
+        return self.size - tfrecord.OVERHEAD * self.num_records
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """A shard that is to be read.
+
+    Attributes:
+        directory: of the dataset.
+        filename: relative to it.
+        features: that its records should have; None where that is not known.
+        decode: whether to decode each record entirely; else one of each read is looked at, images unread.
+    """
+
+    directory: str
+    filename: str
+    features: Any = None
+    decode: bool = False
+
+
+def read_shard(task: ShardTask, progress: Callable[[int], None] | None = None) -> ShardFacts:
+    """Returns what a shard and its index hold, having read all of both.
+
+    Memory is bounded by `READ_BYTES`, the largest record and the index.
+
+    Args:
+        task: which shard.
+        progress: called with how many bytes of the shard were read since the last call.
+    """
+    path = storage.join(task.directory, task.filename)
+    index, facts = _read_index(path)
+    try:
+        with storage.open_reader(path) as reader:
+            walk = _Walk(reader, path, index, _checks(task), progress or (lambda _: None))
+            walk.run()
+            return walk.facts(facts)
+    except PathNotFoundError as error:
+        return ShardFacts(problem=_without(path, error), missing=True, index=facts)
+    except StorageError as error:
+        return ShardFacts(problem=_without(path, error), index=facts)
+
+
+def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
+    """Returns a shard's index, where it can be used, and what is known of the file, where there is one."""
+    name = path + INDEX_SUFFIX
+    try:
+        buffer = storage.memory_map(name)
+    except PathNotFoundError:
+        return None, None
+    except StorageError as error:
+        return None, IndexFacts(_without(name, error), 0)
+    crc = crc32c(buffer)
+    try:
+        index = Index.from_bytes(buffer, path=name)
+    except MetadataError as error:
+        return None, IndexFacts(_without(name, error), crc)
+    facts = IndexFacts(None, crc, len(index), index.shard_size, index.has_keys, index.ordered)
+    try:
+        keys = index.keys
+    except MetadataError as error:
+        return index, replace(facts, keys_problem=_without(name, error))
+    if keys is not None and len(keys):
+        facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes())
+    return index, facts
+
+
+def _checks(task: ShardTask) -> tuple[Check | None, Check]:
+    """Returns what each record must pass, if any, and what the first of each read must."""
+    if task.features is None:
+        return None, _parses
+    stored, names = decoding_check(task.features.stored()), names_check(task.features)
+
+    def fits(record: memoryview) -> None:
+        names(record)
+        stored(record)
+
+    return (decoding_check(task.features) if task.decode else None), fits
+
+
+def _parses(record: memoryview) -> None:
+    from beam_datasets.formats.example import parse
+
+    parse(record)
+
+
+class _Walk:
+    """A walk through a file, from record to record."""
+
+    def __init__(
+        self,
+        reader: storage.Reader,
+        path: str,
+        index: Index | None,
+        checks: tuple[Check | None, Check],
+        progress: Callable[[int], None],
+    ) -> None:
+        self._reader = reader
+        self._path = path
+        self._index = index
+        self._check_each, self._check_one = checks
+        self._progress = progress
+        self._offset = self._record = self._crc = 0
+        self._whole = self._sampling = True
+        self._damages: list[Damage] = []
+        self._mismatch: Mismatch | None = None
+
+    def run(self) -> None:
+        """Reads to the end of the file, or to where no next record can be found."""
+        while self._offset < self._reader.size:
+            try:
+                for chunk in self._scan():
+                    self._take(chunk)
+            except CorruptRecordError as error:
+                if not self._pass(error):
+                    return
+            except StorageError as error:
+                self._note(self._offset, self._record, None, "unreadable", _without(self._path, error))
+                return
+
+    def facts(self, index: IndexFacts | None) -> ShardFacts:
+        """Returns what was found."""
+        if index is not None and self._index is not None:
+            index = replace(index, mismatch=self._mismatch or self._difference_at_end())
+        size, crc = self._reader.size, self._crc if self._whole else None
+        return ShardFacts(None, False, size, crc, self._record, tuple(self._damages), index)
+
+    def _scan(self) -> Iterator[tfrecord.Chunk]:
+        return tfrecord.scan_file(
+            self._reader, self._path, start=self._offset, first_record=self._record, chunk_size=READ_BYTES
+        )
+
+    def _take(self, chunk: tfrecord.Chunk) -> None:
+        """Takes good records."""
+        self._compare(chunk)
+        self._crc = crc32c(chunk.buffer, self._crc)
+        self._check_records(chunk)
+        self._record += len(chunk.offsets) - 1
+        self._offset += len(chunk.buffer)
+        self._progress(len(chunk.buffer))
+
+    def _pass(self, error: CorruptRecordError) -> bool:
+        """Takes the good records before a bad one, and passes it; returns whether it is known where the next begins."""
+        bad = error.record or 0
+        if error.offset > self._offset:
+            buffer = memoryview(self._reader.read(self._offset, error.offset))
+            offsets = tfrecord.scan(buffer, path=self._path, check=False)
+            self._take(tfrecord.Chunk(self._record, self._offset, offsets, buffer))
+        self._whole = False
+        behind, kind = self._behind(error.offset, bad)
+        self._note(error.offset, bad, None if behind is None else 1, kind, error.problem)
+        if behind is None:
+            self._progress(self._reader.size - error.offset)
+            return False
+        self._progress(behind - error.offset)
+        self._offset, self._record = behind, bad + 1
+        return True
+
+    def _behind(self, offset: int, record: int) -> tuple[int | None, str]:
+        """Returns where the record behind a bad one begins, if that is known, and the kind of damage."""
+        size = self._reader.size
+        header = bytes(self._reader.read(offset, min(offset + _HEADER.size, size)))
+        if len(header) < _HEADER.size:
+            return None, "cut"
+        length, crc = _HEADER.unpack(header)
+        if tfrecord.masked_crc32c(header[:8]) == crc:
+            stop = offset + length + tfrecord.OVERHEAD
+            return (stop, "record") if stop <= size else (None, "cut")
+        if self._index is not None and self._mismatch is None and record < len(self._index):
+            start, stop = self._index.offsets[record : record + 2].tolist()
+            if start == offset and stop <= size:
+                return stop, "record"
+        return None, "record"
+
+    def _note(self, offset: int, record: int, count: int | None, kind: str, problem: str) -> None:
+        """Adds a damage; what stands directly behind the last one, or has no place any more, is joined to it."""
+        last = self._damages[-1] if self._damages else None
+        if last is not None and last.kind == kind and last.count is not None:
+            many = len(self._damages) >= _MOST_DAMAGES
+            if many or last.record + last.count == record:
+                whole = None if count is None else record + count - last.record
+                more = " (from here on all damaged records are told as one stretch)" if many else ""
+                problem = last.problem.removesuffix(more) + more
+                self._damages[-1] = replace(last, count=whole, problem=problem)
+                return
+        self._damages.append(Damage(offset, record, count, kind, problem))
+
+    def _compare(self, chunk: tfrecord.Chunk) -> None:
+        """Looks for the first place where the index says another thing."""
+        if self._index is None or self._mismatch is not None:
+            return
+        found = chunk.offsets + chunk.start
+        indexed = self._index.offsets[chunk.first_record : chunk.first_record + len(found)].astype(np.int64)
+        differ = np.flatnonzero(indexed != found[: len(indexed)])
+        place = int(differ[0]) if len(differ) else len(indexed)
+        if place < len(found):
+            at = int(indexed[place]) if place < len(indexed) else None
+            self._mismatch = Mismatch(chunk.first_record + place, at, int(found[place]))
+
+    def _difference_at_end(self) -> Mismatch | None:
+        """Returns where the index goes on behind the end of the file, if it does."""
+        if self._index is None or not self._whole or len(self._index) == self._record:
+            return None
+        return Mismatch(self._record, int(self._index.offsets[self._record]), self._reader.size)
+
+    def _check_records(self, chunk: tfrecord.Chunk) -> None:
+        looked_at = chunk if self._check_each else chunk._replace(offsets=chunk.offsets[: 2 if self._sampling else 1])
+        for number, record in enumerate(looked_at.records()):
+            try:
+                if number == 0:
+                    self._check_one(record)
+                if self._check_each is not None:
+                    self._check_each(record)
+            except (ExampleError, FeatureError) as error:
+                what = "is no tf.train.Example" if isinstance(error, ExampleError) else "does not fit the features"
+                offset = chunk.start + int(chunk.offsets[number])
+                self._note(offset, chunk.first_record + number, 1, "example", f"the record {what}: {error}")
+                self._sampling = False  # one tells enough
+
+
+def _without(path: str, error: Exception) -> str:
+    """Returns an error's message without the path at its beginning."""
+    return str(error).removeprefix(path).lstrip(": ")
