@@ -230,15 +230,13 @@ def _cut(
     bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
     size_at_ends = np.interp(ends, ranks, bytes_before)
     sizes = np.diff(size_at_ends, prepend=0)
-    large = np.flatnonzero(sizes > max_part_size)
-    cuts = [ends]
-    for shard in large.tolist():
-        parts = int(-(-sizes[shard] // max_part_size))
-        at = size_at_ends[shard] - sizes[shard] * (1 - np.arange(1, parts) / parts)
-        start = ends[shard - 1] if shard else 0
-        inside = ranks[np.searchsorted(bytes_before, at)]
-        cuts.append(inside[(inside > start) & (inside < ends[shard])])
-    stops = np.unique(np.concatenate(cuts))
+    parts = np.maximum(1, -(-sizes // max_part_size)).astype(np.int64)  # of each shard
+    shard = np.repeat(np.arange(len(ends)), parts - 1)  # of each cut inside one
+    number = np.arange(len(shard)) - np.repeat(np.cumsum(parts - 1) - (parts - 1), parts - 1) + 1
+    at = size_at_ends[shard] - sizes[shard] * (1 - number / parts[shard])
+    inside = ranks[np.searchsorted(bytes_before, at.astype(np.int64))]
+    starts = np.concatenate([[0], ends])[shard]
+    stops = np.unique(np.concatenate([ends, inside[(inside > starts) & (inside < ends[shard])]]))
     return stops, np.searchsorted(ends, stops).astype(np.int64)
 
 
@@ -255,12 +253,30 @@ def route(block: AnyBlock, plan: SplitPlan) -> Iterator[tuple[int, AnyBlock]]:
     """
     keys, sizes = block.load()
     ascending = np.frombuffer(keys, "S16")
-    firsts = np.searchsorted(ascending, _as_bytes(plan.lows), side="left")
-    lasts = np.searchsorted(ascending, _as_bytes(plan.highs), side="right")
+    groups = _groups_near(ascending, plan)
+    firsts = np.searchsorted(ascending, _as_bytes(plan.lows[groups]), side="left")
+    lasts = np.searchsorted(ascending, _as_bytes(plan.highs[groups]), side="right")
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)])
-    for group in np.flatnonzero(lasts > firsts).tolist():
-        first, last = int(firsts[group]), int(lasts[group])
-        yield plan.first_group + group, block.cut(first, last, int(offsets[first]), int(offsets[last]))
+    some = lasts > firsts
+    firsts, lasts = firsts[some], lasts[some]
+    cuts = zip(
+        groups[some].tolist(), firsts.tolist(), lasts.tolist(), offsets[firsts].tolist(), offsets[lasts].tolist()
+    )
+    for group, first, last, start, stop in cuts:
+        yield plan.first_group + group, block.cut(first, last, start, stop)
+
+
+def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:
+    """Returns the groups that a block's keys may go to, maybe some more: of very many groups it meets only a few."""
+    if len(plan) <= len(keys):
+        return np.arange(len(plan))
+    high = keys.view(">u8")[::2].astype(np.uint64)
+    firsts = np.searchsorted(plan.highs[:, 0], high, side="left")
+    lasts = np.searchsorted(plan.lows[:, 0], high, side="right")
+    if (lasts - firsts > 2).any():  # groups that differ in their low halves only
+        return np.arange(len(plan))
+    near = np.unique(np.concatenate([firsts, np.maximum(lasts - 1, firsts)]))
+    return near[near < len(plan)]
 
 
 def _as_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
