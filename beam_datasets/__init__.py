@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading import builder_from_directory as builder_from_directory
     from beam_datasets.reading import load as load
     from beam_datasets.reading.adoption import adopt as adopt
+    from beam_datasets.reading.verifying import verify as verify
 
 _HOMES = {
     "": ("errors", "features"),
@@ -55,6 +56,7 @@ _HOMES = {
         "load",
     ),
     ".reading.adoption": ("adopt",),
+    ".reading.verifying": ("verify",),
 }
 __version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
