@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, overload
 
@@ -241,6 +242,57 @@ class FileInstructions(Sequence[FileInstruction]):
             for column in ("_shard", "skip", "take", "examples_in_shard")
         )
         return cls(filenames, np.concatenate(sources), *columns)
+
+    @property
+    def shard(self) -> NDArray[np.int64]:
+        """Which shard of its split each run is of, shape (n,)."""
+        return self._shard
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        """How many examples come before each run, and last how many there are; shape (n + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.take)])
+
+    def part(self, start: int, stop: int) -> FileInstructions:
+        """Returns the runs of examples [start, stop) of these.
+
+        >>> runs = FileInstructions.between(2, 20, shard_offsets([10, 10]), "ab")
+        >>> [(run.filename, run.skip, run.take) for run in runs.part(6, 11)]
+        [('a', 8, 2), ('b', 0, 3)]
+
+        Raises:
+            ValueError: there are not so many.
+        """
+        if not 0 <= start <= stop <= self.num_examples:
+            raise ValueError(f"[{start}, {stop}) does not lie in runs of {self.num_examples} examples.")
+        if start == stop:
+            return self[:0]
+        first = int(np.searchsorted(self._offsets, start, side="right")) - 1
+        runs = self[first : int(np.searchsorted(self._offsets, stop, side="left"))]
+        skip, take = runs.skip.copy(), runs.take.copy()
+        take[-1] = stop - self._offsets[first + len(runs) - 1]
+        before = start - self._offsets[first]
+        skip[0] += before
+        take[0] -= before
+        return FileInstructions(runs._filenames, runs._source, runs._shard, skip, take, runs.examples_in_shard)
+
+    def divided(self, counts: NDArray[np.int64]) -> FileInstructions:
+        """Returns the runs, each divided into so many of about the same length, in order.
+
+        Args:
+            counts: into how many, shape (n,); at least 1 and at most as many as examples.
+
+        >>> runs = FileInstructions.between(0, 15, shard_offsets([10, 10]), "ab")
+        >>> [(run.filename, run.skip, run.take) for run in runs.divided(np.array([3, 1]))]
+        [('a', 0, 3), ('a', 3, 3), ('a', 6, 4), ('b', 0, 5)]
+        """
+        run = np.repeat(np.arange(len(self)), counts)
+        place = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+        start, stop = (self.take[run] * number // counts[run] for number in (place, place + 1))
+        return FileInstructions(
+            self._filenames, self._source[run], self._shard[run], self.skip[run] + start, stop - start,
+            self.examples_in_shard[run],
+        )  # fmt: skip
 
     def filename(self, run: int) -> str:
         """Returns the shard of a run."""

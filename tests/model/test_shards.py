@@ -5,6 +5,7 @@ import pickle
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,6 +144,34 @@ def test_runs_in_columns_are_the_same_runs(one, other, data):
         with pytest.raises(IndexError):
             runs[len(expected)]
     assert runs != 5
+
+
+def examples_of(runs):
+    return [(run.filename, i) for run in runs for i in range(run.skip, run.skip + run.take)]
+
+
+@given(LENGTHS, LENGTHS, st.data())
+def test_parts_and_divisions_are_the_same_examples(one, other, data):
+    made = []
+    for lengths, letters in ((one, "abcdefghijkl"), (other, "ABCDEFGHIJKL")):
+        offsets = shards.shard_offsets(lengths)
+        stop = data.draw(st.integers(0, sum(lengths)))
+        start = data.draw(st.integers(0, stop))
+        made.append(shards.FileInstructions.between(start, stop, offsets, list(letters[: len(lengths)])))
+    runs = shards.FileInstructions.concatenate(made)
+    whole = examples_of(runs)
+    counts = np.array([data.draw(st.integers(1, take)) for take in runs.take.tolist()], np.int64)
+    divided = runs.divided(counts)
+    assert len(divided) == counts.sum()
+    for some in (runs, divided):
+        stop = data.draw(st.integers(0, len(whole)))
+        start = data.draw(st.integers(0, stop))
+        part = some.part(start, stop)
+        assert examples_of(part) == whole[start:stop]
+        assert part.num_examples == stop - start
+        assert all(run.take > 0 for run in part)
+    with pytest.raises(ValueError, match="does not lie in runs of"):
+        runs.part(0, len(whole) + 1)
 
 
 def test_no_parts_are_no_runs():
