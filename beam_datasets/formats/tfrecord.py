@@ -4,39 +4,45 @@ A record is a little-endian u64 length, u32 masked CRC-32C of these 8 bytes, the
 the mask is a rotation by 15 bits and an addition (TensorFlow: `core/lib/io/record_writer.h`, `core/lib/hash/crc32c.h`).
 An empty file has no records; files concatenate.
 
-Lengths and CRCs of a block of records are computed and compared by NumPy; only the CRC of the data is a call a record.
+The native module does the work where it was built, else `framing`. What is wrong with a bad record is said here.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import crc32c as _crc32c
 import numpy as np
 
 from beam_datasets.errors import CorruptRecordError
+from beam_datasets.formats import framing
+from beam_datasets.formats.framing import HEADER, LENGTH, OVERHEAD, U32, masked_crc32c
+from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-OVERHEAD = 16
-"""Bytes that the framing adds to a record: 8 of length, 4 of its CRC, 4 of the data's CRC."""
+__all__ = [
+    "OVERHEAD",
+    "Chunk",
+    "Readable",
+    "crc32c",
+    "frame",
+    "frame_all",
+    "frame_ordered",
+    "masked_crc32c",
+    "scan",
+    "scan_file",
+    "unframe",
+]
 
-_HEADER = struct.Struct("<QI")
-_U32 = struct.Struct("<I")
-_LENGTH_AT = struct.Struct("<Q").unpack_from
-_MASK_DELTA = 0xA282EAD8
-_RECORD_HEADER = np.dtype([("length", "<u8"), ("crc", "<u4")])
 _DAMAGED = "The file is damaged; rebuild or restore it"
 _CUT = "The file is cut off; rebuild or restore it"
 
-crc32c = _crc32c.crc32c
+crc32c = _crc32c.crc32c if core is None else core.crc32c
 """The plain CRC-32C of a buffer, with the CRC of what came before as an optional second argument."""
 
 
@@ -66,25 +72,19 @@ class Chunk(NamedTuple):
     offsets: NDArray[np.int64]
     buffer: memoryview
 
-    def records(self) -> list[memoryview]:
+    def records(self) -> list[bytes]:
         """Returns the data of each record; `scan_file` has checked them."""
-        return _data_views(self.buffer, self.offsets)
-
-
-def masked_crc32c(data: Buffer) -> int:
-    """Returns the CRC-32C of the data as it stands in a TFRecord.
-
-    >>> hex(masked_crc32c(b""))
-    '0xa282ead8'
-    """
-    crc: int = crc32c(data)
-    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+        return _good_records(self.buffer, self.offsets, False)
 
 
 def frame(record: Buffer) -> bytes:
-    """Returns the record with its header and footer."""
-    length = struct.pack("<Q", memoryview(record).nbytes)
-    return b"".join((length, _U32.pack(masked_crc32c(length)), record, _U32.pack(masked_crc32c(record))))
+    """Returns the record with its header and footer.
+
+    >>> frame(b"").hex()
+    '000000000000000029039807d8ea82a2'
+    """
+    length = LENGTH.pack(memoryview(record).nbytes)
+    return b"".join((length, U32.pack(masked_crc32c(length)), record, U32.pack(masked_crc32c(record))))
 
 
 def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
@@ -94,15 +94,29 @@ def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
         records: what to frame.
         group: framed records that are joined to one bytes; the last may have fewer.
     """
-    n = len(records)
-    headers = np.empty(n, _RECORD_HEADER)
-    headers["length"] = np.fromiter(map(len, records), np.uint64, n)
-    headers["crc"] = _length_crcs(headers["length"])
-    footers = _mask(np.fromiter(map(crc32c, records), np.uint32, n)).astype("<u4")
-    # As void, not as "S": the latter drops trailing zero bytes.
-    parts: list[bytes] = [b""] * (3 * n)
-    parts[0::3], parts[1::3], parts[2::3] = headers.view("V12").tolist(), records, footers.view("V4").tolist()
-    return [b"".join(parts[start : start + 3 * group]) for start in range(0, 3 * n, 3 * group)]
+    if core is None:
+        return framing.frame(records, group)[0]
+    parts: list[bytes] = core.frame(records, None, group)[0]
+    return parts
+
+
+def frame_ordered(
+    records: Sequence[bytes], order: NDArray[np.int64], group: int
+) -> tuple[list[bytes], NDArray[np.uint64]]:
+    """Returns the records framed in an order, `group` of them joined at a time, and their framed sizes in bytes.
+
+    Args:
+        records: what to frame.
+        order: which of the records is first, second, ...; as many as there are to be.
+        group: see `frame_all`.
+
+    Raises:
+        ValueError: the order names a record that is not there.
+    """
+    if core is None:
+        return framing.frame([records[i] for i in order.tolist()], group)
+    parts, sizes = core.frame(records, order, group)
+    return parts, np.frombuffer(sizes, np.uint64)
 
 
 def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, check: bool = True) -> NDArray[np.int64]:
@@ -122,11 +136,10 @@ def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, c
         CorruptRecordError: a CRC differs, or the buffer ends within a record; the first such record is named.
     """
     view = _as_bytes(buffer)
-    offsets = _walk(view)
-    _check_scanned(view, offsets, path, offset, first_record, check)
+    offsets = _good_offsets(view, check)
     end = int(offsets[-1])
     if end < len(view):
-        _unframe_one(view, end, None, path, offset, first_record + len(offsets) - 1, True)
+        _raise_bad(view, end, None, path, offset, first_record + len(offsets) - 1, True)
     return offsets
 
 
@@ -153,14 +166,13 @@ def scan_file(
         check: whether to check the CRC of each record's data; that of its length is always checked.
 
     Raises:
-        CorruptRecordError: a CRC differs, or the file ends within a record. The chunk's good records are not yielded.
+        CorruptRecordError: a CRC differs, or the file ends within a record. All records before it are yielded first.
     """
     size = reader.size
     want = chunk_size
     while start < size:
         view = _as_bytes(reader.read(start, min(start + want, size)))
-        offsets = _walk(view)
-        _check_scanned(view, offsets, path, start, first_record, check)
+        offsets = _good_offsets(view, check)
         n, end = len(offsets) - 1, int(offsets[-1])
         if n:
             yield Chunk(first_record, start, offsets, view[:end])
@@ -180,8 +192,8 @@ def unframe(
     offset: int = 0,
     first_record: int = 0,
     check: bool = True,
-) -> list[memoryview]:
-    """Returns the data of records whose places are known, as views into the buffer.
+) -> list[bytes]:
+    """Returns the data of records whose places are known.
 
     Args:
         buffer: framed records, one after another.
@@ -195,81 +207,59 @@ def unframe(
         CorruptRecordError: a CRC differs, or a length does not agree with the offsets; the first such record is named.
     """
     view = _as_bytes(buffer)
-    unframe_block = _unframe_few if len(offsets) <= _FEW else _unframe_many
-    records = unframe_block(view, offsets, check)
+    records = _good_records(view, offsets, check)
     bad = len(records)
     if bad < len(offsets) - 1:
-        _unframe_one(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad, check)
+        _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad, check)
     return records
 
 
-def _unframe_few(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[memoryview]:
-    """Returns the data of the records before the first bad one."""
-    places = offsets.tolist() if isinstance(offsets, np.ndarray) else offsets
-    records: list[memoryview] = []
-    for start, stop in itertools.pairwise(places):
-        if not (0 <= start <= stop - OVERHEAD and stop <= len(view)):
-            break
-        length, length_crc = _HEADER.unpack_from(view, start)
-        data = view[start + _HEADER.size : stop - 4]
-        if length != stop - start - OVERHEAD:
-            break
-        if check:
-            (data_crc,) = _U32.unpack_from(view, stop - 4)
-            if masked_crc32c(data) != data_crc or masked_crc32c(view[start : start + 8]) != length_crc:
-                break
-        records.append(data)
+def _good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
+    if core is None:
+        return framing.good_offsets(view, check)
+    return np.frombuffer(core.scan(view, check), np.int64)
+
+
+def _good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
+    if core is None:
+        return framing.good_records(view, offsets, check)
+    if isinstance(offsets, np.ndarray):
+        offsets = np.ascontiguousarray(offsets, np.int64)
+    records: list[bytes] = core.unframe(view, offsets, check)
     return records
 
 
-def _unframe_many(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[memoryview]:
-    """Returns the data of the records before the first bad one."""
-    places = np.asarray(offsets).astype(np.int64, copy=False)
-    bad = _first_misplaced(view, places, check)
-    records = _data_views(view, places[: bad + 1])
-    if check:
-        bad = _first_bad_data(view, places[: bad + 1], map(crc32c, records))
-    return records[:bad] if bad < len(records) else records
-
-
-_FEW = 24
-"""Up to about so many records, a loop is faster than NumPy."""
-
-
-def _unframe_one(
+def _raise_bad(
     buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int, check: bool
-) -> memoryview:
-    """Returns the data of the record in bytes [start, stop) of the buffer, or from `start` where None; or raises."""
+) -> NoReturn:
+    """Raises the error of the bad record in bytes [start, stop) of the buffer, or from `start` on where None."""
     view, room = buffer[max(start, 0) :], None
     if stop is not None:
         view, room = buffer[max(start, 0) : max(stop, 0)], stop - start
-    problem = _header_problem(view, len(view), check, room)
-    if not problem:
-        data = view[_HEADER.size : _HEADER.size + _LENGTH_AT(view)[0]]
-        problem = _data_problem(view, data) if check else None
-        if not problem:
-            return data
+    problem = _header_problem(view, len(view), check, room) or (_data_problem(view) if check else None)
+    problem = problem or "the record was changed while it was read. Read it again"
     raise CorruptRecordError(problem, path=path, offset=offset + start, record=record)
 
 
 def _header_problem(view: memoryview, left: int, check: bool = True, room: int | None = None) -> str | None:
     """Returns what is wrong with the header that the view begins with, `left` bytes before the end of the file."""
-    if len(view) < _HEADER.size:
-        return f"{len(view)} bytes are left, but a record's header has {_HEADER.size}. {_CUT}"
-    length, stored = _HEADER.unpack_from(view)
+    if len(view) < HEADER.size:
+        return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_CUT}"
+    length, stored = HEADER.unpack_from(view)
     if check and (got := masked_crc32c(view[:8])) != stored:
         return f"length CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
     if room is not None and length + OVERHEAD != room:
         return f"the record's length is {length} bytes, but by the offsets it is {room - OVERHEAD}. {_DAMAGED}"
     if length + OVERHEAD > left:
-        return f"the record has {length} bytes and 4 of CRC, but only {left - _HEADER.size} are left. {_CUT}"
+        return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_CUT}"
     return None
 
 
-def _data_problem(view: memoryview, data: memoryview) -> str | None:
-    """Returns what is wrong with the data of the record that the view begins with."""
-    (stored,) = _U32.unpack_from(view, _HEADER.size + len(data))
-    if (got := masked_crc32c(data)) != stored:
+def _data_problem(view: memoryview) -> str | None:
+    """Returns what is wrong with the data of the record that the view begins with, whose header is good."""
+    stop = HEADER.size + LENGTH.unpack_from(view)[0]
+    (stored,) = U32.unpack_from(view, stop)
+    if (got := masked_crc32c(view[HEADER.size : stop])) != stored:
         return f"data CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
     return None
 
@@ -279,117 +269,13 @@ def _next_size(view: memoryview, left: int) -> tuple[int, str | None]:
 
     No more than the file has, so that a wrong length allocates nothing.
     """
-    if len(view) < min(_HEADER.size, left):
-        return _HEADER.size, None
+    if len(view) < min(HEADER.size, left):
+        return HEADER.size, None
     problem = _header_problem(view, left)
-    return (0, problem) if problem else (_HEADER.unpack_from(view)[0] + OVERHEAD, None)
-
-
-def _walk(view: memoryview) -> NDArray[np.int64]:
-    """Returns the offsets of the whole records in the view, led by the lengths as they stand, unchecked."""
-    offsets = [0]
-    append, length_at = offsets.append, _LENGTH_AT
-    end = len(view)
-    last = end - OVERHEAD
-    place = 0
-    while place <= last:
-        place += length_at(view, place)[0] + OVERHEAD
-        if place > end:
-            break
-        append(place)
-    return np.array(offsets, np.int64)
-
-
-def _check_scanned(
-    view: memoryview, offsets: NDArray[np.int64], path: str, offset: int, first_record: int, check: bool
-) -> None:
-    """Raises CorruptRecordError for the first bad record of those that `_walk` found."""
-    n = len(offsets) - 1
-    headers = _headers(view, offsets[:-1])
-    bad = _first(_length_crcs(headers["length"]) != headers["crc"], n)
-    if check:
-        good = offsets[: bad + 1]
-        starts, stops = _data_places(good)
-        crcs = [crc32c(view[a:b]) for a, b in zip(starts, stops)]
-        bad = min(bad, _first_bad_data(view, good, crcs))
-    if bad < n:
-        _unframe_one(view, int(offsets[bad]), None, path, offset, first_record + bad, True)
-
-
-def _first_misplaced(view: memoryview, offsets: NDArray[np.int64], check: bool) -> int:
-    """Returns the first record whose header does not agree with the offsets or its CRC; n where there is none."""
-    n = len(offsets) - 1
-    sizes = np.diff(offsets)
-    outside = (sizes < OVERHEAD) | (offsets[:-1] < 0) | (offsets[1:] > len(view))
-    n = _first(outside, n)
-    headers = _headers(view, offsets[:n])
-    wrong = headers["length"] != (sizes[:n] - OVERHEAD).astype(np.uint64)
-    if check:
-        wrong |= _length_crcs(headers["length"]) != headers["crc"]
-    return _first(wrong, n)
-
-
-def _first_bad_data(view: memoryview, offsets: NDArray[np.int64], crcs: Iterable[int]) -> int:
-    """Returns the first record whose data's CRC is not the one that follows them; n where there is none."""
-    n = len(offsets) - 1
-    got = _mask(np.fromiter(crcs, np.uint32, n))
-    return _first(got != _gather(view, offsets[1:] - 4, 4).view("<u4"), n)
-
-
-def _data_views(view: memoryview, offsets: NDArray[np.int64]) -> list[memoryview]:
-    starts, stops = _data_places(offsets)
-    return [view[a:b] for a, b in zip(starts, stops)]
-
-
-def _data_places(offsets: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """Returns where the data of each record begin and end."""
-    return (offsets[:-1] + _HEADER.size).tolist(), (offsets[1:] - 4).tolist()
-
-
-def _headers(view: memoryview, places: NDArray[np.int64]) -> NDArray[Any]:
-    return _gather(view, places, _HEADER.size).view(_RECORD_HEADER)
-
-
-def _gather(view: memoryview, places: NDArray[np.int64], width: int) -> NDArray[np.void]:
-    """Returns the `width` bytes at each place."""
-    if not len(places):
-        return np.empty(0, f"V{width}")
-    # Overlapping items, one beginning at each byte: the gather copies `width` bytes at a time.
-    items = np.ndarray((len(view) - width + 1,), f"V{width}", view, 0, (1,))
-    return items[places]
-
-
-def _first(wrong: NDArray[np.bool_], n: int) -> int:
-    """Returns the index of the first True, or n."""
-    return int(wrong.argmax()) if wrong.any() else n
-
-
-def _length_crcs(lengths: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Returns the masked CRC-32C of each length's 8 bytes.
-
-    A CRC is affine: the CRC of 8 bytes is that of 8 zeros, XOR a term for each byte that is not zero.
-    """
-    zeros, tables = _length_tables()
-    crcs = np.full(len(lengths), zeros, np.uint32)
-    rest = lengths.astype(np.uint64)
-    for table in tables:
-        if not rest.any():
-            break
-        crcs ^= table[rest & np.uint64(0xFF)]
-        rest >>= np.uint64(8)
-    return _mask(crcs)
-
-
-@functools.cache
-def _length_tables() -> tuple[int, NDArray[np.uint32]]:
-    """Returns the CRC of 8 zero bytes, and for byte i of value b the term `tables[i, b]`."""
-    zeros: int = crc32c(bytes(8))
-    terms = [[crc32c(struct.pack("<Q", b << 8 * i)) ^ zeros for b in range(256)] for i in range(8)]
-    return zeros, np.array(terms, np.uint32)
-
-
-def _mask(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(_MASK_DELTA)
+    if problem:
+        return 0, problem
+    size = LENGTH.unpack_from(view)[0] + OVERHEAD
+    return size, _data_problem(view) if size <= len(view) else None
 
 
 def _as_bytes(buffer: Buffer) -> memoryview:

@@ -52,10 +52,10 @@ class RunReader:
         self._scan: Iterator[tfrecord.Chunk] | None = None
         self._chunk = _NOTHING
         self._first = 0  # of the records in `_records`
-        self._records: list[memoryview] = []
+        self._records: list[bytes] = []
         self._piece = _FIRST_PIECE
 
-    def read(self, first: int, count: int) -> list[memoryview]:
+    def read(self, first: int, count: int) -> list[bytes]:
         """Returns the data of the records [first, first + count), checked; maybe of only the first of them, but some.
 
         Raises:

@@ -128,7 +128,7 @@ class Shard:
             record=self.num_records if record is None else record,
         )
 
-    def read(self, first: int, stop: int) -> list[memoryview]:
+    def read(self, first: int, stop: int) -> list[bytes]:
         """Returns the data of the records [first, stop), read in one piece and checked.
 
         Raises:
@@ -139,7 +139,7 @@ class Shard:
         buffer = self.reader.read(start, int(places[-1]))
         return tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
 
-    def read_one(self, record: int) -> memoryview:
+    def read_one(self, record: int) -> bytes:
         """Returns the data of one record, checked.
 
         Raises:
@@ -149,7 +149,7 @@ class Shard:
         buffer = self.reader.read(start, stop)
         return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
-    def read_many(self, records: Ints) -> list[memoryview]:
+    def read_many(self, records: Ints) -> list[bytes]:
         """Returns the data of records in ascending order, checked; those that stand together are read in one piece.
 
         Raises:
@@ -163,7 +163,7 @@ class Shard:
         spans = list(zip(starts, stops))
         remote = storage.is_remote(self.path)
         buffers = storage.read_ranges(self.path, spans) if remote else itertools.starmap(self.reader.read, spans)
-        found: list[memoryview] = []
+        found: list[bytes] = []
         for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
             places = self.offsets[first : last + 2].astype(np.int64)
             start = int(places[0])

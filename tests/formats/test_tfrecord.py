@@ -10,10 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_datasets.errors import CorruptRecordError
-from beam_datasets.formats import tfrecord
+from beam_datasets.formats import framing, tfrecord
+from beam_datasets.native import core
 
 RECORD_LISTS = st.lists(st.binary(max_size=40), max_size=40)
 SMALL = [b"", b"a", b"hello", bytes(20)]
+
+
+@pytest.fixture(params=["native", "python"], scope="module", autouse=True)
+def way(request):
+    """Everything here holds with the native module and without."""
+    if request.param == "native" and core is None:
+        pytest.skip("the native module was not built")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(tfrecord, "core", None)
+        yield
 
 
 def slow_mask(data):
@@ -72,8 +84,8 @@ class BytesReader:
         return self.data[start:stop]
 
 
-def read_all(data, chunk_size=30, **kwargs):
-    records = []
+def read_all(data, chunk_size=30, records=None, **kwargs):
+    records = [] if records is None else records
     for chunk in tfrecord.scan_file(BytesReader(data), "f", chunk_size=chunk_size, **kwargs):
         assert chunk.first_record == len(records)
         assert chunk.start == sum(len(record) + 16 for record in records)
@@ -93,6 +105,16 @@ def test_frames_as_the_slow_writer_does(records):
     framed = tfrecord.frame_all(records)
     assert framed == [tfrecord.frame(record) for record in records]
     assert b"".join(framed) == slow_write(records)
+
+
+@given(RECORD_LISTS, st.integers(1, 50), st.randoms())
+def test_frames_in_an_order(records, group, random):
+    order = [random.randrange(len(records)) for _ in range(random.randrange(100))] if records else []
+    parts, sizes = tfrecord.frame_ordered(records, np.array(order, np.int64), group)
+    framed = [tfrecord.frame(records[i]) for i in order]
+    assert parts == [b"".join(framed[i : i + group]) for i in range(0, len(order), group)]
+    assert parts == tfrecord.frame_all([records[i] for i in order], group)
+    assert sizes.tolist() == list(map(len, framed))
 
 
 @given(RECORD_LISTS, st.integers(1, 200))
@@ -115,16 +137,19 @@ def test_takes_any_buffer(kind):
     assert [bytes(view) for view in tfrecord.unframe(data, offsets, path="f")] == records
 
 
-def test_views_do_not_copy():
-    data = bytearray(slow_write([b"abc"]))
-    (view,) = tfrecord.unframe(data, [0, 19], path="f")
-    data[12] = ord("z")
-    assert bytes(view) == b"zbc"
+def test_records_are_bytes_of_their_own():
+    data = bytearray(slow_write([b"abc"] * 30))
+    for places in ([0, 19], np.arange(0, 571, 19)):
+        records = tfrecord.unframe(data, places, path="f")
+        data[12] ^= 1
+        assert set(map(type, records)) == {bytes}
+        assert set(records) == {b"abc"}
+        data[12] ^= 1
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
 def test_crcs_of_lengths(lengths):
-    got = tfrecord._length_crcs(np.array(lengths, np.uint64))
+    got = framing.length_crcs(np.array(lengths, np.uint64))
     assert got.tolist() == [slow_mask(struct.pack("<Q", length)) for length in lengths]
 
 
@@ -175,6 +200,24 @@ def test_every_cut_is_found_or_is_between_records():
 @given(st.binary(max_size=100), st.integers(0, 5))
 def test_garbage_ends_as_with_the_slow_reader(garbage, good):
     check_against_slow_reader(slow_write(SMALL[:good]) + garbage, SMALL[:good])
+
+
+@pytest.mark.parametrize("chunk_size", [10, 30, 100, 10_000])
+@pytest.mark.parametrize("check", [True, False])
+def test_scan_file_yields_all_before_the_bad_one(chunk_size, check):
+    records = SMALL * 3
+    data, places = slow_write(records), offsets_of(records)
+    for bad in range(len(records)):
+        for place in (places[bad] + 9, places[bad + 1] - 1):  # CRC of the length, CRC of the data
+            damaged = bytearray(data)
+            damaged[place] ^= 1
+            found = []
+            if place == places[bad + 1] - 1 and not check:
+                assert read_all(bytes(damaged), chunk_size, check=False) == records
+                continue
+            with pytest.raises(CorruptRecordError):
+                read_all(bytes(damaged), chunk_size, found, check=check)
+            assert found == records[:bad]
 
 
 @pytest.mark.parametrize("length", [2**60, 2**63, 2**64 - 1, 2**64 - 16, 1000])
