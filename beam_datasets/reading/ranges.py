@@ -1,0 +1,115 @@
+"""Ranges of records of a shard: runs cut into some of about equal bytes, and what is made of the records of one.
+
+A range is a file instruction. Where a cut falls is read off the shard's index. A shard without one (as TensorFlow
+Datasets writes them) stays whole: to find a record in it takes a walk from its beginning, which every range would pay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import FeatureError
+from beam_datasets.formats.example import ExampleError
+from beam_datasets.model.shards import FileInstruction
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
+from beam_datasets.reading.yielding import Maker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.shards import ShardPool
+
+_REMOTE_CHUNK = 4 << 20  # bytes; two are in memory, one of which is read ahead
+
+
+def cut(run: FileInstruction, pool: ShardPool, range_bytes: int) -> list[FileInstruction]:
+    """Returns ranges that make up a run, in order, none of them empty.
+
+    Each has at most `range_bytes` or a record more, and about the same size as the others.
+
+    Args:
+        run: what to cut.
+        pool: of the dataset's shards.
+        range_bytes: about the largest size of a range, in bytes of the file.
+
+    Raises:
+        StorageError: the shard cannot be read.
+        MetadataError: the shard's index is damaged, or is not of it.
+    """
+    index = pool.open(run.filename, run.examples_in_shard).index
+    if index is None:
+        return [run]
+    offsets = index.offsets[run.skip : run.skip + run.take + 1].astype(np.int64)
+    count = -(-int(offsets[-1] - offsets[0]) // range_bytes)
+    ends = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, count) // max(count, 1)
+    places = np.unique([0, *np.searchsorted(offsets, ends), run.take]).tolist()
+    return [
+        FileInstruction(run.filename, run.skip + start, stop - start, run.examples_in_shard)
+        for start, stop in itertools.pairwise(places)
+    ]
+
+
+def size_of(run: FileInstruction, pool: ShardPool) -> int:
+    """Returns how many bytes of its file a run takes; about so many, where the shard has no index.
+
+    Raises:
+        StorageError: the shard cannot be read.
+        MetadataError: the shard's index is damaged, or is not of it.
+    """
+    shard = pool.open(run.filename, run.examples_in_shard)
+    if shard.index is None:
+        return shard.reader.size * run.take // max(run.examples_in_shard, 1)
+    return int(shard.index.offsets[run.skip + run.take]) - int(shard.index.offsets[run.skip])
+
+
+def read_range(
+    run: FileInstruction, pool: ShardPool, steps: tuple[Step, ...], claim: Callable[[int], bool] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Yields, for each record of a run, its number in the shard and what the steps make of it.
+
+    Args:
+        run: which records.
+        pool: of the dataset's shards.
+        steps: what to make of a record, such as `(Decode(features),)`.
+        claim: called with each record's number before it is yielded; where it returns False, reading ends.
+
+    Raises:
+        StorageError: the shard cannot be read.
+        CorruptRecordError: a record is damaged; it names file, byte and record.
+        FeatureError: a record does not fit the features; it names file and record.
+    """
+    maker, path = Maker.of(steps), storage.join(pool.directory, run.filename)
+    with contextlib.ExitStack() as stack:
+        blocks = _blocks(run, pool, stack)
+        made = itertools.chain.from_iterable(maker.make(blocks, size_of(run, pool) / max(run.take, 1)))
+        values = made if maker.rest is None else map(maker.rest, made)
+        for number in range(run.skip, run.skip + run.take):
+            if claim is not None and not claim(number):
+                return
+            try:
+                value = next(values)
+            except (FeatureError, ExampleError) as error:
+                raise type(error)(f"{path} (record {number}): {error}") from error
+            yield number, value
+
+
+def _blocks(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[list[memoryview]]:
+    """Yields the records of a run, some at a time; threads that read ahead end with the stack."""
+    submit, chunk_bytes = None, CHUNK_BYTES
+    if storage.is_remote(pool.directory):
+        executor = ThreadPoolExecutor(1, "beam_datasets-range")
+        stack.callback(executor.shutdown, cancel_futures=True)
+        submit, chunk_bytes = executor.submit, _REMOTE_CHUNK
+    reader = RunReader(pool.open(run.filename, run.examples_in_shard), run.skip + run.take, chunk_bytes, submit)
+    first, stop = run.skip, run.skip + run.take
+    while first < stop:
+        records = reader.read(first, stop - first)
+        yield records
+        first += len(records)
