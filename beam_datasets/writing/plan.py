@@ -183,7 +183,7 @@ def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], option
         if split not in histograms:
             raise BeamDatasetsError(
                 f"split {split!r} has no examples; a published split needs at least one. "
-                "Check what _split_generators returns for it, or leave the split out."
+                "Check where its examples come from, or leave the split out."
             )
         plans.append(plan_split(split, histograms[split], options, first_group))
         first_group += len(plans[-1])
@@ -195,17 +195,7 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
     total = histogram.total
     num_examples = min(total, options.max_examples_per_split or total)
     size = int(histogram.num_bytes.sum()) * num_examples // total
-    num_shards = options.shards_of(split) or shard_rules.choose_num_shards(
-        num_examples,
-        size - tfrecord.OVERHEAD * num_examples,
-        min_shard_size=options.min_shard_size,
-        max_shard_size=options.max_shard_size,
-    )
-    if num_shards > num_examples:
-        raise BeamDatasetsError(
-            f"split {split!r} has {num_examples} examples, too few for {num_shards} shards; "
-            f"ask for at most num_shards={num_examples}."
-        )
+    num_shards = choose_shards(split, num_examples, size, options)
     ends = shard_rules.shard_ends(num_examples, num_shards)
     ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
     stops, shards = _cut(np.asarray(ends, np.int64), ranks, histogram, options.max_part_size)
@@ -221,6 +211,32 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
         skips=starts - ranks[first_bins],
         takes=stops - starts,
     )  # fmt: skip
+
+
+def choose_shards(split: str, num_examples: int, num_bytes: int, options: ShardingOptions) -> int:
+    """Returns the number of shards of a split.
+
+    Args:
+        split: the split's name.
+        num_examples: that it will have.
+        num_bytes: of all its records, framed.
+        options: what was asked for.
+
+    Raises:
+        BeamDatasetsError: more shards are asked for than there are examples.
+    """
+    num_shards = options.shards_of(split) or shard_rules.choose_num_shards(
+        num_examples,
+        num_bytes - tfrecord.OVERHEAD * num_examples,
+        min_shard_size=options.min_shard_size,
+        max_shard_size=options.max_shard_size,
+    )
+    if num_shards > num_examples:
+        raise BeamDatasetsError(
+            f"split {split!r} has {num_examples} examples, too few for {num_shards} shards; "
+            f"ask for at most num_shards={num_examples}."
+        )
+    return num_shards
 
 
 def _cut(
