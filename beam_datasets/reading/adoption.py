@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from beam_datasets.model.version import VersionOrStr
     from beam_datasets.reading.bare_files import Patterns
+    from beam_datasets.reading.record_checks import Check
 
     Path = str | os.PathLike[str]
-    Check = Callable[[memoryview], None]
     Write = Callable[[str, bytes], None]
     Described = tuple[SplitInfo, Sequence["_Shard"]]
 

@@ -12,7 +12,9 @@ from beam_datasets.formats.example import spans_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Check = Callable[[memoryview], None]
+    from beam_datasets.formats.example import Buffer
+
+    Check = Callable[[Buffer], None]
 
 
 def decoding_check(features: Any, decoders: Any = None) -> Check:
@@ -43,7 +45,7 @@ def names_check(features: Any) -> Check:
     """
     expected = frozenset(name.encode() for name in features.wire_names(""))
 
-    def check(record: memoryview) -> None:
+    def check(record: Buffer) -> None:
         there = spans_of(record)[1].keys()
         missing, unknown = sorted(expected - there), sorted(there - expected)
         if missing and unknown:

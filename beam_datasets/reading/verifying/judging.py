@@ -236,13 +236,15 @@ def _across(known: Known, split: KnownSplit, facts: Sequence[ShardFacts]) -> Ite
     yield from _of_bytes(split, facts)
     if known.manifest is not None and known.manifest.source is not None:
         return  # the keys of a materialized dataset come from several places
+    columns = split.columns
+    published = columns.index_crc32c if columns is not None else [None] * len(facts)
     indexes = [
         (name + INDEX_SUFFIX, shard.index)
-        for name, shard in zip(split.filenames, facts)
-        if shard.index is not None and shard.index.problem is None and shard.index.num_records
+        for name, shard, crc in zip(split.filenames, facts, published)
+        if shard.index is not None and shard.index.num_records and crc in (None, shard.index.crc32c)
     ]
     keyed = [(name, index) for name, index in indexes if index.has_keys]
-    for name, index in indexes if keyed and split.columns is None else ():
+    for name, index in indexes if keyed and columns is None else ():
         if not index.has_keys:
             yield Finding(name, None, None, "keys", "it has no sort keys, but other shards of the split have")
     for (before, lower), (name, upper) in pairwise(keyed):

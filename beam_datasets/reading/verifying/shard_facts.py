@@ -11,7 +11,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.example import ExampleError, parse
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.reading.record_checks import decoding_check, names_check
@@ -20,6 +20,7 @@ from beam_datasets.reading.shards import INDEX_SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from beam_datasets.formats.example import Buffer
     from beam_datasets.reading.record_checks import Check
 
 READ_BYTES = 1 << 20
@@ -194,16 +195,14 @@ def _checks(task: ShardTask) -> tuple[Check | None, Check]:
         return None, _parses
     stored, names = decoding_check(task.features.stored()), names_check(task.features)
 
-    def fits(record: memoryview) -> None:
+    def fits(record: Buffer) -> None:
         names(record)
         stored(record)
 
     return (decoding_check(task.features) if task.decode else None), fits
 
 
-def _parses(record: memoryview) -> None:
-    from beam_datasets.formats.example import parse
-
+def _parses(record: Buffer) -> None:
     parse(record)
 
 
@@ -263,12 +262,8 @@ class _Walk:
         self._progress(len(chunk.buffer))
 
     def _pass(self, error: CorruptRecordError) -> bool:
-        """Takes the good records before a bad one, and passes it; returns whether it is known where the next begins."""
+        """Passes a bad record; returns whether it is known where the next one begins."""
         bad = error.record or 0
-        if error.offset > self._offset:
-            buffer = memoryview(self._reader.read(self._offset, error.offset))
-            offsets = tfrecord.scan(buffer, path=self._path, check=False)
-            self._take(tfrecord.Chunk(self._record, self._offset, offsets, buffer))
         self._whole = False
         behind, kind = self._behind(error.offset, bad)
         self._note(error.offset, bad, None if behind is None else 1, kind, error.problem)

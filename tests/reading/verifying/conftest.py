@@ -1,0 +1,105 @@
+"""A small published dataset, with real checksums, and copies of it to damage."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import features
+
+FEATURES = features.FeaturesDict(
+    {
+        "n": np.int64,
+        "label": features.ClassLabel(names=["even", "odd"]),
+        "text": features.Text(),
+        "values": features.Sequence(np.float32, length=4),
+    }
+)
+SIZES = {"train": (60, 4), "test": (12, 2)}  # split -> examples, shards; so 15 and 6 in each
+
+Copy = Callable[[], Path]
+
+
+def example(n: int) -> dict[str, object]:
+    """An example whose record has the same size for each n: so shards can be swapped for others of their size."""
+    return {"n": n % 100, "label": n % 2, "text": f"{n:04d}", "values": np.full(4, n, np.float32)}
+
+
+class Numbers(bd.DatasetBuilder, skip_registration=True):
+    """Numbers."""
+
+    VERSION = "1.0.0"
+    name = "ds"
+
+    def __init__(self, *, ordered: bool = False, **common: object) -> None:
+        self._ordered = ordered
+        super().__init__(**common)
+
+    def _info(self) -> bd.DatasetInfo:
+        return bd.DatasetInfo(builder=self, features=FEATURES, disable_shuffling=self._ordered)
+
+    def _split_generators(self) -> dict[str, object]:
+        return {split: [(n, example(n)) for n in range(total)] for split, (total, _) in SIZES.items()}
+
+
+def publish_dataset(data_dir: Path, *, ordered: bool = False) -> Path:
+    """Publishes a dataset and returns its directory."""
+    builder = Numbers(data_dir=data_dir, ordered=ordered)
+    builder.build(num_shards={split: shards for split, (_, shards) in SIZES.items()}, num_workers=1)
+    return Path(builder.dataset_dir)
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published dataset, not to be changed."""
+    return publish_dataset(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture(scope="session")
+def ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with disable_shuffling."""
+    return publish_dataset(tmp_path_factory.mktemp("ordered"), ordered=True)
+
+
+@pytest.fixture(scope="session")
+def as_tfds(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without what TensorFlow Datasets does not write."""
+    directory = Path(shutil.copytree(published, tmp_path_factory.mktemp("tfds") / "ds" / "1.0.0"))
+    for name in ("manifest.json", "run.json", *(path.name for path in directory.glob("*.index"))):
+        (directory / name).unlink()
+    return directory
+
+
+@pytest.fixture
+def copy(published: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(published, tmp_path / "data" / "ds" / "1.0.0"))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """The files of a directory."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def restore(directory: Path, files: dict[str, bytes]) -> None:
+    """Gives a directory the content that it had."""
+    for path in directory.iterdir():
+        if path.name not in files:
+            path.unlink()
+    for name, content in files.items():
+        path = directory / name
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+
+
+def edit_json(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+    """Changes what a JSON file says."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content, indent=1, sort_keys=True))
