@@ -22,11 +22,23 @@ README = Path(__file__).with_name("README.md")
 
 # The fast paths. Optional: without a compiler the package is installed all the same, and does the same in Python.
 LIMITED_API = sys.version_info >= (3, 11)  # the first whose limited API has the buffer protocol
-C_FILES = ("module", "arguments", "crc32c", "records", "gather", "iterator", "decode", "encode")
+C_FILES = (
+    "module",
+    "arguments",
+    "crc32c",
+    "records",
+    "gather",
+    "iterator",
+    "schema",
+    "lists",
+    "decode",
+    "png",
+    "encode",
+)
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=[f"beam_datasets/native/{name}.c" for name in C_FILES],
-    depends=["beam_datasets/native/native.h"],
+    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "decode")],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]

@@ -1,3 +1,327 @@
-#include "native.h"
+/* Records to the values of features: of many records at once, each feature in one piece.
+ *
+ * Whatever has another form than decode.h says, or is not what the schema says (a feature is missing, twice there, of
+ * another kind, or has another number of values), is refused: parse() returns None. The caller then decodes in Python,
+ * which knows what to make of it or what to say.
+ */
+#include "decode.h"
 
-PyMethodDef decode_methods[] = {{NULL, NULL, 0, NULL}};
+enum { ERROR = -1, REFUSED = 0, DONE = 1 };
+
+#define REMEMBERED 64 /* entries of a record whose names are compared with those of the record before */
+
+/* What parse() returns of a group. */
+typedef struct {
+    PyObject *values, *counts, *missing; /* the latter two may be NULL */
+    char *data;                          /* of values, where they are numbers */
+    int64_t *num;                        /* the same of counts */
+    Span *lists;                         /* of each record, where numbers are counted first */
+} Output;
+
+typedef struct {
+    const Schema *schema;
+    Py_ssize_t n;
+    Py_buffer *records;
+    Output *outputs;
+    Py_ssize_t *seen; /* of each field: behind the last record that had it */
+    Span names[REMEMBERED];
+    const Field *fields[REMEMBERED];
+} Parse;
+
+/* ------------------------------------------------------------------------------------------------------- outputs */
+
+/* Returns a new bytearray of n items, whose bytes are whatever was there; NULL with an exception. */
+static PyObject *new_array(Py_ssize_t n, Py_ssize_t size, char **data) {
+    if (n > PY_SSIZE_T_MAX / 16) return PyErr_NoMemory();
+    PyObject *array = PyByteArray_FromStringAndSize(NULL, n * size);
+    if (array != NULL) *data = PyByteArray_AsString(array);
+    return array;
+}
+
+/* Makes room for how many values each record has, and for what is known of them beforehand. */
+static int open_counted(Output *output, const Group *group, Py_ssize_t n) {
+    output->counts = new_array(n, sizeof *output->num, (char **)&output->num);
+    if (output->counts == NULL) return -1;
+    if (group->kind == BYTES) {
+        output->values = PyList_New(0);
+        return output->values == NULL ? -1 : 0;
+    }
+    output->lists = PyMem_Calloc((size_t)n + 1, sizeof *output->lists);
+    if (output->lists == NULL) PyErr_NoMemory();
+    return output->lists == NULL ? -1 : 0;
+}
+
+/* Makes room for what is known to come of a group. */
+static int open_output(Output *output, const Group *group, Py_ssize_t n) {
+    if (group->kind != SPANS && group->count < 0) return open_counted(output, group, n);
+    if (group->kind != SPANS && n && group->num > PY_SSIZE_T_MAX / 16 / group->count / n) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (group->kind == SPANS)
+        output->values = PyList_New(n);
+    else if (group->kind == BYTES)
+        output->values = PyList_New(group->num * n * group->count);
+    else
+        output->values = new_array(group->num * n * group->count, number_size(group->kind), &output->data);
+    if (output->values == NULL) return -1;
+    if (group->kind == SPANS || group->kind == BYTES || !group->optional) return 0;
+    output->missing = PyList_New(0);
+    return output->missing == NULL ? -1 : 0;
+}
+
+/* Returns how many numbers all records have together, filled up or not, and how many the longest list has. */
+static Py_ssize_t total_of(const Output *output, const Group *group, Py_ssize_t n, Py_ssize_t *longest) {
+    Py_ssize_t total = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t num = (Py_ssize_t)output->num[i];
+        if (num > 0) total += num;
+        if (num > *longest) *longest = num;
+    }
+    if (group->count != PADDED) return total;
+    return *longest > PY_SSIZE_T_MAX / 2 / n ? PY_SSIZE_T_MAX : n * *longest; /* of the former there is no array */
+}
+
+/* Puts the numbers of all records where they belong, now that it is known how many there are. */
+static int read_lists(Output *output, const Group *group, Py_ssize_t n) {
+    Py_ssize_t longest = 0, size = number_size(group->kind);
+    Py_ssize_t total = n ? total_of(output, group, n, &longest) : 0;
+    output->values = new_array(total, size, &output->data);
+    if (output->values == NULL) return ERROR;
+    char *at = output->data;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t num = output->num[i] < 0 ? 0 : (Py_ssize_t)output->num[i];
+        if (read_numbers(group->kind, output->lists[i], at, num) != num) return REFUSED;
+        at += num * size;
+        if (group->count != PADDED) continue;
+        memset(at, 0, (size_t)((longest - num) * size));
+        at += (longest - num) * size;
+    }
+    return DONE;
+}
+
+/* Returns what parse() returns of a group. */
+static PyObject *close_output(Output *output) {
+    if (output->counts != NULL) return PyTuple_Pack(2, output->values, output->counts);
+    if (output->missing != NULL) return PyTuple_Pack(2, output->values, output->missing);
+    Py_INCREF(output->values);
+    return output->values;
+}
+
+/* ------------------------------------------------------------------------------------------------------- parsing */
+
+/* Notes that record i lacks a feature. */
+static int lack(Parse *parse, const Field *field, Py_ssize_t i) {
+    const Group *group = parse->schema->groups + field->group;
+    Output *output = parse->outputs + field->group;
+    if (group->kind == SPANS) return DONE;
+    if (!group->optional) return REFUSED;
+    if (output->counts != NULL) {
+        output->num[i] = -1;
+        return DONE;
+    }
+    Py_ssize_t first = (field->slot * parse->n + i) * group->count;
+    if (group->kind == BYTES) {
+        for (Py_ssize_t k = 0; k < group->count; k++) {
+            Py_INCREF(Py_None);
+            if (PyList_SetItem(output->values, first + k, Py_None) < 0) return ERROR;
+        }
+        return DONE;
+    }
+    Py_ssize_t size = number_size(group->kind);
+    memset(output->data + first * size, 0, (size_t)(group->count * size));
+    PyObject *place = Py_BuildValue("nn", field->slot, i);
+    int failed = place == NULL || PyList_Append(output->missing, place) < 0;
+    Py_XDECREF(place);
+    return failed ? ERROR : DONE;
+}
+
+/* Takes the values of a list of bytes. */
+static int take_bytes(Parse *parse, const Field *field, Py_ssize_t i, Span list) {
+    Py_ssize_t count = parse->schema->groups[field->group].count, n = 0;
+    Output *output = parse->outputs + field->group;
+    Py_ssize_t first = (field->slot * parse->n + i) * count;
+    for (Span value; list.at < list.end; n++) {
+        if (!take(&list, VALUES, &value) || n == count) return REFUSED;
+        PyObject *bytes = PyBytes_FromStringAndSize((const char *)value.at, value.end - value.at);
+        if (bytes == NULL) return ERROR;
+        if (count == ANY) {
+            int failed = PyList_Append(output->values, bytes) < 0;
+            Py_DECREF(bytes);
+            if (failed) return ERROR;
+        } else if (PyList_SetItem(output->values, first + n, bytes) < 0) {
+            return ERROR;
+        }
+    }
+    if (count == ANY) output->num[i] = n;
+    return count == ANY || n == count ? DONE : REFUSED;
+}
+
+/* Takes the list of a feature of record i. */
+static int take_list(Parse *parse, const Field *field, Py_ssize_t i, Span feature) {
+    const Group *group = parse->schema->groups + field->group;
+    Output *output = parse->outputs + field->group;
+    Span list;
+    if (feature.at == feature.end) return lack(parse, field, i);
+    if (!take(&feature, (uint8_t)group->kind, &list) || feature.at != feature.end) return REFUSED;
+    if (group->kind == BYTES) return take_bytes(parse, field, i, list);
+    if (group->count < 0) {
+        output->lists[i] = list;
+        output->num[i] = read_numbers(group->kind, list, NULL, PY_SSIZE_T_MAX / 64);
+        return output->num[i] < 0 ? REFUSED : DONE;
+    }
+    char *data = output->data + (field->slot * parse->n + i) * group->count * number_size(group->kind);
+    return read_numbers(group->kind, list, data, group->count) == group->count ? DONE : REFUSED;
+}
+
+/* Notes where a feature stands in record i. */
+static int take_span(Parse *parse, const Field *field, Py_ssize_t i, Span feature, PyObject *spans) {
+    const uint8_t *start = parse->records[i].buf;
+    PyObject *span = Py_BuildValue("nn", (Py_ssize_t)(feature.at - start), (Py_ssize_t)(feature.end - start));
+    int failed = span == NULL || PyDict_SetItem(spans, field->object, span) < 0;
+    Py_XDECREF(span);
+    return failed ? ERROR : DONE;
+}
+
+/* Returns the field of the name at a place among a record's entries; NULL for none. */
+static const Field *field_at(Parse *parse, Py_ssize_t place, Span name) {
+    if (place >= REMEMBERED) return schema_find(parse->schema, name);
+    if (parse->names[place].at == NULL || !same(parse->names[place], name)) {
+        parse->names[place] = name;
+        parse->fields[place] = schema_find(parse->schema, name);
+    }
+    return parse->fields[place];
+}
+
+/* Takes the entries of record i. */
+static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *spans) {
+    Py_ssize_t found = 0;
+    for (Py_ssize_t place = 0; entries.at < entries.end; place++) {
+        Span entry, name, feature;
+        if (!take(&entries, ENTRY, &entry) || !take(&entry, NAME, &name) || !take(&entry, FEATURE, &feature) ||
+            entry.at != entry.end)
+            return REFUSED;
+        const Field *field = field_at(parse, place, name);
+        if (field == NULL) continue;
+        Py_ssize_t *seen = parse->seen + (field - parse->schema->fields);
+        if (*seen == i + 1) return REFUSED;
+        *seen = i + 1;
+        found++;
+        int result = parse->schema->groups[field->group].kind == SPANS ? take_span(parse, field, i, feature, spans)
+                                                                       : take_list(parse, field, i, feature);
+        if (result != DONE) return result;
+    }
+    for (Py_ssize_t f = 0; found < parse->schema->num_fields && f < parse->schema->num_fields; f++) {
+        if (parse->seen[f] == i + 1) continue;
+        int result = lack(parse, parse->schema->fields + f, i);
+        if (result != DONE) return result;
+    }
+    return DONE;
+}
+
+/* Puts the pair of record i and its spans into all groups of spans; returns the spans, borrowed, or NULL. */
+static PyObject *add_spans(Parse *parse, Py_ssize_t i) {
+    PyObject *spans = PyDict_New();
+    PyObject *bytes = PyBytes_FromStringAndSize(parse->records[i].buf, parse->records[i].len);
+    PyObject *pair = spans != NULL && bytes != NULL ? PyTuple_Pack(2, bytes, spans) : NULL;
+    Py_XDECREF(spans);
+    Py_XDECREF(bytes);
+    if (pair == NULL) return NULL;
+    for (Py_ssize_t g = 0; g < parse->schema->num_groups; g++) {
+        if (parse->schema->groups[g].kind != SPANS) continue;
+        Py_INCREF(pair);
+        PyList_SetItem(parse->outputs[g].values, i, pair);
+    }
+    Py_DECREF(pair);
+    return PyTuple_GetItem(pair, 1);
+}
+
+/* Takes record i. */
+static int take_record(Parse *parse, Py_ssize_t i, int wants_spans) {
+    Span record = {parse->records[i].buf, (const uint8_t *)parse->records[i].buf + parse->records[i].len};
+    Span entries = record;
+    if (record.at < record.end && (!take(&record, ENTRY, &entries) || record.at != record.end)) return REFUSED;
+    PyObject *spans = wants_spans ? add_spans(parse, i) : NULL;
+    if (wants_spans && spans == NULL) return ERROR;
+    return take_entries(parse, i, entries, spans);
+}
+
+static int take_records(Parse *parse) {
+    const Schema *schema = parse->schema;
+    int result = DONE, wants_spans = 0;
+    for (Py_ssize_t g = 0; g < schema->num_groups; g++) {
+        wants_spans |= schema->groups[g].kind == SPANS;
+        if (open_output(parse->outputs + g, schema->groups + g, parse->n) < 0) return ERROR;
+    }
+    for (Py_ssize_t i = 0; i < parse->n && result == DONE; i++) result = take_record(parse, i, wants_spans);
+    for (Py_ssize_t g = 0; g < schema->num_groups && result == DONE; g++)
+        if (parse->outputs[g].lists != NULL) result = read_lists(parse->outputs + g, schema->groups + g, parse->n);
+    return result;
+}
+
+static PyObject *results_of(Parse *parse) {
+    PyObject *results = PyTuple_New(parse->schema->num_groups);
+    for (Py_ssize_t g = 0; results != NULL && g < parse->schema->num_groups; g++) {
+        PyObject *result = close_output(parse->outputs + g);
+        if (result == NULL || PyTuple_SetItem(results, g, result) < 0) Py_CLEAR(results);
+    }
+    return results;
+}
+
+/* Gets the bytes of all records; there may be fewer than n where that fails. */
+static int get_records(Parse *parse, PyObject *records, Py_ssize_t n) {
+    for (; parse->n < n; parse->n++) {
+        PyObject *record = PyList_GetItem(records, parse->n);
+        if (record == NULL || PyObject_GetBuffer(record, parse->records + parse->n, PyBUF_SIMPLE) < 0) return -1;
+    }
+    return 0;
+}
+
+static void parse_free(Parse *parse) {
+    for (Py_ssize_t i = 0; i < parse->n; i++) PyBuffer_Release(parse->records + i);
+    for (Py_ssize_t g = 0; parse->outputs != NULL && g < parse->schema->num_groups; g++) {
+        Output *output = parse->outputs + g;
+        Py_XDECREF(output->values);
+        Py_XDECREF(output->counts);
+        Py_XDECREF(output->missing);
+        PyMem_Free(output->lists);
+    }
+    PyMem_Free(parse->records);
+    PyMem_Free(parse->outputs);
+    PyMem_Free(parse->seen);
+}
+
+PyDoc_STRVAR(parse_doc,
+             "parse(schema, records, /)\n--\n\n"
+             "Returns for each group of the schema what a list of records holds of it; None where one is unusual.\n\n"
+             "Of numbers a bytearray of float32 or int64, with dimensions (name, record, value); where the group is\n"
+             "optional, a tuple of that and a list of (name, record) of what is missing. Of bytes a list in the same\n"
+             "order; None is missing. Where there may be any number of values, a tuple of those of one record after the\n"
+             "other (or filled up to a row each) and an array of int64 that says how many each has; -1 is missing. Of\n"
+             "kind 0 a list of pairs: the record, and for each name that it has where the feature begins and ends.");
+
+static PyObject *py_parse(PyObject *module, PyObject *args) {
+    PyObject *capsule, *records, *results = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!:parse", &capsule, &PyList_Type, &records)) return NULL;
+    Parse parse = {.schema = PyCapsule_GetPointer(capsule, SCHEMA)};
+    if (parse.schema == NULL) return NULL;
+    Py_ssize_t n = PyList_Size(records);
+    parse.records = PyMem_Calloc((size_t)n + 1, sizeof *parse.records);
+    parse.outputs = PyMem_Calloc((size_t)parse.schema->num_groups + 1, sizeof *parse.outputs);
+    parse.seen = PyMem_Calloc((size_t)parse.schema->num_fields + 1, sizeof *parse.seen);
+    if (parse.records == NULL || parse.outputs == NULL || parse.seen == NULL) {
+        PyErr_NoMemory();
+    } else if (get_records(&parse, records, n) == 0) {
+        int result = take_records(&parse);
+        if (result == DONE) results = results_of(&parse);
+        if (result == REFUSED) results = Py_NewRef(Py_None);
+    }
+    parse_free(&parse);
+    return results;
+}
+
+PyMethodDef decode_methods[] = {
+    {"parse", py_parse, METH_VARARGS, parse_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -14,7 +14,8 @@ static struct PyModuleDef definition = {
 };
 
 static int add_everything(PyObject *module) {
-    PyMethodDef *files[] = {records_methods, gather_methods, decode_methods, encode_methods};
+    PyMethodDef *files[] = {records_methods, gather_methods, schema_methods,
+                            decode_methods,  png_methods,    encode_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     return iterator_add(module);
@@ -27,6 +28,7 @@ PyMODINIT_FUNC PyInit__core(void) {
         return NULL;
     }
     crc32c_init();
+    png_init();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
     if (add_everything(module) < 0) {

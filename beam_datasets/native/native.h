@@ -9,7 +9,9 @@
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
-extern PyMethodDef decode_methods[];  /* decode.c: tf.train.Example -> columns */
+extern PyMethodDef schema_methods[];  /* schema.c, decode.c: tf.train.Example -> columns */
+extern PyMethodDef decode_methods[];
+extern PyMethodDef png_methods[];     /* png.c: PNG -> pixels */
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */
 
 /* iterator.c: adds the type BlockIterator to the module. */
@@ -33,6 +35,7 @@ int bytes_get(PyObject *object, Py_buffer *view);
 
 /* To be called once, when the module is loaded. */
 void crc32c_init(void);
+void png_init(void);
 
 /* The CRC-32C of n bytes, going on from the CRC of what came before (0 at the beginning). Needs no GIL. */
 uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t n);

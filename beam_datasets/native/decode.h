@@ -1,0 +1,79 @@
+/* What the files that read records share: the wire format, and the schema that says what is wanted of records.
+ *
+ * A record is a serialized tf.train.Example, a map from names to features. A feature is one list:
+ *
+ *     record   0a <length> entry entry ...
+ *     entry    0a <length>  0a <length> name  12 <length> feature
+ *     feature  0a <length> (0a <length> bytes)*
+ *              12 <length> (0a <length> float32 ... | 0d float32)*
+ *              1a <length> (0a <length> varint ... | 08 varint)*
+ *
+ * Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/example/{example,feature}.proto.
+ */
+#ifndef BEAM_DATASETS_DECODE_H
+#define BEAM_DATASETS_DECODE_H
+
+#include "native.h"
+
+enum { SPANS = 0, BYTES = 0x0a, FLOATS = 0x12, INTEGERS = 0x1a }; /* kinds: but for the first, tags of lists */
+enum { ENTRY = 0x0a, NAME = 0x0a, FEATURE = 0x12, VALUES = 0x0a, ONE_FLOAT = 0x0d, ONE_INTEGER = 0x08 }; /* tags */
+enum { ANY = -1, PADDED = -2 };                                                                          /* counts */
+
+#define SCHEMA "beam_datasets.schema"
+
+/* Bytes [at, end). */
+typedef struct {
+    const uint8_t *at, *end;
+} Span;
+
+/* Features of one kind that come out in one piece. */
+typedef struct {
+    int kind, optional;
+    Py_ssize_t count; /* of values in each record, or ANY or PADDED */
+    Py_ssize_t num;   /* of names */
+} Group;
+
+typedef struct {
+    PyObject *object; /* the name, as bytes */
+    Span name;
+    Py_ssize_t group, slot; /* which group, and which of its names */
+} Field;
+
+typedef struct {
+    Py_ssize_t num_groups, num_fields;
+    Group *groups;
+    Field *fields;
+    int32_t *table; /* hash -> field, or -1 */
+    size_t mask;
+} Schema;
+
+/* schema.c: returns the field of a name, or NULL. */
+const Field *schema_find(const Schema *schema, Span name);
+
+/* lists.c: reads the values of a list of FLOATS or INTEGERS. Returns how many, or -1 where they are more than there is
+ * room for, or have another form. Without a place to put them they are only counted. */
+Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t room);
+
+static inline Py_ssize_t number_size(int kind) { return kind == FLOATS ? 4 : 8; }
+
+static inline int same(Span a, Span b) {
+    return a.end - a.at == b.end - b.at && memcmp(a.at, b.at, (size_t)(a.end - a.at)) == 0;
+}
+
+/* Takes a field with this tag and a length off the front; lengths of more than five bytes are refused. */
+static inline int take(Span *rest, uint8_t tag, Span *field) {
+    uint64_t length = 0;
+    if (rest->at == rest->end || *rest->at++ != tag) return 0;
+    for (int shift = 0; shift < 35 && rest->at < rest->end; shift += 7) {
+        uint8_t byte = *rest->at++;
+        length |= (uint64_t)(byte & 127) << shift;
+        if (byte & 128) continue;
+        if (length > (uint64_t)(rest->end - rest->at)) return 0;
+        field->at = rest->at;
+        field->end = rest->at += length;
+        return 1;
+    }
+    return 0;
+}
+
+#endif

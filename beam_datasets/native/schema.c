@@ -1,0 +1,146 @@
+/* The schema of parse(): which features are wanted of records, and how they are found by their names. */
+#include "decode.h"
+
+#define MOST_FIELDS (1 << 20)
+
+static size_t hash_of(Span name) {
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    while (name.at < name.end) hash = (hash ^ *name.at++) * 16777619u;
+    return hash ^ hash >> 15;
+}
+
+/* Returns the place in the table that the name has or would have. */
+static size_t place_of(const Schema *schema, Span name) {
+    size_t place = hash_of(name) & schema->mask;
+    while (schema->table[place] >= 0 && !same(schema->fields[schema->table[place]].name, name))
+        place = (place + 1) & schema->mask;
+    return place;
+}
+
+const Field *schema_find(const Schema *schema, Span name) {
+    int32_t field = schema->table[place_of(schema, name)];
+    return field < 0 ? NULL : schema->fields + field;
+}
+
+static void schema_free(Schema *schema) {
+    if (schema == NULL) return;
+    for (Py_ssize_t i = 0; i < schema->num_fields; i++) Py_XDECREF(schema->fields[i].object);
+    PyMem_Free(schema->fields);
+    PyMem_Free(schema->groups);
+    PyMem_Free(schema->table);
+    PyMem_Free(schema);
+}
+
+static void capsule_free(PyObject *capsule) { schema_free(PyCapsule_GetPointer(capsule, SCHEMA)); }
+
+static int check_group(const Group *group) {
+    int numbers = group->kind == FLOATS || group->kind == INTEGERS;
+    if (!numbers && group->kind != SPANS && group->kind != BYTES) {
+        PyErr_Format(PyExc_ValueError, "a group is of kind %d", group->kind);
+    } else if (group->count < (numbers ? PADDED : ANY) || group->count == 0 || group->count > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "a group of kind %d has %zd values", group->kind, group->count);
+    } else if (group->count < 0 && group->kind != SPANS && group->num != 1) {
+        PyErr_Format(PyExc_ValueError, "a group of any number of values has %zd names", group->num);
+    } else {
+        return 0;
+    }
+    return -1;
+}
+
+/* Adds a name to the table; there must be room for it. */
+static int add_name(Schema *schema, PyObject *name, Py_ssize_t group, Py_ssize_t slot) {
+    char *start;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(name, &start, &size) < 0) return -1;
+    Field *field = schema->fields + schema->num_fields;
+    *field = (Field){name, {(uint8_t *)start, (uint8_t *)start + size}, group, slot};
+    size_t place = place_of(schema, field->name);
+    if (schema->table[place] >= 0) {
+        PyErr_Format(PyExc_ValueError, "the name %R is there twice", name);
+        return -1;
+    }
+    Py_INCREF(name);
+    schema->table[place] = (int32_t)schema->num_fields++;
+    return 0;
+}
+
+/* Makes groups and fields of the tuples that describe them. */
+static int fill(Schema *schema, PyObject *groups) {
+    for (Py_ssize_t i = 0; i < schema->num_groups; i++) {
+        Group *group = schema->groups + i;
+        PyObject *names;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(groups, i), "inpO!:schema", &group->kind, &group->count,
+                              &group->optional, &PyTuple_Type, &names))
+            return -1;
+        group->num = PyTuple_Size(names);
+        if (check_group(group) < 0) return -1;
+        for (Py_ssize_t slot = 0; slot < group->num; slot++)
+            if (add_name(schema, PyTuple_GetItem(names, slot), i, slot) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Returns how many names the groups have, or -1. */
+static Py_ssize_t count_names(PyObject *groups) {
+    Py_ssize_t total = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(groups); i++) {
+        PyObject *group = PyTuple_GetItem(groups, i);
+        PyObject *names = PyTuple_Check(group) && PyTuple_Size(group) == 4 ? PyTuple_GetItem(group, 3) : NULL;
+        if (names == NULL || !PyTuple_Check(names)) {
+            PyErr_SetString(PyExc_TypeError, "a group is a tuple (kind, count, optional, tuple of names)");
+            return -1;
+        }
+        total += PyTuple_Size(names);
+        if (total > MOST_FIELDS) {
+            PyErr_Format(PyExc_ValueError, "there are more than %d names", MOST_FIELDS);
+            return -1;
+        }
+    }
+    return total;
+}
+
+static Schema *schema_new(PyObject *groups) {
+    Py_ssize_t total = count_names(groups), num_groups = PyTuple_Size(groups);
+    if (total < 0) return NULL;
+    Schema *schema = PyMem_Calloc(1, sizeof *schema);
+    if (schema == NULL) return (Schema *)PyErr_NoMemory();
+    for (schema->mask = 7; schema->mask < (size_t)(2 * total); schema->mask = 2 * schema->mask + 1) {}
+    schema->num_groups = num_groups;
+    schema->groups = PyMem_Calloc((size_t)num_groups + 1, sizeof *schema->groups);
+    schema->fields = PyMem_Calloc((size_t)total + 1, sizeof *schema->fields);
+    schema->table = PyMem_Malloc((schema->mask + 1) * sizeof *schema->table);
+    if (schema->groups == NULL || schema->fields == NULL || schema->table == NULL) {
+        PyErr_NoMemory();
+    } else {
+        memset(schema->table, -1, (schema->mask + 1) * sizeof *schema->table);
+        if (fill(schema, groups) == 0) return schema;
+    }
+    schema_free(schema);
+    return NULL;
+}
+
+PyDoc_STRVAR(schema_doc,
+             "schema(groups, /)\n--\n\n"
+             "Returns what parse() takes: which features are wanted, in groups that come out in one piece.\n\n"
+             "A group is (kind, count, optional, names). Its kind is 10 for bytes, 18 for floats, 26 for integers, as\n"
+             "the tag of the list, or 0 for where the features stand in the record. Its count is how many values each\n"
+             "has in each record: 1 and more; -1 for any number, -2 (of numbers) for the same filled up with zeros; then\n"
+             "it has one name. Where it is optional, records need not have its features. Names are bytes.");
+
+static PyObject *py_schema(PyObject *module, PyObject *groups) {
+    (void)module;
+    if (!PyTuple_Check(groups)) {
+        PyErr_SetString(PyExc_TypeError, "groups must be a tuple");
+        return NULL;
+    }
+    Schema *schema = schema_new(groups);
+    if (schema == NULL) return NULL;
+    PyObject *capsule = PyCapsule_New(schema, SCHEMA, capsule_free);
+    if (capsule == NULL) schema_free(schema);
+    return capsule;
+}
+
+PyMethodDef schema_methods[] = {
+    {"schema", py_schema, METH_O, schema_doc},
+    {NULL, NULL, 0, NULL},
+};
