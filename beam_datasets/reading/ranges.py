@@ -100,7 +100,7 @@ def read_range(
             yield number, value
 
 
-def _blocks(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[list[memoryview]]:
+def _blocks(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[list[Any]]:
     """Yields the records of a run, some at a time; threads that read ahead end with the stack."""
     submit, chunk_bytes = None, CHUNK_BYTES
     if storage.is_remote(pool.directory):
