@@ -12,7 +12,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = ["adopt", "building", "deriving", "features", "format", "generating", "reading", "resuming", "slim", "splits", "tfds"]
+PAGES = [
+    "adopt",
+    "building",
+    "deriving",
+    "features",
+    "format",
+    "generating",
+    "reading",
+    "resuming",
+    "slim",
+    "splits",
+    "tfds",
+]
 
 
 def run_page(page: Path, folder: Path) -> str:
