@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from beam_datasets.features.usual import Usual
+
 Shape: TypeAlias = "tuple[int | None, ...]"
 Json: TypeAlias = "dict[str, Any]"
 Stored: TypeAlias = "list[bytes] | NDArray[Any]"
@@ -148,6 +150,10 @@ class FeatureConnector(abc.ABC):
     @abc.abstractmethod
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value of a feature called `name`."""
+
+    def usual(self) -> Usual | None:
+        """Returns what the values usually are, if the native module can encode these; see `Usual`."""
+        return None
 
     @abc.abstractmethod
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:

@@ -12,6 +12,7 @@ from beam_datasets.errors import FeatureValueError, MetadataError
 from beam_datasets.features.leaf import Codec, Leaf, Number
 from beam_datasets.features.numbers import array_maker, number_codec
 from beam_datasets.features.tensor import Scalar
+from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json
 from beam_datasets.formats import example
 from beam_datasets.formats.varint import varint
@@ -146,6 +147,10 @@ class ClassLabel(Leaf):
     def number(self) -> Number | None:
         """Returns what the index can be."""
         return None if self.num_classes is None else Number("int64", self.dtype, -1, self.num_classes - 1)
+
+    def usual(self) -> Usual | None:
+        """Returns what the values usually are: indices."""
+        return None if self.num_classes is None else Usual(Form.INTEGER, low=-1, high=self.num_classes - 1)
 
     def codec(self, path: str) -> Codec:
         """Returns how labels are packed: as one integer."""

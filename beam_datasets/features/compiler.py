@@ -33,7 +33,10 @@ def compile_encoder(feature: Any) -> Callable[[Any], bytes]:
     >>> compile_encoder({"a": np.int64})({"a": 300}).hex()
     '0a0d0a0b0a016112061a040a02ac02'
     """
-    encode_entries = _top(feature).encoder("")
+    top = _top(feature)
+    if isinstance(top, FeaturesDict):
+        return top.record_encoder()
+    encode_entries = top.encoder("")
 
     def encode(example: Any) -> bytes:
         return record(encode_entries(example))

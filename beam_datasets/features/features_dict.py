@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError
-from beam_datasets.features import table
+from beam_datasets.features import table, usual
 from beam_datasets.features.base import (
     Decode,
     DocArg,
@@ -21,7 +21,7 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.formats.example import sort_entries, spans_of
+from beam_datasets.formats.example import record, sort_entries, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
@@ -112,12 +112,18 @@ class FeaturesDict(FeatureConnector):
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes a dict."""
+        return self._encoder(name)
+
+    def record_encoder(self) -> Encode:
+        """Returns the function from a dict to the record whose features these are."""
+        return self._encoder("", whole=True)
+
+    def _encoder(self, name: str, *, whole: bool = False) -> Encode:
         check_unique(self.wire_names(name), name)
         order = sorted(self.items(), key=lambda item: _first_name(item[1], join(name, item[0])))
         fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
-        at_once = table.encoder(
-            [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
-        )
+        described = [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
+        at_once = table.encoder(described)
         check = _keys_checker(frozenset(self.features), name)
         wire = [key.encode() for child, feature in order for key in _sorted_names(feature, join(name, child))]
         in_order = wire == sorted(wire)
@@ -131,7 +137,8 @@ class FeaturesDict(FeatureConnector):
             parts = [part(value[key]) for key, part in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
-        return encode
+        native = usual.encoder(described, encode, whole=whole) if in_order else None
+        return native or ((lambda value: record(encode(value))) if whole else encode)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Returns the function that encodes dicts that are the items of a sequence."""

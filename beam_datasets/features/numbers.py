@@ -67,7 +67,7 @@ def _convert(value: Any, dtype: np.dtype[Any], path: str) -> NDArray[Any]:
             raise FeatureTypeError(f"{path}: the value is None or has a None in it; expected {dtype}")
         if dtype.kind in "iu" and natural.dtype.kind in "iuf" and natural.size:
             _check_range(natural, dtype, path)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return natural.astype(dtype)
     except OverflowError as error:
         raise FeatureOverflowError(f"{path}: {_short(value)} does not fit {dtype}: {error}") from error
@@ -176,7 +176,7 @@ def _lower(dtype: np.dtype[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
     if dtype == np.float64:
 
         def lower(array: NDArray[Any]) -> NDArray[Any]:
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 return array.astype(np.float32).reshape(-1)
 
         return lower

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from beam_datasets.features.base import Items, Lengths
+    from beam_datasets.features.usual import Usual
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -91,6 +92,11 @@ class Sequence(FeatureConnector):
                 f"{path}: the sequence has {len(items)} items; the feature has length={self.length}"
             )
         return items
+
+    def usual(self) -> Usual | None:
+        """Returns what the values usually are: a list or an array of items."""
+        item = self.feature.usual()
+        return item and item.sequence(self.length)
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes a sequence."""

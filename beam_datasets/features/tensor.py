@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +13,7 @@ from beam_datasets.features import raw, scalars
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Codec, Kind, Leaf, Number
 from beam_datasets.features.numbers import bounds_checker, number_codec
+from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
 
 if TYPE_CHECKING:
@@ -108,6 +109,17 @@ class Tensor(Leaf):
             return Number("float", self.dtype)
         limits = (0, 1) if self.dtype == np.bool_ else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
         return Number("int64", self.dtype, int(limits[0]), int(limits[1]))
+
+    def usual(self) -> Usual | None:
+        """Returns what the values usually are; None where there are bounds or zlib."""
+        if self.minimum is not None or self.maximum is not None or self.is_dynamic or self.encoding is Encoding.ZLIB:
+            return None
+        if self.dtype == STRING:
+            return Usual(Form.TEXTS if self.shape else Form.TEXT, shape=self.shape, optional=self.optional)
+        found = Usual.numbers(self.dtype, self.shape)
+        if self.encoding is Encoding.BYTES:
+            found = Usual(Form.RAW, self.dtype, self.shape) if self.dtype.kind in "biuf" else None
+        return found and replace(found, optional=self.optional)
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 

@@ -1,0 +1,374 @@
+"""What the native module encodes, against the same in Python: the same bytes, or the same error, for any value."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict, UserDict, defaultdict
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+from beam_datasets import features as F
+from beam_datasets.features import compile_encoder, usual
+from beam_datasets.native import core
+from tests.features import vectors
+from tests.native.values import Once, Text, arrays, lists, scalars
+from tests.strategies import DTYPES, examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.skipif(core is None, reason="the native module was not built")
+
+
+def encoders(features: Any) -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
+    """The encoder of features that uses the native module, and the one that does not."""
+    native = compile_encoder(features)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(usual, "core", None)
+        return native, compile_encoder(features)
+
+
+def outcome(encode: Callable[[Any], bytes], value: Any) -> bytes | tuple[type, str]:
+    try:
+        return encode(value)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def assert_agree(features: Any, *values: Any) -> None:
+    native, python = encoders(features)
+    for value in values:
+        got, want = outcome(native, value), outcome(python, value)
+        assert got == want, value
+
+
+FEATURES: dict[str, Any] = {
+    **{dtype: np.dtype(dtype) for dtype in DTYPES},
+    "bfloat16": F.Tensor(shape=(2,), dtype=ml_dtypes.bfloat16, encoding="bytes"),
+    "text": F.Text(),
+    "string": np.str_,
+    "optional_text": F.Text(optional=True),
+    "optional_int": F.Scalar(np.int32, optional=True),
+    "optional_vector": F.Tensor(shape=(3,), dtype=np.float32, optional=True),
+    "bounded": F.Scalar(np.int64, minimum=0, maximum=9),
+    "label": F.ClassLabel(num_classes=3),
+    "one_label": F.ClassLabel(num_classes=1),
+    "names": F.ClassLabel(names=["a", "b", "1"]),
+    "many_labels": F.ClassLabel(num_classes=10**6),
+    **{f"vector_{dtype}": F.Tensor(shape=(3,), dtype=dtype) for dtype in DTYPES},
+    **{f"any_{dtype}": F.Tensor(shape=(None,), dtype=dtype) for dtype in DTYPES},
+    **{f"sequence_{dtype}": F.Sequence(np.dtype(dtype)) for dtype in DTYPES},
+    "matrix": F.Tensor(shape=(None, 3), dtype=np.int64),
+    "matrix_float": F.Tensor(shape=(2, 3), dtype=np.float32),
+    "bounded_vector": F.Tensor(shape=(None,), dtype=np.int64, minimum=1),
+    "empty": F.Tensor(shape=(0,), dtype=np.int64),
+    "bytes": F.Tensor(shape=(3,), dtype=np.int64, encoding="bytes"),
+    "zlib": F.Tensor(shape=(3,), dtype=np.int64, encoding="zlib"),
+    "raw_half": F.Tensor(shape=(None,), dtype=np.float16, encoding="bytes"),
+    "raw_scalar": F.Scalar(np.float64, encoding="bytes"),
+    "dynamic": F.Tensor(shape=(None, None), dtype=np.int64, encoding="bytes"),
+    "deep": F.Tensor(shape=(1,) * 9, dtype=np.int64),
+    "strings": F.Tensor(shape=(3,), dtype=np.str_),
+    "string_matrix": F.Tensor(shape=(1, None), dtype=np.str_),
+    "texts": F.Sequence(F.Text()),
+    "three_texts": F.Sequence(F.Text(), length=3),
+    "three": F.Sequence(np.int64, length=3),
+    "labels": F.Sequence(F.ClassLabel(num_classes=3)),
+    "vectors": F.Sequence(F.Tensor(shape=(3,), dtype=np.float64)),
+    "matrices": F.Sequence(F.Tensor(shape=(1, 3), dtype=np.int64), length=1),
+    "rows": F.Sequence(F.Tensor(shape=(None,), dtype=np.int64)),
+    "optional_items": F.Sequence(F.Scalar(np.int64, optional=True)),
+    "ragged": F.Sequence(F.Sequence(np.int64)),
+    "dataset": F.Dataset(np.int64),
+    "nested": {"inner": np.int64, "other": F.Text()},
+    "sequence_of_dicts": F.Sequence({"a": np.int64}),
+    "box": F.BBoxFeature(),
+    "image": F.Image(shape=(None, None, 1)),
+}
+
+
+VALUES = {"scalars": scalars, "lists": lists, "arrays": arrays}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("make", VALUES)
+def test_any_value(name: str, make: str) -> None:
+    features = {"a": np.int64, "x": FEATURES[name], "z": F.Text()}
+    assert_agree(features, *({"a": 5, "x": value, "z": "end"} for value in VALUES[make]()))
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_what_is_taken_once_is_taken_once(name: str) -> None:
+    native, python = encoders({"x": FEATURES[name]})
+    for items in ([1, 2, 3], ["a", "b", "c"], []):
+        assert outcome(native, {"x": Once(items)}) == outcome(python, {"x": Once(items)})
+
+
+@pytest.mark.parametrize("case", vectors.cases())
+def test_vectors(case: str) -> None:
+    found = vectors.cases()[case]
+    try:
+        native, python = encoders(vectors.feature_of(found))
+    except (ValueError, NotImplementedError):
+        return  # no features; tested in tests/features
+    assert outcome(native, vectors.input_of(found)) == outcome(python, vectors.input_of(found))
+
+
+@given(examples())
+def test_made_up_features(sample: Any) -> None:
+    assert_agree(sample.feature, *sample.values)
+    assert all(isinstance(outcome(encoders(sample.feature)[0], value), bytes) for value in sample.values)
+
+
+@st.composite
+def any_array(draw: Any) -> Any:
+    dtype = draw(st.sampled_from([*DTYPES, ">i8", ">f4", "O"]))
+    shape = draw(st_numpy.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+    made = draw(st_numpy.arrays(dtype, shape, elements=st.integers(0, 1) if dtype == "O" else None))
+    turned = draw(st.sampled_from([lambda a: a, lambda a: a.T, lambda a: a[::-1] if a.ndim else a, np.asfortranarray]))
+    return turned(made)
+
+
+@given(any_array(), st.data())
+@settings(max_examples=300)
+def test_any_array(value: Any, data: Any) -> None:
+    dtype = value.dtype.newbyteorder("=") if data.draw(st.booleans()) else data.draw(st.sampled_from(DTYPES))
+    shape = tuple(data.draw(st.sampled_from([length, length, 2])) for length in value.shape)
+    unknown = data.draw(st.integers(0, len(shape)))
+    shape = tuple(None if i == unknown else length for i, length in enumerate(shape))
+    assert_agree({"x": F.Tensor(shape=shape, dtype=dtype)}, {"x": value}, {"x": value.tolist()})
+    if shape:
+        assert_agree({"x": F.Sequence(F.Tensor(shape=shape[1:], dtype=dtype))}, {"x": value}, {"x": value.tolist()})
+
+
+NUMBERS = st.integers(-(2**70), 2**70) | st.integers(-300, 300) | st.floats() | st.booleans() | st.none()
+
+
+@given(st.lists(NUMBERS, max_size=20), st.sampled_from(DTYPES))
+@settings(max_examples=300)
+def test_lists_of_numbers(items: list[Any], dtype: str) -> None:
+    with np.errstate(all="ignore"):
+        assert_agree({"x": F.Sequence(np.dtype(dtype))}, {"x": items}, {"x": tuple(items)})
+        assert_agree({str(i): np.dtype(dtype) for i in range(len(items))}, {str(i): v for i, v in enumerate(items)})
+
+
+def test_every_length_of_varint_and_of_name() -> None:
+    numbers = [sign * 2**bits + more for bits in range(64) for sign in (1, -1) for more in (-1, 0, 1)]
+    numbers = [n for n in numbers if -(2**63) <= n < 2**63]
+    for name in ("x", "x" * 100, "x" * 127, "x" * 128, "é" * 9000):
+        assert_agree({name: np.int64}, *({name: n} for n in numbers))
+        assert_agree({name: F.Sequence(np.int64)}, *({name: numbers[:n]} for n in range(0, len(numbers), 7)))
+        assert_agree({name: F.Sequence(np.int64)}, *({name: np.array(numbers[:n])} for n in range(len(numbers))))
+        sizes = (*range(300), 16_383, 16_384, 2**21 - 1, 2**21)
+        assert_agree({name: F.Text()}, *({name: b"t" * n} for n in sizes))
+        assert_agree({name: F.Sequence(F.Text())}, *({name: [b"t" * n, ""]} for n in sizes))
+
+
+# ------------------------------------------------------------------------------------------------------ dicts
+
+SEVERAL = {"b": np.int64, "a": F.Text(), "é": F.Sequence(np.float32), "c": {"d": np.int64, "e": F.Text()}}
+RIGHT: dict[Any, Any] = {"b": 1, "a": "x", "é": [0.5], "c": {"d": 1, "e": "y"}}
+
+
+class Odd(dict):  # type: ignore[type-arg]
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key) if key != "b" else 42
+
+
+class Same(str):
+    """Equal to any text of its length, and found where "b" is."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and len(self) == len(other)
+
+    def __hash__(self) -> int:
+        return hash("b")
+
+
+def test_any_dict() -> None:
+    less = {key: value for key, value in RIGHT.items() if key != "b"}
+    assert_agree(
+        SEVERAL,
+        RIGHT,
+        dict(reversed(RIGHT.items())),
+        OrderedDict(RIGHT),
+        UserDict(RIGHT),
+        Odd(RIGHT),
+        defaultdict(int, RIGHT),
+        defaultdict(int, less),
+        less,
+        RIGHT | {"new": 1},
+        less | {"new": 1},
+        less | {1: 1},
+        less | {None: 1},
+        less | {Text("b"): 1},
+        less | {np.str_("b"): 1},
+        less | {Same("?"): 1},
+        RIGHT | {"a": 1.5},
+        RIGHT | {"a": 1.5, "new": 1},
+        RIGHT | {"a": 1.5, "b": "x"},
+        RIGHT | {"c": {"d": 1}},
+        RIGHT | {"c": {"d": 1, "e": "y", "f": 1}},
+        RIGHT | {"c": Odd({"d": 1, "e": "y"})},
+        RIGHT | {"c": None},
+        RIGHT | {"c": []},
+        {},
+        None,
+        [],
+        [RIGHT],
+        "text",
+        RIGHT.items(),
+        SEVERAL,
+    )
+    assert_agree({}, {}, {"a": 1}, None)
+    wide = {f"{i:03}": np.int64 for i in range(200)}
+    assert_agree(wide, dict.fromkeys(wide, 5), dict.fromkeys(wide, 2**70), {**dict.fromkeys(wide, 5), "x": 1})
+
+
+def test_names_whose_entries_do_not_stand_together() -> None:
+    features = {"a": {"b": np.int64}, "a.c": np.int64, "a0": np.int64}
+    assert_agree(features, {"a": {"b": 1}, "a.c": 2, "a0": 3})
+    assert_agree(F.Sequence({"a": np.int64}), [{"a": 1}, {"a": 2}], {"a": [1, 2]}, [])
+
+
+def test_errors_of_a_key_are_its_own() -> None:
+    class Bad:
+        def __hash__(self) -> int:
+            return hash("b")
+
+        def __eq__(self, other: object) -> bool:
+            raise KeyError("mine")
+
+    native, _ = encoders({"b": np.int64})
+    with pytest.raises(KeyError, match="mine"):
+        native({Bad(): 1})
+
+
+def test_values_that_call_the_encoder() -> None:
+    native, _ = encoders({"a": F.Sequence(np.int64), "b": np.int64})
+    record = native({"a": [1, 2], "b": 3})
+
+    class Calls:
+        def __iter__(self) -> Any:
+            assert native({"a": [1, 2], "b": 3}) == record
+            assert native({"a": np.arange(100_000), "b": 3})[-1] == 3
+            return iter([1, 2])
+
+    assert native({"a": Calls(), "b": 3}) == record
+
+
+def test_values_that_change_the_dict() -> None:
+    native, _ = encoders({"a": F.Sequence(np.int64), "b": np.int64, "c": F.Text()})
+    example: dict[str, Any] = {}
+
+    class Empties:
+        def __iter__(self) -> Any:
+            example.clear()
+            return iter([1, 2])
+
+    example.update({"a": Empties(), "b": 2**40, "c": "text" * 10})
+    assert native(example) == native({"a": [1, 2], "b": 2**40, "c": "text" * 10})
+
+
+def test_several_threads() -> None:
+    native, python = encoders(SEVERAL)
+    rows = [RIGHT | {"é": [n, 0.5] * n, "b": n} for n in range(200)]  # the list by way of Python
+    got: dict[int, list[bytes]] = {}
+    threads = [threading.Thread(target=lambda i=i: got.update({i: list(map(native, rows))})) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = list(map(python, rows))
+    assert got == dict.fromkeys(range(4), wanted)
+
+
+def test_large_records() -> None:
+    native, python = encoders({"x": F.Sequence(np.int64), "y": F.Text(), "z": F.Sequence(np.float32)})
+    for n in (10, 3_000_000, 10, 0):
+        value = {"x": np.arange(n) - 5, "y": "é" * n, "z": np.arange(n, dtype=np.float32)}
+        assert native(value) == python(value)
+
+
+def test_no_reference_is_kept_or_lost() -> None:
+    native, _ = encoders(
+        {"n": np.int64, "t": F.Text(), "v": F.Sequence(np.int64), "f": np.float32, "o": F.Sequence(F.Text())}
+    )
+    value = {"n": 10**12, "t": "some text é", "v": np.arange(5), "f": np.float32(1.5), "o": ["some other", b"bytes"]}
+    wrong = [value | {"v": [object()]}, value | {"t": "\ud800"}, value | {"n": 2**80}, value | {"x": 1}, None]
+    held = [*value.values(), *value["o"]]  # type: ignore[misc]
+    before = list(map(sys.getrefcount, held))
+    for _ in range(1000):
+        native(value)
+        for bad in wrong:
+            outcome(native, bad)
+    assert list(map(sys.getrefcount, held)) == before
+
+
+def test_an_encoder_goes_with_what_it_holds() -> None:
+    part, fallback = (lambda value: b""), (lambda value: b"")
+    before = sys.getrefcount(part), sys.getrefcount(fallback)
+    fields = [(0, False, "a", part, b"x", 0, 0, "i", 8, b"l", ())]
+    for _ in range(100):
+        core.encoder(fields, fallback, usual._TYPES, True)  # type: ignore[union-attr]
+    assert (sys.getrefcount(part), sys.getrefcount(fallback)) == (before[0] + 1, before[1])
+
+
+FIELD = (5, False, "a", bytes, b"x", 0, 2**64 - 1, "i", 8, b"l", (-1,))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        None,
+        (),
+        FIELD[:-1],
+        (-1, *FIELD[1:]),
+        (8, *FIELD[1:]),
+        (2**40, *FIELD[1:]),
+        (*FIELD[:2], b"a", *FIELD[3:]),
+        (*FIELD[:4], "x", *FIELD[5:]),
+        (*FIELD[:5], 2**64, *FIELD[6:]),
+        (*FIELD[:7], "f", *FIELD[8:]),
+        (*FIELD[:7], "x", *FIELD[8:]),
+        (*FIELD[:7], "ii", *FIELD[8:]),
+        (*FIELD[:8], 3, *FIELD[9:]),
+        (6, *FIELD[1:7], "f", 2, *FIELD[9:]),
+        (*FIELD[:9], "l", *FIELD[10:]),
+        (*FIELD[:10], [1]),
+        (*FIELD[:10], (1,) * 9),
+        (*FIELD[:10], ("a",)),
+        (*FIELD[:10], (2**70,)),
+    ],
+)
+def test_wrong_templates(field: Any) -> None:
+    with pytest.raises((TypeError, ValueError, OverflowError, SystemError)):
+        core.encoder([FIELD, field], bytes, usual._TYPES, False)  # type: ignore[union-attr]
+
+
+def test_wrong_arguments() -> None:
+    for args in [(), (1,), ([], bytes, (), False), ([], bytes, (np.ndarray, [], (), ()), False), ((), bytes, (), 1)]:
+        with pytest.raises(TypeError):
+            core.encoder(*args)  # type: ignore[union-attr]
+
+
+def test_parts_and_fallbacks_must_return_bytes() -> None:
+    encode = core.encoder([(0, False, "a", str, b"x", 0, 0, "i", 8, b"l", ())], str, usual._TYPES, False)  # type: ignore[union-attr]
+    for value in ({"a": 1}, {"b": 1}, None):
+        with pytest.raises(TypeError):
+            encode(value)
+
+
+def test_elements_that_are_not_as_declared() -> None:
+    array = np.arange(4)
+    for format_, element, size in ((b"l", "i", 4), (b"i", "i", 4), (b"l", "u", 8), (b"l", "?", 1), (b"d", "i", 8)):
+        field = (5, False, "a", lambda value: b"part", b"x", 0, 2**64 - 1, element, size, format_, (-1,))
+        got = core.encoder([field], bytes, usual._TYPES, False)({"a": array})  # type: ignore[union-attr]
+        assert got == b"part" or (element, size) == ("u", 8)
