@@ -118,6 +118,16 @@ class Index:
         return self._unsorted
 
     @property
+    def descents(self) -> NDArray[np.int64]:
+        """The records whose key is not less than that of the next one: where it is `unsorted`, and why.
+
+        Raises:
+            MetadataError: the keys in the file are damaged.
+        """
+        keys = self.keys
+        return np.flatnonzero(_falls(keys)) if self._unsorted and keys is not None else np.empty(0, np.int64)
+
+    @property
     def shard_size(self) -> int:
         """The shard's size in bytes."""
         return int(self._offsets[-1])
@@ -271,7 +281,13 @@ def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None
 
 def _descent(keys: NDArray[np.uint8]) -> int | None:
     """Returns the first key that is not less than the next one; None where they ascend, and differ."""
+    wrong = _falls(keys)
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def _falls(keys: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Returns for each key but the last whether it is not less than the next one."""
     halves = keys.view(">u8")
     high, low = halves[:, 0], halves[:, 1]
-    wrong = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
-    return int(wrong.argmax()) if wrong.any() else None
+    falls: NDArray[np.bool_] = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
+    return falls

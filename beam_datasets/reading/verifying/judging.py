@@ -234,8 +234,6 @@ class _Shard:
 def _across(known: Known, split: KnownSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
     """Yields what is wrong between the shards of a split."""
     yield from _of_bytes(split, facts)
-    if known.manifest is not None and known.manifest.source is not None:
-        return  # the keys of a materialized dataset come from several places
     columns = split.columns
     published = columns.index_crc32c if columns is not None else [None] * len(facts)
     indexes = [
@@ -247,8 +245,16 @@ def _across(known: Known, split: KnownSplit, facts: Sequence[ShardFacts]) -> Ite
     for name, index in indexes if keyed and columns is None else ():
         if not index.has_keys:
             yield Finding(name, None, None, "keys", "it has no sort keys, but other shards of the split have")
+    if split.new_starts is None:
+        return
+    starts = dict(zip((f"{name}{INDEX_SUFFIX}" for name in split.filenames), split.starts))
+    for name, index in keyed:
+        for record in index.descents:
+            if starts.get(name, 0) + record + 1 not in split.new_starts:
+                yield Finding(name, None, record + 1, "keys", "its key is not above that of the record before it")
     for (before, lower), (name, upper) in pairwise(keyed):
-        if problem := _of_order(lower.last_key, upper.first_key, before):
+        problem = _of_order(lower.last_key, upper.first_key, before)
+        if problem and starts.get(name) not in split.new_starts:
             yield Finding(name, None, 0, "keys", problem)
 
 

@@ -15,6 +15,7 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFou
 from beam_datasets.features import FeaturesDict
 from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo
+from beam_datasets.model.lineage import Lineage
 from beam_datasets.model.manifest import MANIFEST_FILE, Manifest, ShardColumns
 from beam_datasets.model.names import Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
@@ -41,6 +42,7 @@ class KnownSplit:
         num_examples: of each shard; None where nothing says it.
         num_bytes: of all its records without framing; None where nothing says it.
         columns: what the manifest says of the shards; None where there is no manifest that could be believed.
+        new_starts: the examples, beside the first, with which the sort keys begin anew; None where nothing says it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class KnownSplit:
     num_examples: Sequence[int] | None
     num_bytes: int | None
     columns: ShardColumns | None
+    new_starts: frozenset[int] | None = frozenset()
 
     @cached_property
     def starts(self) -> list[int]:
@@ -152,6 +155,7 @@ class _SmallFiles:
         self.manifest_text: bytes | None = None
         self.info: DatasetInfo | None = None
         self.features: Any = None
+        self._lineage: Lineage | None = None
         self._texts: dict[str, bytes | None] = {}
         self.names = self._list()
         self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
@@ -223,6 +227,8 @@ class _SmallFiles:
         try:
             self.manifest = Manifest.from_text(self.manifest_text, path=storage.join(self.directory, MANIFEST_FILE))
             self.indexed = True
+            if self.manifest.source is not None:
+                self._lineage = Lineage.from_json(self.manifest.source, path=MANIFEST_FILE)
         except MetadataError as error:
             self._find(MANIFEST_FILE, "manifest", str(error))
             self.not_known.append("checksums of files, as manifest.json is damaged")
@@ -303,12 +309,21 @@ class _SmallFiles:
             for name, columns in self.manifest.splits.items():
                 template = self._template(self.manifest.name, name)
                 examples, size = list(columns.num_examples), sum(columns.num_bytes)
-                yield KnownSplit(name, template.filenames(columns.num_shards), examples, size, columns)
+                filenames, starts = template.filenames(columns.num_shards), self._new_starts(name)
+                yield KnownSplit(name, filenames, examples, size, columns, starts)
         elif self.info is not None:
             for name, split in self.info.splits.items():
-                yield KnownSplit(name, split.shard_names, split.shard_lengths, split.num_bytes or None, None)
+                starts = self._new_starts(name)
+                yield KnownSplit(name, split.shard_names, split.shard_lengths, split.num_bytes or None, None, starts)
         else:
             yield from self._splits_by_name()
+
+    def _new_starts(self, split: str) -> frozenset[int] | None:
+        """Returns with which examples the sort keys begin anew, as those of a materialized dataset may."""
+        if self._lineage is not None and split in self._lineage.splits:
+            return frozenset(ascent.start for ascent in self._lineage.splits[split].keys or ())
+        materialized = self.manifest_text is not None and b'"source": {' in self.manifest_text
+        return None if materialized else frozenset()
 
     def _template(self, dataset: str, split: str) -> FilenameTemplate:
         known = self.info.splits.get(split) if self.info is not None else None

@@ -27,6 +27,7 @@ READ_BYTES = 1 << 20
 """How much is read at a time: what is checked twice, by records and as a file, is then still in the cache."""
 
 _MOST_DAMAGES = 1000  # stretches that are told apart in one file
+_MOST_DESCENTS = 100_000  # places in one index where keys begin anew
 _HEADER = struct.Struct("<QI")
 
 
@@ -77,6 +78,7 @@ class IndexFacts:
         ordered: whether they are integers.
         first_key: the lowest; None where there is none.
         last_key: the highest.
+        descents: the records whose key is not less than that of the next one, the first of them.
         keys_problem: what is wrong with the keys.
         mismatch: the first place where it is not as its shard.
     """
@@ -89,6 +91,7 @@ class IndexFacts:
     ordered: bool = False
     first_key: bytes | None = None
     last_key: bytes | None = None
+    descents: tuple[int, ...] = ()
     keys_problem: str | None = None
     mismatch: Mismatch | None = None
 
@@ -185,7 +188,8 @@ def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
     except MetadataError as error:
         return index, replace(facts, keys_problem=_without(name, error))
     if keys is not None and len(keys):
-        facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes())
+        descents = tuple(index.descents[:_MOST_DESCENTS].tolist())
+        facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes(), descents=descents)
     return index, facts
 
 
