@@ -52,7 +52,7 @@ quickstart: .venv/.ready
 	@rm -rf $(DATA)
 	$(BIN)/beam-datasets build stdlib_source --data_dir $(DATA)
 	$(BIN)/beam-datasets info stdlib_source --data_dir $(DATA)
-	$(BIN)/beam-datasets show stdlib_source --split 'train[:10%]' --count 2 --data_dir $(DATA)
+	$(BIN)/beam-datasets head stdlib_source --split 'train[:10%]' --count 2 --data_dir $(DATA)
 
 # All three run whatever the others say, and pytest's summary stands last.
 test: .venv/.ready

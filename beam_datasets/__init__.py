@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from beam_datasets.reading import builder_from_directory as builder_from_directory
     from beam_datasets.reading import load as load
     from beam_datasets.reading.adoption import adopt as adopt
+    from beam_datasets.reading.comparing import DatasetDiff as DatasetDiff
+    from beam_datasets.reading.comparing import diff as diff
     from beam_datasets.reading.verifying import verify as verify
 
 _HOMES = {
@@ -56,6 +58,7 @@ _HOMES = {
         "load",
     ),
     ".reading.adoption": ("adopt",),
+    ".reading.comparing": ("DatasetDiff", "diff"),
     ".reading.verifying": ("verify",),
 }
 __version__ = "0.1.0"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
-from beam_datasets.cli import adopt, build, info, show
+from beam_datasets.cli import adopt, build, diff, head, info, slices
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+COMMANDS = {
+    "build": build.run,
+    "adopt": adopt.run,
+    "info": info.run_info,
+    "head": head.run,
+    "slices": slices.run,
+    "diff": diff.run,
+    "list": info.run_list,
+}
 _LIBRARIES = re.compile(rf"^<|[/\\]site-packages[/\\]|^{re.escape(sysconfig.get_path('stdlib'))}")
 
 DESCRIPTION = """\
@@ -27,7 +36,9 @@ Generates, describes and shows datasets.
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
   beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is
-  beam-datasets show NAME --data_dir DIR            its first examples
+  beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples
+  beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
+  beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets list --data_dir DIR                 what is published
 """
 
@@ -79,17 +90,10 @@ def _run(args: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam_datasets {__version__}")
-    parser.add_argument("command", choices=["build", "adopt", "info", "show", "list"], metavar="COMMAND")
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="COMMAND --help says which")
     if not args:
         parser.print_help()
         return USAGE
     chosen = parser.parse_args(args)
-    commands = {
-        "build": build.run,
-        "adopt": adopt.run,
-        "info": info.run_info,
-        "list": info.run_list,
-        "show": show.run,
-    }
-    return commands[chosen.command](chosen.arguments)
+    return COMMANDS[chosen.command](chosen.arguments)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from beam_datasets.builders import DatasetBuilder
 
+DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
+
 _OWN = ("self", "data_dir", "config")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _ARGUMENT = r"^ *{}: (.+(?:\n(?! *\w+:).*\S.*)*)"

@@ -95,7 +95,7 @@ def test_build_info_show_list(small: str, tmp_path: Path, capsys: pytest.Capture
         code, out, _ = run(capsys, "info", dataset, *data)
         assert code == 0
         assert "A few numbers." in out
-    code, out, _ = run(capsys, "show", "small", *data, "--split", "train[:50%]", "--count", "2")
+    code, out, _ = run(capsys, "head", "small", *data, "--split", "train[:50%]", "--count", "2")
     assert code == 0
     assert "train[:50%]: 10 examples" in out
     assert out.count("\n  n: ") == 2
@@ -112,7 +112,7 @@ def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "data" / "small" / "1.2.3").exists()
     for args, problem in (
         (["info", "small", *data], "small"),
-        (["show", str(tmp_path)], "is no published dataset"),
+        (["head", str(tmp_path)], "is no published dataset"),
         (["list", "--data_dir", str(tmp_path / "none")], "nothing is published"),
     ):
         code, out, err = run(capsys, *args)

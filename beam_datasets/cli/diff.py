@@ -1,0 +1,177 @@
+"""`beam-datasets diff`: how two versions of a dataset differ, and what the version number must say."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.cli.examples import line_width, value_text
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
+from beam_datasets.cli.tables import table
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.reading.comparing import diff
+from beam_datasets.reading.comparing.result import KINDS
+from beam_datasets.reading.opening import open_published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from beam_datasets.reading.comparing import DatasetDiff, ExampleChange, SplitDiff, Verdict
+
+NOT_KEPT = 1
+_DESCRIPTION = """\
+How two published versions of a dataset differ, and what the version number must say: PATCH where readers get the same
+data, MINOR where features were added and every slice has the same examples, MAJOR otherwise.
+
+The exit code is 0 where the number of NEW suffices, 1 where it promises more than the data keep, and 2 where the two
+cannot be compared."""
+_SIGNS = {"added": "+", "removed": "-"}
+
+
+def run(args: Sequence[str]) -> int:
+    """Prints how two versions differ; returns 0 where the new version's number suffices, else 1."""
+    known = _parser().parse_args(with_underscores(args))
+    try:
+        old, new = (open_published(name, known.data_dir) for name in (known.old, known.new))
+        total = sum(split.num_examples for builder in (old, new) for split in builder.info.splits.values())
+        with _progress(total) as progress:
+            found = diff(
+                old,
+                new,
+                splits=known.split,
+                examples=known.examples,
+                trust_checksums=known.trust_checksums,
+                progress=progress,
+            )
+    except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
+        raise UsageError(str(error)) from error
+    print(json.dumps(as_json(found), indent=1) if known.json else "\n".join(text_lines(found)))
+    return 0 if found.verdict.kept else NOT_KEPT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        "beam-datasets diff",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("old", metavar="OLD", help="name[/config]:version, or the directory of a version")
+    add("new", metavar="NEW", help="the version after it, likewise")
+    add("--data_dir", help=DATA_DIR_HELP)
+    add("--split", action="append", metavar="NAME", help="compare this split only; may be repeated")
+    add("--examples", type=int, default=3, metavar="N", help="how many to show of each kind of difference; default 3")
+    add(
+        "--trust_checksums",
+        action="store_true",
+        help="take shards to be the same, unread, whose size and CRC-32C the manifests say to be the same",
+    )
+    add("--json", action="store_true", help="print it as JSON")
+    return parser
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object] | None]:
+    """Shows a bar where errors go to a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield None
+        return
+    with tqdm(total=total, unit=" examples", unit_scale=True, leave=False, dynamic_ncols=True, desc="Compare") as bar:
+        yield bar.update
+
+
+# ---------------------------------------------------------------------------------------------------------------- text
+
+
+def text_lines(found: DatasetDiff) -> Iterator[str]:
+    """Yields a comparison as lines for people."""
+    yield f"{found.old} -> {found.new}"
+    if found.features:
+        yield "\nfeatures"
+        yield from (f"  {_SIGNS.get(f.kind, '~')} {f.path or '(all)'}: {f.text}" for f in found.features)
+    yield ""
+    yield table(["split", "old", "new", "same", *KINDS, "paired by"], [_row(split) for split in found.splits.values()])
+    for split in found.splits.values():
+        yield from _notes(split)
+    for split in found.splits.values():
+        for kind in KINDS:
+            shown = [example for example in split.examples if example.kind == kind]
+            if shown:
+                count = getattr(split, kind)
+                yield f"\n{split.name}, {kind}" + (f" ({len(shown)} of {count:,})" if len(shown) < count else "")
+                yield from (line for example in shown for line in _example_lines(example))
+    yield ""
+    yield from verdict_lines(found.verdict)
+    if not found.whole:
+        yield f"Only {', '.join(found.splits)} was compared: other splits may need more."
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """Yields what a version number needs and why."""
+    yield from (f"{reason.needs}  {reason.text}" for reason in verdict.reasons)
+    yield str(verdict)
+
+
+def _row(split: SplitDiff) -> list[Any]:
+    counts = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
+    return [split.name, *counts, split.same, *(getattr(split, kind) for kind in KINDS), split.by or "-"]
+
+
+def _notes(split: SplitDiff) -> Iterator[str]:
+    if split.why:
+        yield f"{split.name}: paired position by position, because {split.why}"
+    if split.unmatched:
+        yield f"{split.name}: what differs was not looked for elsewhere in the split; some of it may only have moved"
+
+
+def _example_lines(example: ExampleChange) -> Iterator[str]:
+    numbers = [index for index in (example.old_index, example.new_index) if index is not None]
+    yield "  example " + " -> ".join(f"{number:,}" for number in dict.fromkeys(numbers))
+    moved = example.kind == "moved"
+    for path in {**example.old, **example.new}:
+        for sign, values in (("-", {} if moved else example.old), (" " if moved else "+", example.new)):
+            if path in values:
+                yield f"    {sign} {path}: {value_text(values[path], None, line_width() - len(path) - 8)}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- JSON
+
+
+def as_json(found: DatasetDiff) -> dict[str, Any]:
+    """Returns a comparison as JSON expresses it; the values of examples are the short texts that people see."""
+    verdict = found.verdict
+    return {
+        "old": {"dataset": found.old, "directory": found.old_dir},
+        "new": {"dataset": found.new, "directory": found.new_dir},
+        "needed": verdict.needed,
+        "given": verdict.given,
+        "kept": verdict.kept,
+        "lowest": str(verdict.lowest),
+        "reasons": [asdict(reason) for reason in verdict.reasons],
+        "whole": found.whole,
+        "features": [asdict(change) for change in found.features],
+        "splits": {name: _split_json(split) for name, split in found.splits.items()},
+    }
+
+
+def _split_json(split: SplitDiff) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(split).items() if name not in ("name", "examples")}
+    return {**fields, "examples": [_example_json(example) for example in split.examples]}
+
+
+def _example_json(example: ExampleChange) -> dict[str, Any]:
+    return {**vars(example), "old": _texts(example.old), "new": _texts(example.new)}
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {path: value_text(value, None, 200) for path, value in values.items()}

@@ -1,0 +1,141 @@
+"""Examples as text for people: a feature a line, long values cut, classes by their names."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray, Sequence
+from beam_datasets.features.features_dict import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from beam_datasets.features import FeatureConnector
+
+WIDTH = 100  # of lines that do not go to a terminal
+_SHOWN = 8  # numbers of an array
+_LEAST = 20  # characters of a value, however long its name is
+
+
+def line_width() -> int:
+    """Returns how many characters a line may have."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+
+
+def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterator[tuple[str, str]]:
+    """Yields (path, `path: value`) of all features of an example, nested ones with slashes in their paths."""
+    for path, value, leaf in leaves_with_features(example, feature):
+        yield path, f"{path}: {value_text(value, leaf, width - len(path) - 2)}"
+
+
+def leaves_with_features(
+    value: Any, feature: FeatureConnector | None, path: str = ""
+) -> Iterator[tuple[str, Any, FeatureConnector | None]]:
+    """Yields (path, value, its feature without the sequences around it) of all that is in nested dicts."""
+    inner = _innermost(feature)
+    if not isinstance(value, dict):
+        yield path, value, inner
+        return
+    for name, child in value.items():
+        known = inner[name] if isinstance(inner, FeaturesDict) and name in inner else None
+        yield from leaves_with_features(child, known, join(path, str(name)))
+
+
+def _innermost(feature: FeatureConnector | None) -> FeatureConnector | None:
+    while isinstance(feature, Sequence):
+        feature = feature.feature
+    return feature
+
+
+def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
+    """Returns a value in one line of about `width` characters.
+
+    >>> value_text(np.arange(100).reshape(10, 10), None, 60)
+    'int64 (10, 10), 0 to 99'
+    >>> value_text(np.int64(1), ClassLabel(names=["cat", "dog"]), 60)
+    '1 (dog)'
+    """
+    width = max(width, _LEAST)
+    if isinstance(value, (bytes, str)):
+        return _text(value, width)
+    if isinstance(value, NestedDataset):
+        first = f", the first {_cut(str(value[0]), width)}" if len(value) else ""
+        return f"{len(value):,} items{first}"
+    if isinstance(value, RaggedArray):
+        return _ragged(value, feature, width)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _array(np.asarray(value), feature, width)
+    if isinstance(value, list):
+        return _items(value, feature, width)
+    return "none" if value is None else _cut(str(value), width)
+
+
+def _text(value: bytes | str, width: int) -> str:
+    """Returns text in quotes, with escapes for whatever a terminal would not show as a character."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode("utf-8")
+        except UnicodeDecodeError:
+            return _cut(repr(value[:width]), width, len(value), "bytes")
+    return _cut(repr(value[:width]), width, len(value), "characters")
+
+
+def _cut(text: str, width: int, length: int = 0, unit: str = "") -> str:
+    if len(text) <= width and length <= width:
+        return text
+    counted = f" ({length:,} {unit})" if unit else ""
+    return text[: max(width - len(counted) - 4, _LEAST)].rstrip() + " ..." + counted
+
+
+def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
+    if array.dtype.hasobject:
+        return _items(array.tolist(), feature, width) if array.ndim else value_text(array.item(), feature, width)
+    if not array.ndim:
+        return _number(array.item(), array.dtype, feature)
+    if array.size <= _SHOWN and array.ndim == 1:
+        return "[" + ", ".join(_number(number, array.dtype, feature) for number in array.tolist()) + "]"
+    return f"{array.dtype} {array.shape}{_range(array, feature)}"
+
+
+def _range(array: Any, feature: FeatureConnector | None) -> str:
+    if not array.size:
+        return ""
+    if isinstance(feature, LabeledImage):
+        classes = np.unique(array).tolist()
+        some = ", ".join(_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
+        return f", classes {some}" + (", ..." if len(classes) > _SHOWN else "")
+    finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    if not finite.size:
+        return ", no finite number"
+    low, high = (_number(number.item(), array.dtype, None) for number in (finite.min(), finite.max()))
+    missing = array.size - finite.size
+    return f", {low} to {high}" + (f", and {missing:,} not finite" if missing else "")
+
+
+def _number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
+    if isinstance(feature, ClassLabel):
+        if number == -1:
+            return "-1 (no label)"
+        names = feature.label_names
+        return f"{number} ({names[number]})" if names and 0 <= number < len(names) else str(number)
+    return str(dtype.type(number)) if dtype.kind == "f" else str(number)
+
+
+def _items(values: list[Any], feature: FeatureConnector | None, width: int) -> str:
+    """Returns a list whose items share the width."""
+    each = max(_LEAST, width // max(1, min(len(values), _SHOWN)) - 2)
+    shown = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
+    more = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
+    return _cut(f"[{shown}", width - len(more)) + more
+
+
+def _ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
+    flat = value.flat_values
+    if len(flat) <= _SHOWN and not isinstance(feature, ClassLabel):
+        return _cut(str(value.to_list()), width)
+    items = "" if isinstance(flat, list) or flat.dtype.hasobject else _range(flat, feature)
+    return f"{len(value):,} rows of {len(flat):,} items, {value.dtype}{items}"

@@ -1,0 +1,152 @@
+"""`beam-datasets head`: the first examples of a split or a slice, readable in a terminal."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
+from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_rgb
+from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
+from beam_datasets.features.decode import SkipDecoding
+from beam_datasets.features.png import encode
+from beam_datasets.reading.comparing.features import readable
+from beam_datasets.reading.opening import open_published
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Sequence as Items
+
+    from beam_datasets.features import FeatureConnector
+
+THUMBNAIL_COLUMNS = 48
+_SUFFIXES = {b"\x89PNG": "png", b"\xff\xd8": "jpg", b"GIF8": "gif", b"BM": "bmp"}
+
+
+def run(args: Items[str]) -> int:
+    """Prints the first examples of a split or a slice, in dataset order."""
+    known = _parser().parse_args(with_underscores(args))
+    if known.count < 0:
+        raise UsageError(f"--count is {known.count}; needed: how many examples, 0 or more")
+    published = open_published(known.dataset, known.data_dir)
+    split = known.split or next(iter(published.info.splits))
+    records = published.as_dataset(split=split).raw()
+    features = readable(published.info.features)
+    decode = compile_decoder(features)
+    pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
+    print(f"{published.info.full_name}, {split}: {len(records):,} examples")
+    for i in range(min(known.count, len(records))):
+        record = records[i]
+        print(f"\nexample {i}")
+        for line in _lines(decode(record), features, pictures):
+            print(f"  {line}")
+        if known.images:
+            for path in write_images(record, features, known.images, f"{_file_name(split)}-{i:05d}"):
+                print(f"  -> {path}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        "beam-datasets head",
+        description="The first examples of a split or a slice, in dataset order: example 0 is ds[0].",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
+    add("--data_dir", help=DATA_DIR_HELP)
+    add("--split", default=None, help="such as 'train[90%%:]+test'; default: the first one")
+    add("--count", type=int, default=3, metavar="N", help="how many examples; default 3")
+    add("--images", metavar="DIR", help="write their images as files into a directory")
+    add(
+        "--thumbnails",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show their images in the terminal, in 24-bit colours; default: where it is one",
+    )
+    return parser
+
+
+def _lines(example: Any, features: FeatureConnector, pictures: bool) -> Iterator[str]:
+    leaves = leaves_with_features(example, features)
+    images = {path: value for path, value, leaf in leaves if isinstance(leaf, (Image, Video))}
+    for path, line in feature_lines(example, features, line_width() - 2):
+        yield line
+        if pictures and isinstance(images.get(path), np.ndarray) and images[path].ndim in (3, 4):
+            yield from thumbnail(images[path], min(THUMBNAIL_COLUMNS, line_width() - 4))
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+def write_images(record: bytes, features: FeatureConnector, directory: str, name: str) -> list[str]:
+    """Writes the images of an example into a directory and returns their paths.
+
+    They are the files that the record has; images of floats, which it has as bits, are written as gray PNG.
+
+    Args:
+        record: the example's.
+        features: of the dataset.
+        directory: made where it is missing.
+        name: what the files' names begin with.
+    """
+    decoders = _skipping(features)
+    if not decoders:
+        return []
+    directory = storage.normalize(directory)
+    written = []
+    for path, value, leaf in leaves_with_features(compile_decoder(features, decoders=decoders)(record), features):
+        if isinstance(leaf, (Image, Video)):
+            files = [value] if isinstance(value, bytes) else list(_files_in(value))
+            numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
+            for number, data in zip(numbers, files):
+                data = _visible(data, leaf)
+                target = storage.join(directory, f"{name}-{_file_name(path)}{number}.{suffix_of(data)}")
+                storage.write_bytes(target, data)
+                written.append(target)
+    return written
+
+
+def _skipping(feature: FeatureConnector) -> Any:
+    """Returns the decoders that leave images as they are stored; None where there is no image."""
+    if isinstance(feature, (Image, Video)):
+        return SkipDecoding()
+    if isinstance(feature, Sequence):
+        return _skipping(feature.feature)
+    if isinstance(feature, FeaturesDict):
+        found = {name: _skipping(child) for name, child in feature.items()}
+        return {name: decoder for name, decoder in found.items() if decoder} or None
+    return None
+
+
+def _files_in(value: Any) -> Iterator[bytes]:
+    if isinstance(value, bytes):
+        yield value
+    elif value is not None:
+        for item in value.flat_values if isinstance(value, RaggedArray) else value:
+            yield from _files_in(item)
+
+
+def _visible(data: bytes, feature: FeatureConnector) -> bytes:
+    """Returns the file of an image, or for one of floats a picture of them."""
+    if not isinstance(feature, Image) or feature.dtype != np.float32:
+        return data
+    return encode(to_rgb(feature.unpacker("")(data)))
+
+
+def suffix_of(data: bytes) -> str:
+    """Returns the suffix of an image file by its first bytes.
+
+    >>> suffix_of(b"GIF89a"), suffix_of(b"?")
+    ('gif', 'bin')
+    """
+    return next((suffix for signature, suffix in _SUFFIXES.items() if data.startswith(signature)), "bin")
+
+
+def _file_name(text: str) -> str:
+    """Returns a text with what a file name should not have replaced."""
+    return "".join(character if character.isalnum() or character in "-_." else "." for character in text).strip(".")
