@@ -82,35 +82,13 @@ class WriteExamples(beam.PTransform):
     def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
         self.sharding.check_splits(examples)
-        pipeline = next(iter(examples.values())).pipeline
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
             counts = blocks | "CountDistinct" >> _CountDistinct()
         else:
             counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
-        plan = beam.pvalue.AsSingleton(
-            counts
-            | "CountKeys" >> beam.CombineGlobally(_MergeHistograms(self._max_bins()))  # type: ignore[no-untyped-call]
-            | "Plan" >> beam.Map(planning.make_plan, list(examples), self.sharding)
-        )
-        written = (
-            blocks
-            | "Route" >> beam.FlatMap(_route, plan).with_output_types(tuple[int, Any])
-            | "GroupByShard" >> beam.GroupByKey()
-            | "Write" >> beam.ParDo(_WriteGroup(self._destination()), plan)
-        )
-        shards = (
-            written
-            | "KeyByShard" >> beam.Map(_shard_key).with_output_types(tuple[tuple[str, int], Any])
-            | "GroupParts" >> beam.GroupByKey()
-            | "Join" >> beam.Map(_join, self._destination(), plan)
-        )
-        return (
-            pipeline
-            | "Start" >> beam.Create([self.publication], reshuffle=False)
-            | "Publish" >> beam.Map(_publish, plan, beam.pvalue.AsList(shards), self.engine.spill_dir)
-        )
+        return write_blocks(blocks, counts, list(examples), self.publication, self.sharding, self.engine)
 
     def _encode(self, split: str, examples: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
         if not examples.is_bounded:
@@ -125,20 +103,6 @@ class WriteExamples(beam.PTransform):
         encode = _EncodeBlocks(split, self.publication.features, self.engine, self.sharding.ordered)
         return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
 
-    def _max_bins(self) -> int:
-        """Returns how finely to count: more finely for many shards, and where they may become many."""
-        asked = self.sharding.num_shards or 0
-        shards = max(asked.values(), default=0) if isinstance(asked, Mapping) else asked
-        return histograms.max_bins(max(shards, 0 if self.engine.spill_dir else MANY_SHARDS))
-
-    def _destination(self) -> shard_writer.Destination:
-        return shard_writer.Destination(
-            self.publication.staging_dir,
-            self.publication.name,
-            ordered=self.sharding.ordered,
-            ignore_duplicates=self.sharding.ignore_duplicates,
-        )
-
     def display_data(self) -> dict[str, DisplayDataItem]:
         """Returns what a job's page shows of this transform."""
         return {
@@ -147,6 +111,65 @@ class WriteExamples(beam.PTransform):
             "payload": DisplayDataItem("spilled" if self.engine.spill_dir else "inline", label="Payload"),
             "block_size": DisplayDataItem(self.engine.bytes_per_block, label="Block size (bytes)"),
         }
+
+
+def write_blocks(
+    blocks: beam.PCollection,
+    counts: beam.PCollection,
+    splits: list[str],
+    publication: publishing.Publication,
+    sharding: planning.ShardingOptions,
+    engine: EngineOptions,
+    *,
+    keyed: bool = True,
+) -> beam.PCollection:
+    """Writes blocks as the dataset that a Publication describes: Plan, Route, group, Write, Join, Publish.
+
+    Args:
+        blocks: of all splits.
+        counts: (split, histogram) of all of them.
+        splits: the splits, in their order.
+        publication: what is published, and where.
+        sharding: how many shards, and which examples.
+        engine: how records travel.
+        keyed: whether the indexes hold the sort keys.
+    """
+    plan = beam.pvalue.AsSingleton(
+        counts
+        | "CountKeys" >> beam.CombineGlobally(_MergeHistograms(_max_bins(sharding, engine)))
+        | "Plan" >> beam.Map(planning.make_plan, splits, sharding)
+    )
+    destination = shard_writer.Destination(
+        publication.staging_dir,
+        publication.name,
+        ordered=sharding.ordered,
+        ignore_duplicates=sharding.ignore_duplicates,
+        keyed=keyed,
+    )
+    written = (
+        blocks
+        | "Route" >> beam.FlatMap(_route, plan).with_output_types(tuple[int, Any])
+        | "GroupByShard" >> beam.GroupByKey()
+        | "Write" >> beam.ParDo(_WriteGroup(destination), plan)
+    )
+    shards = (
+        written
+        | "KeyByShard" >> beam.Map(_shard_key).with_output_types(tuple[tuple[str, int], Any])
+        | "GroupParts" >> beam.GroupByKey()
+        | "Join" >> beam.Map(_join, destination, plan)
+    )
+    return (
+        blocks.pipeline
+        | "Start" >> beam.Create([publication], reshuffle=False)
+        | "Publish" >> beam.Map(_publish, plan, beam.pvalue.AsList(shards), engine.spill_dir)
+    )
+
+
+def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
+    """Returns how finely to count: more finely for many shards, and where they may become many."""
+    asked = sharding.num_shards or 0
+    shards = max(asked.values(), default=0) if isinstance(asked, Mapping) else asked
+    return histograms.max_bins(max(shards, 0 if engine.spill_dir else MANY_SHARDS))
 
 
 class _EncodeBlocks(beam.DoFn):
@@ -207,7 +230,7 @@ class _MergeHistograms(beam.CombineFn):
     """(split, histogram) of all blocks -> {split: histogram}."""
 
     def __init__(self, max_bins: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._max_bins = max_bins
 
     def create_accumulator(self) -> dict[str, list[histograms.Histogram]]:

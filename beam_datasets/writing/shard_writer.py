@@ -69,6 +69,7 @@ class Destination:
         dataset: the dataset's name, the first part of a file name.
         ordered: the sort keys are integers in their order, not hashes.
         ignore_duplicates: keep one example of each key.
+        keyed: whether the index holds the sort keys; not where they only decide the order.
         chunk_bytes: payload gathered at once, in bytes; None for little of few blocks and more of many, so that each
             is read in long stretches.
     """
@@ -77,6 +78,7 @@ class Destination:
     dataset: str
     ordered: bool = False
     ignore_duplicates: bool = False
+    keyed: bool = True
     chunk_bytes: int | None = None
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
@@ -117,7 +119,8 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
             writer.write([chunk])
     sizes = merge.sizes[merge.order]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
-    index = Index(offsets, merge.ordered_keys(), ordered=destination.ordered).to_bytes()
+    keys = merge.ordered_keys() if destination.keyed else None
+    index = Index(offsets, keys, ordered=destination.ordered).to_bytes()
     storage.write_bytes(f"{path}.index", index)
     file_bytes = int(offsets[-1])
     return WrittenShard(
@@ -284,7 +287,7 @@ def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
         if index.keys is not None:
             keys.append(index.keys)
         before += part.file_bytes
-    return Index(np.concatenate(offsets), np.concatenate(keys), ordered=ordered)
+    return Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered)
 
 
 def _show(record: bytes, limit: int = 300) -> str:
