@@ -11,6 +11,7 @@ they begin with the path.
 
 from beam_datasets.storage.backend import Reader, Writer
 from beam_datasets.storage.files import (
+    copy,
     create_bytes,
     exists,
     is_dir,
@@ -37,6 +38,7 @@ __all__ = [
     "Reader",
     "Writer",
     "basename",
+    "copy",
     "create_bytes",
     "dirname",
     "exists",

@@ -89,6 +89,15 @@ class Writer(ABC):
             self.abort()
 
 
+COPY_BYTES = 8 << 20  # at a time
+
+
+def copy_bytes(reader: Reader, writer: Writer) -> None:
+    """Writes all that a reader has."""
+    for start in range(0, reader.size, COPY_BYTES):
+        writer.write([reader.read(start, min(start + COPY_BYTES, reader.size))])
+
+
 class Backend(Protocol):
     """The functions of a kind of storage; what they do is said where `files` calls them."""
 
@@ -102,6 +111,7 @@ class Backend(Protocol):
     def open_reader(self, path: str) -> Reader: ...  # noqa: D102
     def open_writer(self, path: str) -> Writer: ...  # noqa: D102
     def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102
+    def copy(self, source: str, target: str) -> None: ...  # noqa: D102
     def remove(self, path: str) -> None: ...  # noqa: D102
     def remove_tree(self, path: str) -> None: ...  # noqa: D102
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import StorageError
 from beam_datasets.storage import local, paths
+from beam_datasets.storage.backend import copy_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +127,20 @@ def create_bytes(path: PathLike, data: Buffer) -> None:
     backend.create_bytes(path, data)
 
 
+def copy(source: PathLike, target: PathLike) -> None:
+    """Copies a file, instead of one that is there; within an object store the store does it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    (one, source), (other, target) = _at(source), _at(target)
+    if one is other and _root(source) == _root(target):
+        one.copy(source, target)
+        return
+    with one.open_reader(source) as reader, other.open_writer(target) as writer:
+        copy_bytes(reader, writer)
+
+
 def remove(path: PathLike) -> None:
     """Removes a file; nothing where there is none."""
     backend, path = _at(path)
@@ -171,6 +186,10 @@ def memory_map(path: PathLike) -> Buffer:
         FileNotFoundError: there is no such file.
     """
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
+
+
+def _root(path: str) -> str:
+    return paths.split_remote(path)[0] if paths.is_remote(path) else ""
 
 
 def _at(path: PathLike) -> tuple[Backend, str]:

@@ -13,7 +13,7 @@ from beam_datasets.errors import (
     PathPermissionError,
     StorageError,
 )
-from beam_datasets.storage.backend import Range, Reader, Writer, check_range
+from beam_datasets.storage.backend import Range, Reader, Writer, check_range, copy_bytes
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename
 
 if TYPE_CHECKING:
@@ -149,6 +149,12 @@ def create_bytes(path: str, data: Buffer) -> None:
             file = fs.open(name, "wb")
         with file:
             file.write(data)
+
+
+def copy(source: str, target: str) -> None:
+    """Copies a file."""
+    with open_reader(source) as reader, open_writer(target) as writer:
+        copy_bytes(reader, writer)
 
 
 def remove(path: str) -> None:

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
-from beam_datasets.storage.backend import Range, Reader, Writer
+from beam_datasets.storage.backend import Range, Reader, Writer, copy_bytes
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
@@ -171,6 +171,12 @@ def _create_in_place(path: str, data: Buffer) -> None:
         file = open(path, "xb")  # noqa: SIM115
     with _named(path, lambda: remove(path)), file:
         file.write(data)
+
+
+def copy(source: str, target: str) -> None:
+    """Copies a file."""
+    with open_reader(source) as reader, open_writer(target) as writer:
+        copy_bytes(reader, writer)
 
 
 def remove(path: str) -> None:

@@ -14,7 +14,7 @@ from beam_datasets.errors import (
     PathPermissionError,
     StorageError,
 )
-from beam_datasets.storage.backend import Range, Reader, Writer, check_range
+from beam_datasets.storage.backend import Range, Reader, Writer, check_range, copy_bytes
 from beam_datasets.storage.paths import scheme, split_remote
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _PART_SIZE = 8 << 20
 _PARTS_AT_ONCE = 4
 _LIST_SIZE = 1000
+_LARGEST_COPY = 4 << 30  # S3 copies objects of up to 5 GiB in one request
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
 _MEMORY: dict[str, Any] = {}
 """The stores of `memory://`: what is put there lives as long as the process."""
@@ -153,6 +154,17 @@ def create_bytes(path: str, data: Buffer) -> None:
     obstore, store, key = _at(path)
     with _named(path):
         obstore.put(store, key, bytes(data), mode="create")
+
+
+def copy(source: str, target: str) -> None:
+    """Has the store copy an object; one that is too large for that is read and written."""
+    obstore, store, key = _at(source)
+    if size(source) > _LARGEST_COPY:
+        with open_reader(source) as reader, open_writer(target) as writer:
+            copy_bytes(reader, writer)
+        return
+    with _named(source):
+        obstore.copy(store, key, split_remote(target)[1], overwrite=True)
 
 
 def remove(path: str) -> None:

@@ -7,6 +7,7 @@ import copy
 import os
 import shlex
 import sys
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,7 +146,8 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
         engine: where the pipeline runs.
         staging_dir: of this run.
         payload: 'inline' or 'spilled'; None for spilled on a local run, inline elsewhere.
-        spill_dir: where to spill; None for the staging directory.
+        spill_dir: where to spill; None for the staging directory, or this machine's directory for temporary files
+            where a local run publishes to an object store.
 
     Raises:
         ValueError: `payload` is something else.
@@ -154,11 +156,11 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
         raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
     if not (engine.local if payload is None else payload == "spilled"):
         return None
-    return (
-        storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
-        if spill_dir
-        else storage.join(staging_dir, "spill")
-    )
+    if engine.local and storage.is_remote(staging_dir):
+        spill_dir = spill_dir or tempfile.gettempdir()
+    if spill_dir:
+        return storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
+    return storage.join(staging_dir, "spill")
 
 
 def _workers_are_here(options: PipelineOptions) -> bool:

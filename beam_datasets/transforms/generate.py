@@ -106,7 +106,8 @@ def generate(
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size))
-        result = _run(pipeline, engine, publication, progress)
+        watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
+        result = _run(pipeline, watching or contextlib.nullcontext())
     if counters:
         counters(_counted(result))
     return publication.dataset_dir
@@ -141,13 +142,7 @@ def _read_iterable(split: str, builder: Builder) -> Iterator[tuple[Any, Any]]:
         yield (key if isinstance(key, (int, np.integer)) else position), example
 
 
-def _run(
-    pipeline: beam.Pipeline,
-    engine: engines.Engine,
-    publication: publishing.Publication,
-    progress: Callable[[Progress], None] | None,
-) -> PipelineResult:
-    watching = watch(publication.staging_dir, progress) if engine.local and progress else contextlib.nullcontext()
+def _run(pipeline: beam.Pipeline, watching: contextlib.AbstractContextManager[None]) -> PipelineResult:
     with watching, engines.safe_local_runner(), _readable_errors():
         result = pipeline.run()
         result.wait_until_finish()

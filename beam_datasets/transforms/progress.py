@@ -22,7 +22,7 @@ class Progress:
     Attributes:
         examples_encoded: examples that were encoded and spilled; 0 where payload travels inline.
         bytes_encoded: size of their framed records in bytes.
-        shards_written: shards that stand in the staging directory.
+        shards_written: shards that stand in the staging directory; 0 where that is on an object store.
         bytes_written: size of those shards in bytes.
     """
 
@@ -32,10 +32,10 @@ class Progress:
     bytes_written: int
 
 
-def measure(staging_dir: str) -> Progress:
-    """Returns what stands in a staging directory."""
+def measure(staging_dir: str, spill_dir: str | None) -> Progress:
+    """Returns what stands in a staging directory, and where payload is spilled."""
     examples = size = 0
-    for name in _names(storage.join(staging_dir, "spill")):
+    for name in _names(spill_dir):
         if name.endswith(".block"):
             count, num_bytes = name.removesuffix(".block").rsplit("-", 2)[1:]
             examples += int(count)
@@ -48,21 +48,21 @@ def measure(staging_dir: str) -> Progress:
     return Progress(examples, size, len(shards), written)
 
 
-def _names(directory: str) -> list[str]:
-    try:
-        return storage.list_dir(directory)
+def _names(directory: str | None) -> list[str]:
+    try:  # an object store would be asked again and again
+        return [] if directory is None or storage.is_remote(directory) else storage.list_dir(directory)
     except OSError:
         return []
 
 
 @contextlib.contextmanager
-def watch(staging_dir: str, report: Callable[[Progress], None]) -> Iterator[None]:
+def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], None]) -> Iterator[None]:
     """Reports, meanwhile, about twice a second from a thread of its own, which ends with the context."""
     stop = threading.Event()
 
     def loop() -> None:
         while not stop.wait(INTERVAL_SECONDS):
-            report(measure(staging_dir))
+            report(measure(staging_dir, spill_dir))
 
     thread = threading.Thread(target=loop, name="progress", daemon=True)
     thread.start()

@@ -1,7 +1,9 @@
 """Publishing: everything is staged, complete and counted; then the version becomes visible at once.
 
 On a local disk the staging directory stands beside the final one and takes its name in one rename, which fails where
-somebody else published first. A reader never sees half a version, and a published version never changes.
+somebody else published first. An object store has no such step: there one publisher claims the place, the store copies
+the staged files into it, and dataset_info.json, without which nothing counts as published, is created last. A reader
+never sees half a version, and a published version never changes.
 """
 
 from __future__ import annotations
@@ -12,15 +14,19 @@ import json
 import os
 import platform
 import socket
+import tempfile
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError
+from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.writing import claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
+COPIES_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,8 @@ class Publication:
     @property
     def worker_log(self) -> str:
         """File that takes what the worker processes of a local run print."""
-        return storage.join(self.staging_dir, "workers.log")
+        folder = tempfile.gettempdir() if storage.is_remote(self.staging_dir) else self.staging_dir
+        return storage.join(folder, f"workers-{self.job}.log")
 
 
 def announce(
@@ -98,13 +106,7 @@ def announce(
 
     Raises:
         AlreadyPublishedError: the version is published already.
-        StorageError: the directory is on an object store.
     """
-    if storage.is_remote(dataset_dir):
-        raise StorageError(
-            f"{dataset_dir} is on an object store, where a version cannot be put in place in one step yet. "
-            "Generate it to a directory of a local or a mounted disk, and copy the finished version."
-        )
     check_free(dataset_dir, info.full_name)
     return Publication(
         info=info,
@@ -131,11 +133,17 @@ def check_free(dataset_dir: str, full_name: str) -> None:
             f"{full_name} is already published in {dataset_dir}. A published version never changes: "
             "raise the version to publish again."
         )
-    if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or storage.list_dir(dataset_dir)):
+    if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or _foreign(dataset_dir)):
         raise AlreadyPublishedError(
             f"{dataset_dir} exists but is no published dataset (it lacks dataset_info.json or features.json). "
             f"Move it away to publish {full_name} there."
         )
+
+
+def _foreign(dataset_dir: str) -> bool:
+    """Returns whether a directory has something in it, and not what a publisher left who died at it."""
+    names = storage.list_dir(dataset_dir)
+    return bool(names) and not (storage.is_remote(dataset_dir) and claims.CLAIMS_DIR in names)
 
 
 def _staging_dir(dataset_dir: str, job: str) -> str:
@@ -168,6 +176,8 @@ def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[
     finally:
         if spill_dir:
             storage.remove_tree(spill_dir)
+        if storage.is_remote(publication.staging_dir):
+            storage.remove(publication.worker_log)
 
 
 def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]) -> str:
@@ -199,17 +209,21 @@ def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]
     storage.write_bytes(storage.join(publication.staging_dir, RUN_FILE), _run_report(publication, columns))
     storage.write_bytes(storage.join(publication.staging_dir, MANIFEST_FILE), manifest.to_text().encode())
     shard_files = {storage.basename(shard.path) for shard in shards}
-    _tidy(
-        publication.staging_dir, {*texts, RUN_FILE, MANIFEST_FILE, *shard_files, *(f"{s}.index" for s in shard_files)}
-    )
-    _put_in_place(publication)
+    wanted = {*texts, RUN_FILE, MANIFEST_FILE, *shard_files, *(f"{s}.index" for s in shard_files)}
+    if storage.is_remote(publication.dataset_dir):
+        _copy_in_place(publication, wanted)
+    else:
+        _tidy(publication.staging_dir, wanted)
+        _put_in_place(publication)
     return publication.dataset_dir
 
 
 def _is_ours(publication: Publication) -> bool:
     """Returns whether this very run has published already (an engine may run the last step twice)."""
     path = storage.join(publication.dataset_dir, RUN_FILE)
-    return storage.exists(path) and json.loads(storage.read_bytes(path)).get("job") == publication.job
+    if not catalog.is_published(publication.dataset_dir) or not storage.exists(path):
+        return False
+    return bool(json.loads(storage.read_bytes(path)).get("job") == publication.job)
 
 
 def _columns(split: str, num_shards: int, num_examples: int, shards: Sequence[WrittenShard]) -> ShardColumns:
@@ -266,11 +280,11 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True).encode()
 
 
-def _tidy(staging_dir: str, wanted: set[str]) -> None:
+def _tidy(directory: str, wanted: set[str]) -> None:
     """Removes what does not belong to the dataset: spilled blocks, parts, what a killed attempt left."""
-    for name in storage.list_dir(staging_dir):
+    for name in storage.list_dir(directory):
         if name not in wanted:
-            path = storage.join(staging_dir, name)
+            path = storage.join(directory, name)
             (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)
 
 
@@ -282,3 +296,32 @@ def _put_in_place(publication: Publication) -> None:
             check_free(publication.dataset_dir, publication.full_name)
             raise
         storage.remove_tree(publication.staging_dir)
+
+
+def _copy_in_place(publication: Publication, names: set[str]) -> None:
+    """Copies the staged files where readers look, the one that makes them a published version last."""
+    target = publication.dataset_dir
+    claim = claims.take(target, publication.job)
+    try:
+        check_free(target, publication.full_name)
+        if len(storage.list_dir(target)) > 1:
+            _tidy(target, {claims.CLAIMS_DIR})  # of a publisher that died at it
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as executor:
+            copies = [executor.submit(_copy, publication, name) for name in sorted(names - {INFO_FILE})]
+            for copied in copies:
+                copied.result()
+                claim = claim.renewed_now()
+        claims.check_held(target, claim)
+        text = storage.read_bytes(storage.join(publication.staging_dir, INFO_FILE))
+        storage.create_bytes(storage.join(target, INFO_FILE), text)
+    except FileExistsError:
+        if not _is_ours(publication):  # else the answer to the creation was lost
+            raise
+    finally:
+        storage.remove(claim.path)
+    storage.remove_tree(storage.join(target, claims.CLAIMS_DIR))
+    storage.remove_tree(publication.staging_dir)
+
+
+def _copy(publication: Publication, name: str) -> None:
+    storage.copy(storage.join(publication.staging_dir, name), storage.join(publication.dataset_dir, name))

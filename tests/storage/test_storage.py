@@ -247,3 +247,17 @@ def test_local_paths_import_neither_obstore_nor_fsspec(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "x")], check=True, env=environment, cwd=tmp_path)
+
+
+def test_copies_replace_and_leave_the_source(root, tmp_path):
+    one, two = storage.join(root, "one"), storage.join(root, "below/two")
+    storage.write_bytes(one, b"new")
+    storage.write_bytes(two, b"old and longer")
+    storage.copy(one, two)
+    assert storage.read_bytes(one) == storage.read_bytes(two) == b"new"
+    elsewhere = str(tmp_path / "elsewhere/three")
+    storage.copy(two, elsewhere)
+    assert storage.read_bytes(elsewhere) == b"new"
+    with pytest.raises(FileNotFoundError):
+        storage.copy(storage.join(root, "none"), two)
+    assert storage.read_bytes(two) == b"new"

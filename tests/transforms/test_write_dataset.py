@@ -131,8 +131,6 @@ def test_what_is_wrong_is_said_before_the_run(tmp_path):
             | beam.Create([])
             | WriteDataset("w", FEATURES, data_dir=tmp_path)
         )
-    with pytest.raises(errors.StorageError, match="is on an object store"):
-        local() | beam.Create([]) | WriteDataset("w", FEATURES, data_dir="s3://bucket/data")
     remote = PipelineOptions(["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=DOCKER"])
     with pytest.raises(ValueError, match="a path of this machine that workers of PortableRunner cannot see"):
         beam.Pipeline(options=remote) | beam.Create([]) | WriteDataset("w", FEATURES, data_dir=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +21,13 @@ from beam_datasets.writing.blocks import BlockBuilder, key_array, size_array
 OPTIONS = plan.ShardingOptions(num_shards=2)
 
 
-def announced(data_dir: Path) -> publish.Publication:
-    place = str(data_dir / "ds" / "1.0.0")
+@pytest.fixture(params=["local", "objects"])
+def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory://{uuid.uuid4().hex}/data" if request.param == "objects" else str(tmp_path)
+
+
+def announced(data_dir: str | Path) -> publish.Publication:
+    place = storage.join(data_dir, "ds", "1.0.0")
     info = DatasetInfo(builder=DatasetIdentity("ds", Version("1.0.0"), place), features=FeaturesDict({"n": np.int64}))
     return publish.announce(info, place, sharding=OPTIONS, runner="none", builder="a:B")
 
@@ -40,16 +46,16 @@ def staged(publication: publish.Publication) -> tuple[plan.Plan, list[shard_writ
 
 
 def contents(directory: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.list_dir(directory)}
 
 
-def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(tmp_path):
-    publication = announced(tmp_path)
+def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):
+    publication = announced(data_dir)
     made = publish.publish(publication, *staged(publication))
     before = contents(made)
     assert publish.publish(publication, *staged(publication)) == made
     assert contents(made) == before
-    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+    assert storage.list_dir(storage.join(data_dir, "ds")) == ["1.0.0"]
 
 
 def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypatch):
@@ -65,8 +71,8 @@ def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypat
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
 
 
-def test_another_run_that_was_first_stays(tmp_path):
-    one, other = announced(tmp_path), announced(tmp_path)
+def test_another_run_that_was_first_stays(data_dir):
+    one, other = announced(data_dir), announced(data_dir)
     before = contents(publish.publish(one, *staged(one)))
     with pytest.raises(AlreadyPublishedError, match="already published in"):
         publish.publish(other, *staged(other))
