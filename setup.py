@@ -7,7 +7,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 
 BEAM = ["apache-beam>=2.77,<3", "tqdm>=4.60"]
-IMAGE = ["pillow>=10", "opencv-python-headless>=4.8"]
+IMAGE = ["deflate>=0.7", "pillow>=10", "opencv-python-headless>=4.8"]
 REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
 SKLEARN = ["scikit-learn>=1.3"]

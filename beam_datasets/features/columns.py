@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureError
-from beam_datasets.features import png
+from beam_datasets.features import png_decoding
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
@@ -171,7 +171,7 @@ def _images(feature: Image, name: str) -> Column | None:
     if not (height and width and channels) or len(feature.shape or ()) != 3:
         return None
     read = _bytes_reader(name)
-    return lambda datas, spans: png.decode_plain_many(read(datas, spans), (height, width, channels))
+    return lambda datas, spans: png_decoding.decode_many(read(datas, spans), (height, width, channels), np.uint8)
 
 
 def _bytes_reader(name: str) -> Callable[[list[bytes], list[Spans]], list[bytes]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import MissingDependencyError
-from beam_datasets.features import png
+from beam_datasets.features import png, png_decoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
     """
 
     def decode(data: bytes) -> NDArray[Any]:
-        pixels = png.decode_plain(data)
+        pixels = png_decoding.decode(data)
         if pixels is not None:
             if pixels.shape[2] == channels and pixels.dtype == dtype:
                 return pixels

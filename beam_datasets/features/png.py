@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _END = b"\0\0\0\0IEND\xaeB`\x82"
 _COLOUR_TYPE = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> gray, gray and alpha, RGB, RGB and alpha
-_CHANNELS = {0: 1, 4: 2, 2: 3, 6: 4}
 _SMALL = 4096
 """Below this many bytes rows are not filtered, and zlib only looks for repeated bytes: faster, and about as small."""
 
@@ -101,70 +98,3 @@ def _paeth(left: NDArray[np.uint8], above: NDArray[np.uint8], above_left: NDArra
     to_corner = np.abs(a + b - 2 * c)
     nearer = np.where(to_above <= to_corner, above, above_left)
     return np.where((to_left <= to_above) & (to_left <= to_corner), left, nearer)
-
-
-def decode_plain(data: bytes) -> NDArray[Any] | None:
-    """Returns the pixels of a small PNG whose rows are not filtered, as `encode` makes them; None for any other data.
-
-    The array has the shape (height, width, channels), and the dtype uint8 or uint16.
-    """
-    if data[:16] != SIGNATURE + b"\0\0\0\rIHDR" or data[-12:] != _END or data[37:41] != b"IDAT":
-        return None
-    width, height, bits, colour, *rest = struct.unpack_from(">IIBBBBB", data, 16)
-    (length,) = struct.unpack_from(">I", data, 33)
-    channels = _CHANNELS.get(colour)
-    if channels is None or bits not in (8, 16) or any(rest) or length != len(data) - 57:
-        return None
-    stride = 1 + width * channels * bits // 8
-    if not 0 < height * stride < 4 * _SMALL:
-        return None
-    compressed = data[41:-16]
-    if len(compressed) > 4 * _SMALL:  # no more than 1032 times as many bytes can come of so many
-        return None
-    if struct.pack(">I", zlib.crc32(compressed, _IDAT_CRC)) != data[-16:-12]:
-        return None
-    try:
-        plain = zlib.decompress(compressed, bufsize=height * stride)
-    except zlib.error:
-        return None
-    if len(plain) != height * stride or any(plain[::stride]):
-        return None
-    pixels = np.frombuffer(plain, np.uint8).reshape(height, stride)[:, 1:]
-    if bits == 8:
-        return pixels.copy().reshape(height, width, channels)
-    return pixels.copy().view(">u2").astype(np.uint16).reshape(height, width, channels)
-
-
-def decode_plain_many(files: Sequence[bytes], shape: tuple[int, int, int]) -> NDArray[np.uint8] | None:
-    """Returns the pixels of small PNGs of 8 bits, all of one shape, whose rows are not filtered; None for any others.
-
-    The array has the shape (files, height, width, channels).
-    """
-    height, width, channels = shape
-    stride = 1 + width * channels
-    if channels not in _COLOUR_TYPE or not 0 < height * stride < 4 * _SMALL:
-        return None
-    beginning = _beginning(height, width, 1, channels)
-    plain = [_plain_rows(file, beginning, height * stride) for file in files]
-    if None in plain:
-        return None
-    rows = np.frombuffer(b"".join(plain), np.uint8).reshape(len(files), height, stride)  # type: ignore[arg-type]
-    return None if rows[:, :, 0].any() else rows[:, :, 1:].reshape(-1, *shape)
-
-
-def _plain_rows(file: bytes, beginning: bytes, size: int) -> bytes | None:
-    """Returns the rows of a PNG with this beginning, of `size` bytes in all; None where it is not as `encode` does."""
-    compressed = file[41:-16]
-    head = struct.pack(">I4s", len(compressed), b"IDAT")
-    if file[:41] != beginning + head or file[-12:] != _END or len(compressed) > 4 * _SMALL:
-        return None
-    if zlib.crc32(compressed, _IDAT_CRC).to_bytes(4, "big") != file[-16:-12]:
-        return None
-    try:
-        rows = zlib.decompress(compressed, bufsize=size)
-    except zlib.error:
-        return None
-    return rows if len(rows) == size else None
-
-
-_IDAT_CRC = zlib.crc32(b"IDAT")

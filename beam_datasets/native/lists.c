@@ -17,11 +17,27 @@ static inline uint64_t ends_of(const uint8_t *at) {
     return ends;
 }
 
-/* Pushes together the lower seven bits of eight bytes. */
-static inline uint64_t fold(uint64_t word) {
-    word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
-    word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
-    return (word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4;
+/* What belongs to the varint that a word of eight bytes begins with, by how many bytes it has. */
+static const uint64_t KEEP[9] = {
+    0,
+    0x7f,
+    0x7f7f,
+    0x7f7f7f,
+    0x7f7f7f7f,
+    0x7f7f7f7f7f,
+    0x7f7f7f7f7f7f,
+    0x7f7f7f7f7f7f7f,
+    0x7f7f7f7f7f7f7f7f,
+};
+
+/* Pushes together the lower seven bits of the eight bytes of each word, whose highest bits are 0. */
+static inline void fold(uint64_t *words, int n) {
+    for (int i = 0; i < n; i++) {
+        uint64_t word = words[i];
+        word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
+        word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
+        words[i] = (word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4;
+    }
 }
 
 static inline int first_bit(uint64_t word) {
@@ -51,22 +67,20 @@ static inline int take_varint(Span *rest, int64_t *number) {
 /* Takes the varints of 64 bytes at a time off the front, while they have at most eight bytes; returns how many.
  *
  * Where they end is known before any is looked at, so that none waits for the one before it. */
-static Py_ssize_t take_many(Span *rest, int64_t *numbers, Py_ssize_t room) {
+static Py_ssize_t take_many(Span *rest, uint64_t *numbers, Py_ssize_t room) {
     Py_ssize_t n = 0;
     while (rest->end - rest->at >= 72 && room - n >= 64) {
-        uint64_t ends = ends_of(rest->at);
-        int start = 0;
-        if (ends == 0) break;
-        for (; ends; ends &= ends - 1) {
+        int start = 0, some = 0;
+        for (uint64_t ends = ends_of(rest->at); ends; ends &= ends - 1) {
             int stop = first_bit(ends) + 1;
-            if (stop - start > 8) {
-                rest->at += start;
-                return n;
-            }
-            numbers[n++] = (int64_t)fold(load(rest->at + start) & ~(uint64_t)0 >> (64 - 8 * (stop - start)));
+            if (stop - start > 8) break;
+            numbers[n + some++] = load(rest->at + start) & KEEP[stop - start];
             start = stop;
         }
+        fold(numbers + n, some);
+        n += some;
         rest->at += start;
+        if (start <= 56) break; /* a longer one follows */
     }
     return n;
 }
@@ -75,7 +89,7 @@ static Py_ssize_t take_many(Span *rest, int64_t *numbers, Py_ssize_t room) {
 static Py_ssize_t read_varints(Span rest, int64_t *numbers, Py_ssize_t room) {
     Py_ssize_t n = 0;
     while (rest.at < rest.end) {
-        n += take_many(&rest, numbers + n, room - n);
+        n += take_many(&rest, (uint64_t *)numbers + n, room - n);
         for (int some = 0; some < 32 && rest.at < rest.end; some++) {
             if (n == room || !take_varint(&rest, numbers + n)) return -1;
             n++;
@@ -86,7 +100,14 @@ static Py_ssize_t read_varints(Span rest, int64_t *numbers, Py_ssize_t room) {
 
 static Py_ssize_t count_varints(Span rest) {
     Py_ssize_t n = 0;
-    for (const uint8_t *at = rest.at; at < rest.end; at++) n += *at < 128;
+    while (rest.end - rest.at >= 8) {
+        uint64_t sums = 0; /* of eight columns of bytes */
+        for (int i = 0; i < 255 && rest.end - rest.at >= 8; i++, rest.at += 8)
+            sums += ~load(rest.at) >> 7 & 0x0101010101010101u;
+        sums = (sums & 0x00ff00ff00ff00ffu) + (sums >> 8 & 0x00ff00ff00ff00ffu);
+        n += (Py_ssize_t)(sums * 0x0001000100010001u >> 48);
+    }
+    while (rest.at < rest.end) n += *rest.at++ < 128;
     return n;
 }
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.features import png
+from beam_datasets.features import png_decoding
 from beam_datasets.features.columns import compile_batch_decoder
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import ExampleError, serialize
@@ -130,8 +130,8 @@ def test_values_must_not_wander_from_one_record_to_the_next() -> None:
 
 def test_small_images_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    at_once = png.decode_plain_many
-    monkeypatch.setattr(png, "decode_plain_many", lambda *args: calls.append(at_once(*args)) or calls[-1])
+    at_once = png_decoding.decode_many
+    monkeypatch.setattr(png_decoding, "decode_many", lambda *args: calls.append(at_once(*args)) or calls[-1])
     feature = F.FeaturesDict({"image": F.Image(shape=(5, 7, 3))})
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (5, 7, 3), np.uint8) for _ in range(4)]

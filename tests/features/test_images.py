@@ -12,8 +12,9 @@ from PIL import Image as Pillow
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError, MissingDependencyError
-from beam_datasets.features import pictures, png
+from beam_datasets.features import pictures, png, png_decoding
 from beam_datasets.formats import example
+from beam_datasets.native import core
 
 RGB = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 150, 200]]], np.uint8)
 
@@ -54,9 +55,9 @@ def test_png_is_read_by_others_and_by_us(size, channels, dtype):
     assert data == png.encode(np.asfortranarray(pixels))
     others = by_opencv(data)
     assert np.array_equal(others if channels != 2 else others[..., 2:], pixels)
-    plain = png.decode_plain(data)
+    plain = png_decoding.decode(data)
     assert plain is None or (np.array_equal(plain, pixels) and plain.dtype == dtype and plain.flags.writeable)
-    assert (plain is not None) == (pixels.nbytes < 4096)
+    assert (plain is not None) == (core is not None or pixels.nbytes < 4096)
     assert np.array_equal(decode(pixels, (None, None, channels), dtype), pixels)
     if dtype == np.uint8:
         found = np.asarray(Pillow.open(io.BytesIO(data)))
@@ -108,9 +109,15 @@ def without_opencv(monkeypatch):
     pictures._opencv.cache_clear()
 
 
-@pytest.fixture(params=["opencv", "pillow"])
+def without_native(monkeypatch):
+    monkeypatch.setattr(png_decoding, "core", None)
+
+
+@pytest.fixture(params=["native and opencv", "native and pillow", "opencv", "pillow"])
 def _library(request, monkeypatch):
-    if request.param == "pillow":
+    if "native" not in request.param:
+        without_native(monkeypatch)
+    if "pillow" in request.param:
         without_opencv(monkeypatch)
     yield
     monkeypatch.undo()
@@ -161,6 +168,7 @@ def test_gray_of_a_jpeg():
 
 
 def test_pillow_has_no_16_bit_colours(monkeypatch):
+    without_native(monkeypatch)
     without_opencv(monkeypatch)
     large = png.encode(pixels_of((64, 64, 3), np.uint16))
     with pytest.raises(MissingDependencyError, match="OpenCV"):
@@ -211,10 +219,8 @@ def bomb(height, width):
     return png.SIGNATURE + header + png._chunk(b"IDAT", zlib.compress(bytes(1 << 20))) + png._END
 
 
-@pytest.mark.parametrize("library", ["opencv", "pillow"])
-def test_what_is_stored_may_be_no_image(library, monkeypatch):
-    if library == "pillow":
-        without_opencv(monkeypatch)
+@pytest.mark.usefixtures("_library")
+def test_what_is_stored_may_be_no_image():
     noise = pixels_of((40, 40, 3), np.uint8)
     good = [
         png.encode(noise),
@@ -230,8 +236,6 @@ def test_what_is_stored_may_be_no_image(library, monkeypatch):
     assert decode(bomb(2, 2), (2, 2, 1)).shape == (2, 2, 1)  # what the header does not speak of is not looked at
     with pytest.raises(FeatureError, match=r"^image: the image has the shape \(1, 4, 3\)"):
         decode(png.encode(RGB), (None, 5, 3))
-    monkeypatch.undo()
-    pictures._opencv.cache_clear()
 
 
 def test_video_of_frames_and_of_nothing():
