@@ -24,7 +24,7 @@ ROOMS = (
     ("reading",),
     ("adapters", "writing"),
     ("transforms",),
-    ("builders",),
+    ("builders", "materializing"),
     ("testing",),
     ("cli",),
 )

@@ -28,7 +28,7 @@ from beam_datasets.writing.blocks import Block, BlockBuilder, SpilledBlock, key_
 from beam_datasets.writing.duplicates import merge_unique, split_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from beam_datasets.writing.blocks import AnyBlock
 
@@ -121,7 +121,8 @@ def write_blocks(
     sharding: planning.ShardingOptions,
     engine: EngineOptions,
     *,
-    keyed: bool = True,
+    keyless: Collection[str] = (),
+    start: beam.PCollection | None = None,
 ) -> beam.PCollection:
     """Writes blocks as the dataset that a Publication describes: Plan, Route, group, Write, Join, Publish.
 
@@ -132,7 +133,8 @@ def write_blocks(
         publication: what is published, and where.
         sharding: how many shards, and which examples.
         engine: how records travel.
-        keyed: whether the indexes hold the sort keys.
+        keyless: the splits whose indexes hold no sort keys.
+        start: the publication as the one element of a PCollection, for which publishing waits; None for nothing else.
     """
     plan = beam.pvalue.AsSingleton(
         counts
@@ -144,7 +146,7 @@ def write_blocks(
         publication.name,
         ordered=sharding.ordered,
         ignore_duplicates=sharding.ignore_duplicates,
-        keyed=keyed,
+        keyless=keyless,
     )
     written = (
         blocks
@@ -158,11 +160,9 @@ def write_blocks(
         | "GroupParts" >> beam.GroupByKey()
         | "Join" >> beam.Map(_join, destination, plan)
     )
-    return (
-        blocks.pipeline
-        | "Start" >> beam.Create([publication], reshuffle=False)
-        | "Publish" >> beam.Map(_publish, plan, beam.pvalue.AsList(shards), engine.spill_dir)
-    )
+    if start is None:
+        start = blocks.pipeline | "Start" >> beam.Create([publication], reshuffle=False)
+    return start | "Publish" >> beam.Map(_publish, plan, beam.pvalue.AsList(shards), engine.spill_dir)
 
 
 def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:

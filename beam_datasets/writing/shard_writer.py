@@ -22,7 +22,7 @@ from beam_datasets.model.names import ShardFilename
 from beam_datasets.writing.blocks import KEY_BYTES, AnyBlock, key_array, size_array, sort_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -69,7 +69,7 @@ class Destination:
         dataset: the dataset's name, the first part of a file name.
         ordered: the sort keys are integers in their order, not hashes.
         ignore_duplicates: keep one example of each key.
-        keyed: whether the index holds the sort keys; not where they only decide the order.
+        keyless: the splits whose indexes hold no sort keys, because these only decide an order.
         chunk_bytes: payload gathered at once, in bytes; None for little of few blocks and more of many, so that each
             is read in long stretches.
     """
@@ -78,7 +78,7 @@ class Destination:
     dataset: str
     ordered: bool = False
     ignore_duplicates: bool = False
-    keyed: bool = True
+    keyless: Collection[str] = ()
     chunk_bytes: int | None = None
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
@@ -119,7 +119,7 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
             writer.write([chunk])
     sizes = merge.sizes[merge.order]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
-    keys = merge.ordered_keys() if destination.keyed else None
+    keys = None if group.split in destination.keyless else merge.ordered_keys()
     index = Index(offsets, keys, ordered=destination.ordered).to_bytes()
     storage.write_bytes(f"{path}.index", index)
     file_bytes = int(offsets[-1])

@@ -1,0 +1,94 @@
+"""`materialize`: slices of published datasets become a dataset of their own.
+
+The room stands right of `transforms`, because it runs a pipeline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    NameOrDir = str | os.PathLike[str]
+
+
+def materialize(
+    source: NameOrDir,
+    *,
+    split: Any = None,
+    to: str | None = None,
+    data_dir: NameOrDir | None = None,
+    source_data_dir: NameOrDir | None = None,
+    sources: Mapping[str, NameOrDir] | None = None,
+    features: Collection[str] | None = None,
+    filter: str | Callable[[Any], Any] | None = None,
+    reshuffle: str | None = None,
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    beam_options: Any | Sequence[str] | None = None,
+    **engine: Any,
+) -> str:
+    """Writes slices of published datasets as a dataset of its own, and returns its directory.
+
+    Dataset order is kept: example i of a split is example i of the slice, `a+b` is b behind a. Records are copied as
+    they are stored. manifest.json says where they came from, and `find` knows their keys.
+
+    Args:
+        source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, those
+            that TensorFlow Datasets wrote too.
+        split: {name of a split: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
+            'NAME=EXPRESSION', one or several. None for all splits, as they are. A term of an expression may name
+            another dataset, with the same features: 'train+other:train[:10%]'.
+        to: name[/config][:version] of what is written. What is left open is the source's.
+        data_dir: root of the datasets, for what is written; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
+            ~/beam_datasets.
+        source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of that
+            name, the one without `data_dir`.
+        sources: {label: name or directory} of other datasets, for expressions.
+        features: which features are kept, nested ones as 'objects/label'; None for all.
+        filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
+            'module:function' or 'path/to/file.py:function'.
+        reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their keys.
+        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, progress.
+
+    Raises:
+        DatasetNotFoundError: there is no such source.
+        SplitError: an expression cannot be read, does not fit, or selects nothing.
+        AlreadyPublishedError: the version is published already.
+        CorruptRecordError: a record of the source is damaged; nothing was published.
+        BeamDatasetsError: any other reason why nothing was published.
+        ValueError: an argument is unusable.
+    """
+    try:
+        from beam_datasets.transforms.materialize import run
+    except ImportError as error:
+        if error.name != "apache_beam":
+            raise
+        raise MissingDependencyError("materialize() needs Apache Beam: pip install 'beam_datasets[beam]'") from error
+    from beam_datasets.writing.materialize import plan_job
+    from beam_datasets.writing.plan import ShardingOptions
+
+    job = plan_job(
+        source,
+        split=split,
+        to=to,
+        data_dir=data_dir,
+        source_data_dir=source_data_dir,
+        sources=sources,
+        features=features,
+        filter=filter,
+        reshuffle=reshuffle,
+        sharding=ShardingOptions.of(
+            num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size
+        ),
+    )
+    return run(job, beam_options=beam_options, **engine)

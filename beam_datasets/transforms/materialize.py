@@ -1,0 +1,337 @@
+"""Materialize: slices of published datasets become a dataset of their own.
+
+Records that stay as they are are copied shard by shard: `Create(shards) | Map(copy)`. Where the sizes are not known
+before (a filter, other features, a source without indexes) its stretches are prepared first, and what each shard is
+copied of is planned after that. A new order needs the flow by which datasets are generated, from the blocks on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.display import DisplayDataItem
+
+from beam_datasets import storage
+from beam_datasets.errors import LostExamplesError
+from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms.generate import _run as run_pipeline
+from beam_datasets.transforms.progress import watch
+from beam_datasets.transforms.write import EngineOptions, write_blocks
+from beam_datasets.writing import histogram as histograms
+from beam_datasets.writing import materialize_stages as stages
+from beam_datasets.writing import publish as publishing
+from beam_datasets.writing.blocks import key_array, size_array
+from beam_datasets.writing.materialize import plan_job, salt_of
+from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
+from beam_datasets.writing.materialize_records import Transform
+from beam_datasets.writing.plan import ShardingOptions
+from beam_datasets.writing.shard_writer import Destination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from beam_datasets.transforms.progress import Progress
+    from beam_datasets.writing.materialize import Job
+    from beam_datasets.writing.materialize_copy import CopyPlan
+    from beam_datasets.writing.materialize_selection import NameOrDir
+    from beam_datasets.writing.materialize_stages import Prepared
+    from beam_datasets.writing.publish import Publication
+    from beam_datasets.writing.shard_writer import WrittenShard
+
+_HISTOGRAMS, _NUMBERS = "histograms", "numbers"
+
+
+class Materialize(beam.PTransform):
+    """Writes slices of published datasets as a dataset; its output is one element, the published directory.
+
+    >>> pipeline | Materialize("squares", split={"train": "train[:10%]"}, to="few", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        source: NameOrDir,
+        *,
+        split: Any = None,
+        to: str | None = None,
+        data_dir: NameOrDir | None = None,
+        source_data_dir: NameOrDir | None = None,
+        sources: Mapping[str, NameOrDir] | None = None,
+        features: Collection[str] | None = None,
+        filter: str | Callable[[Any], Any] | None = None,
+        reshuffle: str | None = None,
+        num_shards: int | Mapping[str, int] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        payload: str | None = None,
+        spill_dir: str | None = None,
+        block_size: int | None = None,
+        shared_disk: bool = False,
+    ) -> None:
+        """Opens the sources, and checks all that can be seen in their metadata.
+
+        The arguments are those of `beam_datasets.materialize`.
+
+        Raises:
+            BeamDatasetsError: it cannot be done; the message says why.
+            ValueError: an argument is unusable.
+        """
+        super().__init__()
+        sharding = ShardingOptions.of(
+            num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size
+        )
+        self._job = plan_job(
+            source,
+            split=split,
+            to=to,
+            data_dir=data_dir,
+            source_data_dir=source_data_dir,
+            sources=sources,
+            features=features,
+            filter=filter,
+            reshuffle=reshuffle,
+            sharding=sharding,
+        )
+        self._payload = payload
+        self._spill_dir = spill_dir
+        self._block_size = block_size
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Checks that the version is free and the workers reach all places, and builds the flow."""
+        if not isinstance(begin, beam.pvalue.PBegin):
+            raise TypeError("Materialize begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        publication, spill_dir = _announce(self._job, engine, self._payload, self._spill_dir)
+        return begin | _Flow(self._job, publication, EngineOptions(spill_dir, self._block_size))
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self._job.info.full_name, label="Dataset"),
+            "directory": DisplayDataItem(self._job.dataset_dir, label="Directory"),
+            "sources": DisplayDataItem(", ".join(self._job.sources), label="Sources"),
+        }
+
+
+def run(
+    job: Job,
+    *,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    payload: str | None = None,
+    spill_dir: str | None = None,
+    block_size: int | None = None,
+    shared_disk: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> str:
+    """Materializes a dataset and returns its directory; for the arguments see `beam_datasets.materialize`.
+
+    Raises:
+        AlreadyPublishedError: the version is published already.
+        BeamDatasetsError: any other reason why nothing was published.
+        ValueError: an option is unusable.
+    """
+    _ = job.plan  # what cannot be planned is to be said here
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    publication, spilled = _announce(job, engine, payload, spill_dir)
+    with publishing.staging(publication, spilled), engine.runner(publication.worker_log) as runner:
+        pipeline = beam.Pipeline(runner=runner, options=engine.options)
+        pipeline | _Flow(job, publication, EngineOptions(spilled, block_size))
+        watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
+        run_pipeline(pipeline, watching or contextlib.nullcontext())
+    return publication.dataset_dir
+
+
+def _announce(
+    job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None
+) -> tuple[Publication, str | None]:
+    """Returns what is going to be published, and where files between are put, both checked."""
+    publication = publishing.announce(
+        job.info,
+        job.dataset_dir,
+        sharding=job.sharding,
+        runner=engine.name,
+        builder=f"{Materialize.__module__}:{Materialize.__qualname__}",
+        source=job.lineage.to_json(),
+    )
+    kept = job.reshuffle is None  # then nothing travels through the engine, but prepared stretches need a place
+    spilled = engines.choose_spill_dir(
+        engine, publication.staging_dir, payload="spilled" if kept else payload, spill_dir=spill_dir
+    )
+    spilled = None if kept and job.plan else spilled
+    sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
+    engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled, **sources})
+    return publication, spilled
+
+
+@dataclass
+class _Flow(beam.PTransform):
+    """Reads, plans, copies or shuffles, and publishes.
+
+    Attributes:
+        job: what is to be done.
+        publication: what is published, and where.
+        engine: how records travel that do not go straight from shard to shard.
+    """
+
+    job: Job
+    publication: Publication
+    engine: EngineOptions
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def default_label(self) -> str:
+        return "Materialize"
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        return self._copy(begin) if self.job.reshuffle is None else self._shuffle(begin)
+
+    def _copy(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Builds the flow that keeps the order."""
+        prepared: Any = []
+        if self.job.plan is not None:
+            plan = begin | "Plan" >> beam.Create([self.job.plan], reshuffle=False)
+        else:
+            prepared = beam.pvalue.AsList(
+                self._stretches(begin) | "Prepare" >> beam.Map(_prepare, self.job, self.engine.spill_dir)
+            )
+            # The job travels with the functions: elements are pickled in a way that lambdas are not.
+            once = begin | "Once" >> beam.Create([None], reshuffle=False)
+            plan = once | "Plan" >> beam.Map(_plan, self.job, prepared)
+        shards = (
+            plan
+            | "Shards" >> beam.FlatMap(_numbers).with_output_types(int)
+            | "DealShards" >> beam.Reshuffle()
+            | "Copy"
+            >> beam.ParDo(
+                _Copy(Destination(self.publication.staging_dir, self.publication.name)), beam.pvalue.AsSingleton(plan)
+            )
+        )
+        return (
+            begin
+            | "Start" >> beam.Create([self.publication], reshuffle=False)
+            | "Publish"
+            >> beam.Map(
+                _publish,
+                self.job,
+                beam.pvalue.AsSingleton(plan),
+                beam.pvalue.AsList(shards),
+                prepared,
+                self.engine.spill_dir,
+            )
+        )
+
+    def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Builds the flow that makes a new order."""
+        read = self._stretches(begin) | "Read" >> beam.ParDo(_ReadBlocks(self.job, self.engine)).with_outputs(
+            _HISTOGRAMS, _NUMBERS, main="blocks"
+        )
+        start = (
+            begin
+            | "Start" >> beam.Create([self.publication], reshuffle=False)
+            | "CheckRead" >> beam.Map(_check_read, len(self.job.stretches), beam.pvalue.AsList(read[_NUMBERS]))
+        )
+        return write_blocks(
+            read.blocks,
+            read[_HISTOGRAMS],
+            [split.name for split in self.job.splits],
+            self.publication,
+            self.job.sharding,
+            self.engine,
+            keyless=[split.name for split in self.job.splits if not split.keyed],
+            start=start,
+        )
+
+    def _stretches(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        return (
+            begin
+            | "Sources" >> beam.Create([self.job.stretches], reshuffle=False)
+            | "Stretches" >> beam.FlatMap(_numbers).with_output_types(int)
+            | "DealStretches" >> beam.Reshuffle()
+        )
+
+
+def _numbers(items: Any) -> Iterator[int]:
+    yield from range(len(items))
+
+
+def _prepare(number: int, job: Job, directory: str) -> Prepared:
+    return stages.prepare(job.stretches[number], job.transform, directory)
+
+
+def _plan(_: None, job: Job, prepared: list[Prepared]) -> CopyPlan:
+    return plan_prepared(prepared, len(job.stretches), job.splits, job.sharding)
+
+
+class _Copy(beam.DoFn):
+    """Number of a shard -> the written shard."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._examples = Metrics.counter("beam_datasets", "examples_written")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+
+    def process(self, number: int, plan: CopyPlan) -> Iterator[WrittenShard]:
+        written = copy_shard(plan.shard(number), self._destination)
+        self._examples.inc(written.num_examples)
+        self._bytes.inc(written.file_bytes)
+        yield written
+
+
+class _ReadBlocks(beam.DoFn):
+    """Number of a stretch -> blocks, and beside them a histogram of each, and the number once all of it is read."""
+
+    def __init__(self, job: Job, engine: EngineOptions) -> None:
+        self._job = job
+        self._engine = engine
+        self._examples = Metrics.counter("beam_datasets", "examples_read")
+
+    def process(self, number: int) -> Iterator[Any]:
+        stretch = self._job.stretches[number]
+        blocks = stages.blocks(
+            stretch,
+            self._job.transform or Transform(),
+            salt_of(self._job.reshuffle or "", stretch.piece),
+            block_size=self._engine.bytes_per_block,
+            spill_dir=self._engine.spill_dir,
+        )
+        for block in blocks:
+            keys, sizes = block.load()
+            counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=histograms.HASH_SHIFT)
+            yield block
+            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (stretch.split, counts))
+        self._examples.inc(stretch.file.take)
+        yield beam.pvalue.TaggedOutput(_NUMBERS, number)
+
+
+def _check_read(publication: Publication, expected: int, numbers: Iterable[int]) -> Publication:
+    found = sorted(numbers)
+    if found != list(range(expected)):
+        raise LostExamplesError(
+            f"{len(found)} stretches of the source were read, {expected} were planned. The engine lost or doubled "
+            "some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
+        )
+    return publication
+
+
+def _publish(
+    publication: Publication,
+    job: Job,
+    plan: CopyPlan,
+    shards: list[WrittenShard],
+    prepared: list[Prepared],
+    spill_dir: str | None,
+) -> str:
+    if prepared:
+        publication = replace(publication, source=job.lineage_of(prepared).to_json())
+    directory = publishing.publish(publication, plan, shards)  # type: ignore[arg-type]
+    if spill_dir is not None:
+        storage.remove_tree(spill_dir)
+    return directory

@@ -1,0 +1,255 @@
+"""What a request to materialize means: checked entirely, before anything is read but metadata."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
+from beam_datasets.model.lineage import Ascent, Lineage, SourceDataset, SplitLineage
+from beam_datasets.model.names import DatasetName
+from beam_datasets.model.split_info import SplitDict
+from beam_datasets.model.version import Version
+from beam_datasets.writing.materialize_copy import piece_counts, plan_copy
+from beam_datasets.writing.materialize_features import difference, project, record_names
+from beam_datasets.writing.materialize_filter import Filter
+from beam_datasets.writing.materialize_records import Transform
+from beam_datasets.writing.materialize_selection import Sources, named_splits, select
+from beam_datasets.writing.materialize_stages import Stretches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from beam_datasets.reading.opening import ReadOnlyBuilder
+    from beam_datasets.writing.materialize_copy import CopyPlan
+    from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
+    from beam_datasets.writing.materialize_stages import Prepared
+    from beam_datasets.writing.plan import ShardingOptions
+
+_OF_THE_SOURCE = (
+    "name", "version", "config_name", "config_description", "config_tags", "release_notes", "module_name", "splits",
+    "supervised_keys", "disable_shuffling", "nondeterministic_order",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """A dataset that is to be materialized.
+
+    Attributes:
+        info: its description, without splits.
+        splits: what is read for each of its splits.
+        sharding: what decides its shards.
+        lineage: what its manifest says of where it came from, but for what only the run tells.
+        transform: what becomes of the records; None where they are copied as they are.
+        sources: the directories of what is read.
+    """
+
+    info: DatasetInfo
+    splits: tuple[SelectedSplit, ...]
+    sharding: ShardingOptions
+    lineage: Lineage
+    transform: Transform | None
+    sources: tuple[str, ...]
+
+    @property
+    def dataset_dir(self) -> str:
+        """The version's directory."""
+        return self.info.data_dir
+
+    @property
+    def reshuffle(self) -> str | None:
+        """The salt of the new order; None where the order is kept."""
+        return self.lineage.reshuffle
+
+    @cached_property
+    def plan(self) -> CopyPlan | None:
+        """What goes into each shard; None where only the run tells.
+
+        Raises:
+            BeamDatasetsError: a split has fewer examples than shards are asked for.
+        """
+        known = self.transform is None and self.reshuffle is None and all(split.exact for split in self.splits)
+        return plan_copy(self.splits, self.sharding) if known else None
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        """What is read together."""
+        return Stretches(self.splits)
+
+    def lineage_of(self, prepared: Iterable[Prepared]) -> Lineage:
+        """Returns where the dataset came from, with the stretches of keys as the run made them."""
+        parts = list(prepared)
+        splits = {split.name: split.lineage(piece_counts(parts, split)) for split in self.splits}
+        return replace(self.lineage, splits=splits)
+
+
+def salt_of(reshuffle: str, piece: int) -> str:
+    """Returns the salt of a piece of a split, which differs so that equal keys of several pieces become different."""
+    return f"{reshuffle}+{piece}" if piece else reshuffle
+
+
+def plan_job(
+    source: NameOrDir,
+    *,
+    split: Any,
+    to: str | None,
+    data_dir: NameOrDir | None,
+    source_data_dir: NameOrDir | None,
+    sources: Mapping[str, NameOrDir] | None,
+    features: Collection[str] | None,
+    filter: str | Callable[[Any], Any] | None,
+    reshuffle: str | None,
+    sharding: ShardingOptions,
+) -> Job:
+    """Returns what is to be done; the arguments are those of `beam_datasets.materialize`.
+
+    Raises:
+        BeamDatasetsError: it cannot be done; the message says why.
+        ValueError: a name cannot be read.
+    """
+    roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
+    opened = Sources(roots, dict(sources or {}))
+    first = opened.opened[opened.open(source)]
+    selected = tuple(select(name, expression, opened) for name, expression in named_splits(split, first).items())
+    sharding.check_splits([one.name for one in selected])
+    kept = None if features is None else sorted({features} if isinstance(features, str) else set(features))
+    trees = [tree_of(builder, kept) for builder in opened.opened]
+    _check_alike(opened.opened, trees)
+    chosen = None if filter is None else Filter.of(filter)
+    transform = Transform(
+        tuple(builder.info.features for builder in opened.opened),
+        None if kept is None else record_names(trees[0]),
+        chosen,
+    )
+    info = _info(first, opened.opened, _identity(to, first, data_dir), trees[0], reshuffled=reshuffle is not None)
+    for builder in opened.opened:
+        _check_apart(info.data_dir, builder)
+    lineage = Lineage(
+        tuple(map(_described, opened.opened)),
+        {one.name: _lineage(one, reshuffle) for one in selected},
+        None if chosen is None else chosen.name,
+        None if kept is None else tuple(kept),
+        reshuffle,
+    )
+    changes = kept is not None or chosen is not None
+    directories = tuple(builder.dataset_dir for builder in opened.opened)
+    return Job(info, selected, sharding, lineage, transform if changes else None, directories)
+
+
+def tree_of(builder: ReadOnlyBuilder, kept: Sequence[str] | None) -> Any:
+    """Returns the features of a dataset that are kept."""
+    tree = builder.info.features
+    return tree if kept is None else project(tree, kept, builder.info.full_name)
+
+
+def _check_alike(builders: Sequence[ReadOnlyBuilder], trees: Sequence[Any]) -> None:
+    for builder, tree in zip(builders[1:], trees[1:]):
+        if problem := difference(trees[0], tree):
+            raise BeamDatasetsError(
+                f"{builders[0].info.full_name} and {builder.info.full_name} cannot be put together: {problem}. "
+                "All sources need the same features; --features chooses those that all have."
+            )
+
+
+def _identity(to: str | None, source: ReadOnlyBuilder, data_dir: NameOrDir | None) -> DatasetIdentity:
+    """Returns which dataset is written: what `to` leaves open is the source's."""
+    wanted = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
+    if wanted.kwargs or wanted.namespace:
+        raise BeamDatasetsError(f"{to!r} names no dataset to write; needed: name[/config][:version].")
+    if wanted.version and not Version.is_valid(wanted.version):
+        raise BeamDatasetsError(f"{to!r} has a pattern for a version; a dataset is written with one such as 1.0.0.")
+    version = Version(wanted.version or source.version)
+    same = (wanted.name, wanted.config) == (source.name, source.config_name)
+    if same and version < source.version:
+        raise BeamDatasetsError(
+            f"version {version} is lower than {source.version}, the source's. What is made of {source.name} under its "
+            "own name needs a higher version, or the same one in another data_dir; or give it another name."
+        )
+    info = source.info
+    return DatasetIdentity(
+        wanted.name,
+        version,
+        storage.join(catalog.root_dir(data_dir), wanted.name, *filter(None, [wanted.config]), str(version)),
+        info.module_name,
+        wanted.config,
+        info.config_description if same else None,
+        info.config_tags if same else (),
+        info.release_notes if same else None,
+    )
+
+
+def _info(
+    source: ReadOnlyBuilder,
+    builders: Sequence[ReadOnlyBuilder],
+    identity: DatasetIdentity,
+    tree: Any,
+    *,
+    reshuffled: bool,
+) -> DatasetInfo:
+    """Returns the description of what is written: the first source's, where it still holds."""
+    info = source.info
+    supervised = info.supervised_keys
+    if supervised is not None and any(name not in tree for name in _names_in(supervised)):
+        supervised = None
+    return info.replace(
+        identity=identity,
+        features=tree,
+        splits=SplitDict(),
+        supervised_keys=supervised,
+        disable_shuffling=not reshuffled and any(builder.info.disable_shuffling for builder in builders),
+        nondeterministic_order=not reshuffled and any(builder.info.nondeterministic_order for builder in builders),
+        extra={name: value for name, value in info.extra.items() if name not in _OF_THE_SOURCE},
+    )
+
+
+def _names_in(nest: Any) -> list[str]:
+    if isinstance(nest, str):
+        return [nest]
+    return [name for value in (nest.values() if isinstance(nest, dict) else nest) for name in _names_in(value)]
+
+
+def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
+    """Checks that neither directory lies in the other."""
+    there = source.dataset_dir.rstrip("/")
+    if target == there:
+        raise BeamDatasetsError(
+            f"{source.info.full_name} in {there} is the source itself, and a published version never changes. Give "
+            "another data_dir, or another name or version (--to)."
+        )
+    for inner, outer, words in (
+        (target, there, "the output would lie inside the source"),
+        (there, target, "the source lies inside the output"),
+    ):
+        if inner.startswith(f"{outer}/"):
+            raise BeamDatasetsError(f"{words}: {inner} is in {outer}. Give another data_dir.")
+
+
+def _described(builder: ReadOnlyBuilder) -> SourceDataset:
+    """Returns what the manifest says of a source: nothing of where it stands, so that copies of it give the same."""
+    manifest = builder.manifest
+    digest, digest_of = (manifest.digest, "manifest") if manifest else (_digest_of_metadata(builder), "metadata")
+    source = manifest.source if manifest else None
+    return SourceDataset(builder.name, builder.config_name, str(builder.version), digest, digest_of, source)
+
+
+def _digest_of_metadata(builder: ReadOnlyBuilder) -> str:
+    names = [INFO_FILE, catalog.FEATURES_FILE, *sorted(builder.info.features.label_files())]
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(storage.read_bytes(storage.join(builder.dataset_dir, name)))
+    return digest.hexdigest()
+
+
+def _lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
+    lineage = split.lineage()
+    if reshuffle is None or lineage.keys is None:
+        return lineage
+    rules = [
+        rule.reshuffled(salt_of(reshuffle, number)) for number, piece in enumerate(split.pieces) for rule in piece.rules
+    ]
+    return replace(lineage, keys=(Ascent(0, tuple(dict.fromkeys(rules))),))
