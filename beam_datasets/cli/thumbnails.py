@@ -63,7 +63,8 @@ def _to_bytes(image: NDArray[Any]) -> NDArray[Any]:
         return high_bits
     finite = np.nan_to_num(image.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = finite.min(initial=np.inf), finite.max(initial=-np.inf)
-    return ((finite - low) / max(high - low, 1e-30) * 255).astype(np.uint8)
+    grays: NDArray[Any] = ((finite - low) / max(high - low, 1e-30) * 255).astype(np.uint8)
+    return grays
 
 
 def _resized(pixels: Pixels, columns: int) -> Pixels:

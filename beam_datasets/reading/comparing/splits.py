@@ -55,7 +55,7 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
         StorageError: a shard cannot be read.
     """
     orders = old.key_order(), new.key_order()
-    why = _why_not_by_keys(*orders)
+    why = _why_not_by_keys(old, new, *orders)
     tally = _Tally()
     for pairs in pair_by_positions(len(old), len(new)) if why else pair_by_keys(old.key_blocks(), new.key_blocks()):
         changed = [
@@ -93,14 +93,16 @@ def pair_by_positions(old: int, new: int) -> Iterator[Pairs]:
         yield Pairs(mine[:both], theirs[:both], mine[both:], theirs[both:])
 
 
-def _why_not_by_keys(old: KeyOrder, new: KeyOrder) -> str:
+def _why_not_by_keys(old: SplitShards, new: SplitShards, old_order: KeyOrder, new_order: KeyOrder) -> str:
     """Returns why examples cannot be paired by keys, in words; '' where they can."""
-    for order, which in ((old, "old"), (new, "new")):
+    for shards, order, which in ((old, old_order, "old"), (new, new_order, "new")):
         if order.kind is None:
-            return f"the {which} version has no keys"
+            return f"the {which} version has no {'keys' if len(shards) else 'examples'}"
         if not order.ascending:
             return f"the keys of the {which} version do not ascend, as where splits were joined"
-    return "" if old.kind == new.kind else f"the keys of the versions are of different kinds: {old.kind}, {new.kind}"
+    if old_order.kind != new_order.kind:
+        return f"the keys of the old version are {old_order.kind}, those of the new one {new_order.kind}"
+    return ""
 
 
 # -------------------------------------------------------------------------------------------------------------- counts

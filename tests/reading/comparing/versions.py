@@ -35,7 +35,7 @@ class Made:
         num_shards: of each split.
         ordered: whether it has disable_shuffling.
         indexed: whether shards have indexes, and the version a manifest.
-        order: of the examples of a split, in place of that of their keys; they have no keys then.
+        orders: of splits, in place of that of their keys; their examples have no keys then.
         encode: what makes records, where it is not the features' own encoder.
         info: what else the DatasetInfo says.
     """
@@ -45,7 +45,7 @@ class Made:
     num_shards: int = 2
     ordered: bool = False
     indexed: bool = True
-    order: Sequence[Any] | None = None
+    orders: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     encode: Callable[[dict[str, Any]], bytes] | None = None
     info: dict[str, Any] = field(default_factory=dict)
 
@@ -80,14 +80,15 @@ class Made:
             return ordered_key(key) if self.ordered else hash_key(split, key)
 
         encode = self.encode or features.compile_encoder(self.features)
-        keys = sorted(self.splits[split], key=sort_key) if self.order is None else list(self.order)
+        order = self.orders.get(split)
+        keys = sorted(self.splits[split], key=sort_key) if order is None else list(order)
         framed = tfrecord.frame_all([encode(self.splits[split][key]) for key in keys])
-        shards = []
+        shards: list[tuple[int, ...]] = []
         start, count = 0, min(self.num_shards, len(keys))
         for number, stop in enumerate(shard_ends(len(keys), count)):
             path = directory / f"{name}-{split}.tfrecord-{number:05d}-of-{count:05d}"
             mine, data = framed[start:stop], b"".join(framed[start:stop])
-            sort_keys = None if self.order is not None else list(map(sort_key, keys[start:stop]))
+            sort_keys = list(map(sort_key, keys[start:stop])) if order is None else None
             index = Index(
                 np.cumsum([0, *map(len, mine)]).astype(np.uint64), sort_keys, ordered=self.ordered and bool(sort_keys)
             ).to_bytes()
@@ -96,7 +97,7 @@ class Made:
                 path.with_name(path.name + ".index").write_bytes(index)
             shards.append((stop - start, len(data) - 16 * len(mine), len(data), crc32c(data), crc32c(index)))
             start = stop
-        return ShardColumns(*map(list, zip(*shards)))
+        return ShardColumns(*([shard[column] for shard in shards] for column in range(5)))
 
 
 FEATURES = features.FeaturesDict(
