@@ -20,6 +20,10 @@ class AlreadyPublishedError(BeamDatasetsError, FileExistsError):
     """The version is published already; a published version never changes."""
 
 
+class VersionError(BeamDatasetsError, ValueError):
+    """A version number promises more than the data keep, or there is no version to check it against."""
+
+
 class SplitError(BeamDatasetsError, ValueError):
     """A split expression cannot be parsed, or does not fit the dataset."""
 

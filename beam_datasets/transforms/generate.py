@@ -15,6 +15,7 @@ from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.failures import reason
 from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.write import EngineOptions, WriteExamples
+from beam_datasets.writing import promises
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.plan import ShardingOptions
 
@@ -56,6 +57,7 @@ def generate(
     spill_dir: str | None = None,
     block_size: int | None = None,
     shared_disk: bool = False,
+    check_against: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     counters: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> str:
@@ -75,12 +77,15 @@ def generate(
         spill_dir: where payload is spilled; None for the staging directory.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
+        check_against: a published version, or 'latest' for the highest one below this: before publishing, the two are
+            compared, and where the number promises more than the data keep, nothing is published.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
             a set of strings}.
 
     Raises:
         AlreadyPublishedError: the version is published already.
+        VersionError: its number promises more than the data keep, or there is no version to check it against.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
@@ -99,6 +104,7 @@ def generate(
         sharding=sharding,
         runner=engine.name,
         builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
+        check_against=promises.earlier_version(builder.dataset_dir, check_against) if check_against else None,
     )
     spilled = engines.choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})

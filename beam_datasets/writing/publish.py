@@ -26,7 +26,7 @@ from beam_datasets import features as feature_trees
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import Manifest, ShardColumns
-from beam_datasets.writing import claims
+from beam_datasets.writing import claims, promises
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,6 +55,7 @@ class Publication:
         options: what was asked for and fixes the bytes, for the manifest.
         source: where a materialized dataset came from; None for a generated one.
         started: seconds since the epoch.
+        check_against: directory of a published version, to whose readers this one must keep what its number promises.
     """
 
     info: DatasetInfo
@@ -67,6 +68,7 @@ class Publication:
     options: Mapping[str, Any]
     source: Mapping[str, Any] | None
     started: float
+    check_against: str | None = None
 
     @property
     def name(self) -> str:
@@ -93,6 +95,7 @@ def announce(
     runner: str,
     builder: str,
     source: Mapping[str, Any] | None = None,
+    check_against: str | None = None,
 ) -> Publication:
     """Returns what is going to be published, having checked that it can be.
 
@@ -103,6 +106,7 @@ def announce(
         runner: name of the runner.
         builder: module and class of the builder, as 'module:Class'.
         source: where a materialized dataset comes from.
+        check_against: see `Publication`.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -119,6 +123,7 @@ def announce(
         options=_bytes_fixing(sharding),
         source=source,
         started=time.time(),
+        check_against=check_against,
     )
 
 
@@ -186,6 +191,7 @@ def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]
     Raises:
         LostExamplesError: the shards do not hold just the examples that were planned.
         AlreadyPublishedError: somebody else published this version meanwhile.
+        VersionError: the version's number promises more than the data keep.
     """
     if _is_ours(publication):
         storage.remove_tree(publication.staging_dir)  # an engine that ran all again has staged all again
@@ -208,6 +214,8 @@ def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]
     )
     storage.write_bytes(storage.join(publication.staging_dir, RUN_FILE), _run_report(publication, columns))
     storage.write_bytes(storage.join(publication.staging_dir, MANIFEST_FILE), manifest.to_text().encode())
+    if publication.check_against:
+        promises.check(publication.check_against, publication.staging_dir)
     shard_files = {storage.basename(shard.path) for shard in shards}
     wanted = {*texts, RUN_FILE, MANIFEST_FILE, *shard_files, *(f"{s}.index" for s in shard_files)}
     if storage.is_remote(publication.dataset_dir):

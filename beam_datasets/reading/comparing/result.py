@@ -173,6 +173,8 @@ class Verdict:
         given = same if self.given == "NONE" else f"{numbers} is a {self.given} version"
         if not self.kept:
             return f"Needed: {self.needed}; {given}: it promises more than the data keep. Call it {self.lowest}."
+        if self.needed == "NONE":
+            return f"Needed: NONE, for nothing differs; {given}."
         more = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""
         return f"Needed: {self.needed}; {given}{more}."
 
