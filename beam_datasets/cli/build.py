@@ -23,6 +23,7 @@ from beam_datasets.cli.progress_bar import ProgressBar
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.cli.tables import splits_table
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
+from beam_datasets.writing import promises
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ _PASSED_ON = (
     "payload",
     "spill_dir",
     "shared_disk",
+    "check_against",
 )
 
 
@@ -62,6 +64,10 @@ def run(args: Sequence[str]) -> int:
         print(f"{builder.info.full_name} is published already in {builder.dataset_dir}")
         return 0
     print(_announcement(builder))
+    if known.check_against:
+        with _as_usage_errors("--check_against"):
+            earlier = promises.earlier_version(builder.dataset_dir, known.check_against)
+        print(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
         print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
         return 0
@@ -113,6 +119,14 @@ def _parser() -> Parser:
     add("--data_dir", help="where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets")
     add("--dry_run", action="store_true", help="say what would be built, and build nothing")
     add("--skip_published", action="store_true", help="be content where the version is published already")
+    add(
+        "--check_against",
+        nargs="?",
+        const="latest",
+        metavar="VERSION",
+        help="compare with a published version before publishing, the highest one below where no VERSION is given, and "
+        "refuse a number that promises more than the data keep",
+    )
     add("--debug", action="store_true", help="show the traceback of an error")
     group = parser.add_argument_group("shards (they decide the bytes)")
     group.add_argument("--num_shards", action="append", metavar="N|SPLIT=N", help="default: by the size rule")
