@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 import apache_beam as beam
@@ -12,8 +10,8 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.failures import reason
 from beam_datasets.transforms.progress import watch
+from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import EngineOptions, WriteExamples
 from beam_datasets.writing import promises
 from beam_datasets.writing import publish as publishing
@@ -113,7 +111,7 @@ def generate(
         examples = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size))
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
-        result = _run(pipeline, watching or contextlib.nullcontext())
+        result = run_pipeline(pipeline, watching or contextlib.nullcontext())
     if counters:
         counters(_counted(result))
     return publication.dataset_dir
@@ -148,13 +146,6 @@ def _read_iterable(split: str, builder: Builder) -> Iterator[tuple[Any, Any]]:
         yield (key if isinstance(key, (int, np.integer)) else position), example
 
 
-def _run(pipeline: beam.Pipeline, watching: contextlib.AbstractContextManager[None]) -> PipelineResult:
-    with watching, engines.safe_local_runner(), _readable_errors():
-        result = pipeline.run()
-        result.wait_until_finish()
-    return result
-
-
 def _counted(result: PipelineResult) -> dict[str, Any]:
     """Returns the counters and sets of strings that are not this package's own; empty where the runner tells none."""
     try:
@@ -171,23 +162,3 @@ def _counted(result: PipelineResult) -> dict[str, Any]:
         old = totals.get(name, 0 if isinstance(value, int) else frozenset())
         totals[name] = old + value if isinstance(value, int) else old | frozenset(value)
     return totals
-
-
-@contextlib.contextmanager
-def _readable_errors() -> Iterator[None]:
-    """Raises what went wrong in a run as one error that says why; the runner's own words stay as its cause.
-
-    Beam's loggers and its threads' last words are silent meanwhile: they tell the same at length.
-    """
-    logger = logging.getLogger("apache_beam")
-    level = logger.level
-    hook = threading.excepthook
-    logger.setLevel(logging.CRITICAL)
-    threading.excepthook = lambda args: None
-    try:
-        yield
-    except Exception as error:
-        raise reason(error) from error
-    finally:
-        threading.excepthook = hook
-        logger.setLevel(level)

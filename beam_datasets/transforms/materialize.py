@@ -18,8 +18,8 @@ from apache_beam.transforms.display import DisplayDataItem
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.generate import _run as run_pipeline
 from beam_datasets.transforms.progress import watch
+from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import EngineOptions, write_blocks
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import materialize_stages as stages
@@ -331,7 +331,7 @@ def _publish(
 ) -> str:
     if prepared:
         publication = replace(publication, source=job.lineage_of(prepared).to_json())
-    directory = publishing.publish(publication, plan, shards)  # type: ignore[arg-type]
+    directory = publishing.publish(publication, plan, shards)
     if spill_dir is not None:
         storage.remove_tree(spill_dir)
     return directory

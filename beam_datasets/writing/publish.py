@@ -19,7 +19,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.model.info import DatasetInfo
-    from beam_datasets.writing.plan import Plan, ShardingOptions
+    from beam_datasets.writing.plan import ShardingOptions
     from beam_datasets.writing.shard_writer import WrittenShard
 
 RUN_FILE = "run.json"
@@ -185,7 +185,31 @@ def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[
             storage.remove(publication.worker_log)
 
 
-def publish(publication: Publication, plan: Plan, shards: Sequence[WrittenShard]) -> str:
+class PlannedSplit(Protocol):
+    """What was planned of a split."""
+
+    @property
+    def split(self) -> str:
+        """The split's name."""
+
+    @property
+    def num_shards(self) -> int:
+        """Shards that it has."""
+
+    @property
+    def num_examples(self) -> int:
+        """Examples that it has."""
+
+
+class AnyPlan(Protocol):
+    """What was planned of all splits, in their order."""
+
+    @property
+    def splits(self) -> Sequence[PlannedSplit]:
+        """The splits."""
+
+
+def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> str:
     """Publishes a staged dataset and returns its directory; done again by the same run it only tidies up.
 
     Raises:

@@ -1,0 +1,53 @@
+"""Running a pipeline to its end, with one readable error where it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms.failures import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import apache_beam as beam
+    from apache_beam.runners.runner import PipelineResult
+
+
+def run_pipeline(pipeline: beam.Pipeline, watching: contextlib.AbstractContextManager[None]) -> PipelineResult:
+    """Runs a pipeline, waits for its end, and returns its result.
+
+    Args:
+        pipeline: what to run.
+        watching: a context that lasts as long.
+
+    Raises:
+        BeamDatasetsError: it failed; what the runner raised is the cause.
+    """
+    with watching, engines.safe_local_runner(), _readable_errors():
+        result = pipeline.run()
+        result.wait_until_finish()
+    return result
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Raises what went wrong in a run as one error that says why; the runner's own words stay as its cause.
+
+    Beam's loggers and its threads' last words are silent meanwhile: they tell the same at length.
+    """
+    logger = logging.getLogger("apache_beam")
+    level = logger.level
+    hook = threading.excepthook
+    logger.setLevel(logging.CRITICAL)
+    threading.excepthook = lambda args: None
+    try:
+        yield
+    except Exception as error:
+        raise reason(error) from error
+    finally:
+        threading.excepthook = hook
+        logger.setLevel(level)
