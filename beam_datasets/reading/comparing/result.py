@@ -98,7 +98,7 @@ class SplitDiff:
         moved: records that both versions have, under another key or, paired by positions, at another one.
         unmatched: whether there were too many differences to look for those that moved.
         keys_lost: whether the old version finds examples by their keys, and the new one does not.
-        resharded: how many shards each version has, where the shards' lengths differ.
+        resharded: how many shards each version has, where that differs, or equally many examples are cut elsewhere.
         examples: the first ones of each kind.
     """
 

@@ -68,7 +68,6 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
     elsewhere = tally.candidates(by_positions=bool(why))
     unmatched = elsewhere > 0 and not (elsewhere <= MOST_MATCHED and reader.stores_all_alike)
     kinds = tally.kinds() if unmatched or not elsewhere else _with_moved(old, new, reader, tally, bool(why))
-    both_lengths = old.shard_lengths, new.shard_lengths
     return SplitDiff(
         name=old.name,
         old_examples=len(old),
@@ -80,9 +79,15 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
         **{kind: kinds[kind].count for kind in KINDS},
         unmatched=unmatched,
         keys_lost=orders[0].kind is not None and orders[1].kind is None and len(new) > 0,
-        resharded=None if both_lengths[0] == both_lengths[1] else (len(both_lengths[0]), len(both_lengths[1])),
+        resharded=_resharded(old.shard_lengths, new.shard_lengths),
         examples=tuple(_examples(old, new, reader, kinds, asked.examples)),
     )
+
+
+def _resharded(old: list[int], new: list[int]) -> tuple[int, int] | None:
+    """Returns how many shards each version has, where that differs or equally many examples are cut elsewhere."""
+    differs = old != new if sum(old) == sum(new) else len(old) != len(new)
+    return (len(old), len(new)) if differs else None
 
 
 def pair_by_positions(old: int, new: int) -> Iterator[Pairs]:

@@ -84,7 +84,7 @@ def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
         yield Reason("PATCH", f"{name}: {split.rewritten:,} records are of other bytes, and read alike")
     if split.resharded:
         old, new = split.resharded
-        numbers = f"{old:,} shards -> {new:,}" if old != new else f"{old:,} shards of other lengths"
+        numbers = f"number of shards: {old:,} -> {new:,}" if old != new else "shards of other lengths"
         yield Reason("PATCH", f"{name}: {numbers}; slices by shards and the read order differ")
 
 

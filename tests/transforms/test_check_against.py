@@ -1,0 +1,80 @@
+"""Builds that are checked against what was published before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from beam_datasets import features as F
+from beam_datasets.builders import BuilderConfig, DatasetBuilder
+from beam_datasets.errors import VersionError
+from beam_datasets.model.info import DatasetInfo
+from beam_datasets.writing.promises import earlier_version
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def builder(version: str, data_dir: Path, values: range = range(20), **more: Any) -> DatasetBuilder:
+    """Returns the builder of numbers by their squares, with further features."""
+
+    class Squares(DatasetBuilder, skip_registration=True):
+        VERSION = version
+        BUILDER_CONFIGS = [BuilderConfig(name="small")]  # noqa: RUF012
+
+        def _info(self) -> DatasetInfo:
+            tree = F.FeaturesDict({"n": np.int64, **dict.fromkeys(more, np.int64)})
+            return DatasetInfo(builder=self, features=tree)
+
+        def _split_generators(self) -> dict[str, Any]:
+            return {"train": ((n * n, {"n": n, **more}) for n in values)}
+
+    return Squares(data_dir=data_dir)
+
+
+def versions(data_dir: Path) -> list[str]:
+    return sorted(path.name for path in (data_dir / "squares" / "small").iterdir())
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_workers: int) -> None:
+    builder("1.0.0", tmp_path).build(num_workers=1)
+    refused = (
+        r"squares/small/1\.0\.1 was not published: it was compared with squares/small/1\.0\.0\.\n"
+        r"  MAJOR  split 'train': examples 1 removed\n"
+        r"Needed: MAJOR; 1\.0\.0 -> 1\.0\.1 is a PATCH version: it promises more than the data keep\. Call it 2\.0\.0\."
+    )
+    with pytest.raises(VersionError, match=refused):
+        builder("1.0.1", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
+    assert versions(tmp_path) == ["1.0.0"]
+    builder("2.0.0", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
+    assert versions(tmp_path) == ["1.0.0", "2.0.0"]
+
+
+def test_the_number_decides(tmp_path: Path) -> None:
+    builder("1.0.0", tmp_path).build(num_workers=1, check_against="latest")  # there is nothing to check against yet
+    builder("1.0.1", tmp_path).build(num_workers=1, check_against="latest", num_shards=4)
+    with pytest.raises(VersionError, match=r"MINOR  feature 'm' was added: int64"):
+        builder("1.0.2", tmp_path, m=1).build(num_workers=1, check_against="1.0.0")
+    builder("1.1.0", tmp_path, m=1).build(num_workers=1, check_against="1.0.0")
+    builder("1.1.1", tmp_path, range(5)).build(num_workers=1)  # nobody asked
+    assert versions(tmp_path) == ["1.0.0", "1.0.1", "1.1.0", "1.1.1"]
+
+
+def test_which_version_is_checked_against(tmp_path: Path) -> None:
+    for version in ("1.0.0", "1.2.0", "3.0.0"):
+        builder(version, tmp_path).build(num_workers=1)
+    (tmp_path / "squares" / "small" / "1.5.0").mkdir()  # not published
+    wanted = builder("2.0.0", tmp_path)
+    folder = str(tmp_path / "squares" / "small")
+    assert earlier_version(wanted.dataset_dir) == f"{folder}/1.2.0"
+    assert earlier_version(wanted.dataset_dir, "1.0.0") == f"{folder}/1.0.0"
+    assert earlier_version(builder("1.0.0", tmp_path).dataset_dir) is None
+    for other in ("3.0.0", "1.5.0"):
+        with pytest.raises(VersionError, match=rf"cannot be checked against {other}.* are 1\.0\.0, 1\.2\.0\."):
+            wanted.build(num_workers=1, check_against=other)
+    with pytest.raises(ValueError, match="'last' is no version"):
+        wanted.build(num_workers=1, check_against="last")
+    assert not (tmp_path / "squares" / "small" / "2.0.0").exists()
