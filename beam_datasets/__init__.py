@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.comparing import DatasetDiff as DatasetDiff
     from beam_datasets.reading.comparing import diff as diff
     from beam_datasets.reading.verifying import verify as verify
+    from beam_datasets.writing.repair import repair as repair
 
 _HOMES = {
     "": ("errors", "features"),
@@ -62,6 +63,7 @@ _HOMES = {
     ".materializing": ("materialize",),
     ".reading.comparing": ("DatasetDiff", "diff"),
     ".reading.verifying": ("verify",),
+    ".writing.repair": ("repair",),
 }
 __version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from beam_datasets.reading.verifying.known import inspect
 from beam_datasets.reading.verifying.shard_facts import read_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from beam_datasets.reading.verifying.findings import Report
     from beam_datasets.reading.verifying.known import Known
@@ -36,6 +36,11 @@ class Examination:
     known: Known
     facts: tuple[ShardFacts, ...]
     decode: bool = False
+
+    @cached_property
+    def shards(self) -> dict[str, ShardFacts]:
+        """What each shard holds, by its name."""
+        return {task.filename: facts for task, facts in zip(self.known.tasks(), self.facts)}
 
     @cached_property
     def report(self) -> Report:
@@ -83,18 +88,22 @@ def examine(
     return Examination(known, tuple(facts), decode)
 
 
-def examine_again(old: Examination, changed: frozenset[str]) -> Examination:
+def examine_again(
+    old: Examination, changed: Collection[str] = (), instead: Mapping[str, bytes] | None = None
+) -> Examination:
     """Returns the examination of a dataset of which some shards, or their indexes, were changed since.
 
     Args:
         old: how it was.
-        changed: the names of those shards.
+        changed: the names of those shards; others are not read again.
+        instead: file name -> content of small files, to be taken instead of what they hold.
     """
-    known = inspect(old.known.directory)
-    before = {task.filename: facts for task, facts in zip(old.known.tasks(), old.facts)}
-    tasks = [task for task in known.tasks(decode=old.decode) if task.filename in changed or task.filename not in before]
-    before.update((task.filename, facts) for task, facts in zip(tasks, _read(tasks, None, None, None)))
-    return replace(old, known=known, facts=tuple(before[task.filename] for task in known.tasks()))
+    known = inspect(old.known.directory, instead)
+    all_tasks = list(known.tasks(decode=old.decode))
+    tasks = [task for task in all_tasks if task.filename in changed or task.filename not in old.shards]
+    read = dict(zip((task.filename for task in tasks), _read(tasks, None, None, None)))
+    facts = tuple(read.get(task.filename) or old.shards[task.filename] for task in all_tasks)
+    return Examination(known, facts, old.decode)
 
 
 def _read(

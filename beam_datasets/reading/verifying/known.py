@@ -23,7 +23,7 @@ from beam_datasets.reading.verifying.findings import Finding
 from beam_datasets.reading.verifying.shard_facts import ShardTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 RUN_FILE = "run.json"
 UNFINISHED = ("parts", "spill", "owner.json", "workers.log")
@@ -93,6 +93,11 @@ class Known:
             return "/".join(filter(None, (self.manifest.name, self.manifest.config, self.manifest.version)))
         return self.info.full_name if self.info is not None else ""
 
+    @cached_property
+    def places(self) -> dict[str, tuple[KnownSplit, int]]:
+        """For each shard its split, and its number in it."""
+        return {name: (split, number) for split in self.splits for number, name in enumerate(split.filenames)}
+
     @property
     def file_bytes(self) -> int | None:
         """How many bytes the shards should have; None where nothing says it."""
@@ -116,14 +121,18 @@ class Known:
                 yield ShardTask(self.directory, name, tree, decode)
 
 
-def inspect(dataset_dir: str) -> Known:
+def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Known:
     """Returns what should be in a dataset's directory.
+
+    Args:
+        dataset_dir: the directory, or its URL.
+        instead: file name -> content of small files, to be taken instead of what they hold.
 
     Raises:
         DatasetNotFoundError: there is no such directory, or nothing of a dataset in it.
         MetadataError: the shards are of a format that cannot be read.
     """
-    small = _SmallFiles(storage.normalize(dataset_dir))
+    small = _SmallFiles(storage.normalize(dataset_dir), instead or {})
     small.read_all()
     if small.info is not None and small.info.file_format != "tfrecord":
         raise MetadataError(
@@ -147,8 +156,9 @@ def inspect(dataset_dir: str) -> Known:
 class _SmallFiles:
     """The small files of a directory, as far as they can be read; what cannot becomes a finding."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, instead: Mapping[str, bytes]) -> None:
         self.directory = directory
+        self._texts: dict[str, bytes | None] = dict(instead)
         self.findings: list[Finding] = []
         self.not_known: list[str] = []
         self.manifest: Manifest | None = None
@@ -156,7 +166,6 @@ class _SmallFiles:
         self.info: DatasetInfo | None = None
         self.features: Any = None
         self._lineage: Lineage | None = None
-        self._texts: dict[str, bytes | None] = {}
         self.names = self._list()
         self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
 
