@@ -23,6 +23,7 @@ ROOMS = (
     ("catalog",),
     ("reading",),
     ("adapters", "writing"),
+    ("exporting",),
     ("transforms",),
     ("builders", "materializing"),
     ("testing",),

@@ -1,0 +1,165 @@
+"""An export becomes visible: all at once on a disk, and on an object store with `export.json` last."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import tempfile
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import features as feature_trees
+from beam_datasets import storage
+from beam_datasets.errors import LostExamplesError, PathExistsError
+from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
+from beam_datasets.exporting.plan import check_free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from beam_datasets.exporting.plan import ExportPlan
+    from beam_datasets.exporting.shards import WrittenFile
+
+EXPORT_FILE = "export.json"
+FORMAT_VERSION = 1
+
+
+def worker_log(plan: ExportPlan) -> str:
+    """Returns the file that takes what the worker processes of a local run print."""
+    folder = tempfile.gettempdir() if storage.is_remote(plan.staging_dir) else plan.staging_dir
+    return storage.join(folder, f"workers-{plan.job}.log")
+
+
+@contextlib.contextmanager
+def staging(plan: ExportPlan) -> Iterator[None]:
+    """Makes the staging directory for a run, and removes it where the run does not end well.
+
+    `owner.json` in it says which process on which machine owns it.
+    """
+    storage.make_dirs(plan.staging_dir)
+    owner = {"job": plan.job, "host": socket.gethostname(), "pid": os.getpid(), "started": plan.started}
+    storage.write_bytes(storage.join(plan.staging_dir, "owner.json"), _json(owner))
+    try:
+        yield
+    except BaseException:
+        storage.remove_tree(plan.staging_dir)
+        raise
+    finally:
+        storage.remove(worker_log(plan))
+
+
+def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
+    """Puts an export in its place and returns its directory; done again by the same run it only tidies up.
+
+    Raises:
+        LostExamplesError: the files do not hold just the examples that were planned.
+        PathExistsError: something came into its place meanwhile.
+    """
+    if _is_done(plan):
+        storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
+        return plan.directory
+    files = _checked(plan, written)
+    texts = _metadata(plan, files)
+    for name, text in texts.items():
+        storage.write_bytes(storage.join(plan.staging_dir, name), text)
+    wanted = {*texts, *(file.filename for split in files.values() for file in split)}
+    if storage.is_remote(plan.directory):
+        _copy_in_place(plan, wanted)
+    else:
+        for name in set(storage.list_dir(plan.staging_dir)) - wanted:
+            storage.remove(storage.join(plan.staging_dir, name))
+        _rename_in_place(plan)
+    return plan.directory
+
+
+def _checked(plan: ExportPlan, written: Sequence[WrittenFile]) -> dict[str, list[WrittenFile]]:
+    """Returns the files of each split in order, having seen that all are there, once, and complete."""
+    files = {}
+    for split in plan.splits:
+        own = sorted((file for file in written if file.split == split.name), key=lambda file: file.number)
+        found = sum(file.num_examples for file in own)
+        if [file.number for file in own] != list(range(split.num_shards)) or found != split.num_examples:
+            raise LostExamplesError(
+                f"split {split.name!r}: {len(own)} files with {found} examples were written, planned were "
+                f"{split.num_shards} with {split.num_examples}. The engine lost or doubled some; run it again."
+            )
+        files[split.name] = own
+    return files
+
+
+def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, bytes]:
+    """Returns {file name: content} of what describes the export."""
+    tree = plan.info.features
+    texts = {"features.json": feature_trees.to_json_text(tree).encode()}
+    texts |= {name: text.encode() for name, text in tree.label_files().items()}
+    if isinstance(plan.format, ArrayRecord):
+        info = plan.info.replace(file_format=FILE_FORMAT, alternative_file_formats=())
+        sizes = {
+            split.name: ([file.num_examples for file in files[split.name]], split.num_bytes) for split in plan.splits
+        }
+        texts["dataset_info.json"] = info.to_json_text(sizes).encode()
+    return texts | {EXPORT_FILE: _json(_description(plan, files))}
+
+
+def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, Any]:
+    columns = {
+        name: {
+            "filenames": [file.filename for file in split],
+            "num_examples": [file.num_examples for file in split],
+            "num_bytes": [file.num_bytes for file in split],
+            "crc32c": [f"{file.crc32c:08x}" for file in split],
+        }
+        for name, split in files.items()
+    }
+    return {
+        "format_version": FORMAT_VERSION,
+        "format": plan.format.name,
+        "options": plan.options,
+        "splits": columns,
+        "source": _source(plan),
+    }
+
+
+def _json(value: Any) -> bytes:
+    text = json.dumps(value, indent=1, sort_keys=True)
+    lists = re.compile(r"\[\n *([^\[\]]*)\n *\]")  # of values: they stand on one line (a string has no line break)
+    return lists.sub(lambda found: re.sub(r"\n *", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text).encode()
+
+
+def _is_done(plan: ExportPlan) -> bool:
+    """Returns whether this export stands in its place already: its last step was done before."""
+    path = storage.join(plan.directory, EXPORT_FILE)
+    if not storage.exists(path):
+        return False
+    found = json.loads(storage.read_bytes(path))
+    same = {"format": plan.format.name, "options": plan.options, "source": _source(plan)}
+    return all(found.get(name) == value for name, value in same.items())
+
+
+def _source(plan: ExportPlan) -> dict[str, Any]:
+    """Returns what `export.json` says of where the examples come from: as a manifest does, but for their keys."""
+    splits = {name: replace(split, keys=None) for name, split in plan.lineage.splits.items()}
+    return replace(plan.lineage, splits=splits).to_json()
+
+
+def _rename_in_place(plan: ExportPlan) -> None:
+    try:
+        storage.rename_dir(plan.staging_dir, plan.directory)
+    except FileExistsError:
+        check_free(plan.directory)
+        raise
+
+
+def _copy_in_place(plan: ExportPlan, names: set[str]) -> None:
+    check_free(plan.directory)
+    for name in sorted(names - {EXPORT_FILE}):
+        storage.copy(storage.join(plan.staging_dir, name), storage.join(plan.directory, name))
+    text = storage.read_bytes(storage.join(plan.staging_dir, EXPORT_FILE))
+    try:
+        storage.create_bytes(storage.join(plan.directory, EXPORT_FILE), text)
+    except FileExistsError:
+        raise PathExistsError(f"{plan.directory}: another export came into this place meanwhile.") from None
+    storage.remove_tree(plan.staging_dir)

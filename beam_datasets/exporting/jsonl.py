@@ -1,0 +1,120 @@
+"""JSON lines: an object a line, in UTF-8.
+
+Numbers are written with all their digits. JSON has neither NaN nor infinities: they become null. Bytes that are no text
+(images, sound, what is named as binary) are `{"b64": "..."}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from beam_datasets.errors import FeatureError
+from beam_datasets.exporting.schema import (
+    Array,
+    Binary,
+    Column,
+    File,
+    Items,
+    Label,
+    Number,
+    Struct,
+    Text,
+    items_of,
+    text_of,
+)
+from beam_datasets.features.features_dict import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from beam_datasets.exporting.output import Output, Row
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """Writes JSON lines."""
+
+    name: ClassVar[str] = "jsonl"
+    decodes: ClassVar[bool] = True
+
+    def check(self, schema: Struct) -> None:
+        """Does nothing: all can be written, without any other package."""
+
+    def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
+        """Returns the name of a shard."""
+        return f"{split}-{shard:05d}-of-{num_shards:05d}.jsonl"
+
+    def write(self, blocks: Iterator[list[Row]], schema: Struct, out: Output, split: str) -> None:
+        """Writes a shard.
+
+        Raises:
+            FeatureError: a text is not UTF-8; it names the record.
+        """
+        convert = json_converter(schema)
+        for block in blocks:
+            lines = []
+            for row in block:
+                try:
+                    lines.append(json_text(convert(row.value)))
+                except FeatureError as error:
+                    raise type(error)(f"{row.place}: {error}") from error
+            out.write("\n".join([*lines, ""]).encode())
+
+
+def json_text(value: Any) -> str:
+    """Returns a value as JSON, on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def json_converter(column: Column, name: str = "") -> Convert:
+    """Returns the function from a column's value to one of JSON; the errors that it raises name the column."""
+    if isinstance(column, Struct):
+        fields = [(key, json_converter(field, join(name, key))) for key, field in column.fields.items()]
+        return lambda value: {key: convert(value[key]) for key, convert in fields}
+    if isinstance(column, Items):
+        item = json_converter(column.item, name)
+        if isinstance(column.item, (Number, Label)):
+            return _numbers
+        return lambda value: [item(part) for part in items_of(value)]
+    convert = _array(column, name) if isinstance(column, Array) else _scalar(column, name)
+    return lambda value: None if value is None else convert(value)
+
+
+def _scalar(column: Column, name: str) -> Convert:
+    if isinstance(column, Text):
+        return lambda value: text_of(value, name)
+    if isinstance(column, (Binary, File)):
+        return lambda value: {"b64": base64.b64encode(value).decode()}
+    return lambda value: _numbers(np.asarray(value))
+
+
+def _array(column: Array, name: str) -> Convert:
+    if isinstance(column.item, Number):
+        return _numbers
+    item = json_converter(column.item, name)
+
+    def strings(value: Any) -> Any:
+        return item(value) if isinstance(value, bytes) else [strings(part) for part in value]
+
+    return strings
+
+
+def _numbers(value: Any) -> Any:
+    """Returns an array of any shape as a number or nested lists of numbers."""
+    if value.dtype.kind in "biu":
+        return value.tolist()
+    value = value.astype(np.float64)
+    finite = np.isfinite(value)
+    if finite.all():
+        return value.tolist()
+    objects = value.astype(object)
+    objects[~finite] = None
+    return objects.tolist()

@@ -1,0 +1,189 @@
+"""What an export is: checked entirely before anything is read but metadata, and divided into shards."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import BeamDatasetsError, PathExistsError
+from beam_datasets.exporting.schema import schema_of
+from beam_datasets.model.shards import FileInstructions, shard_ends
+from beam_datasets.writing.materialize import plan_job
+from beam_datasets.writing.plan import ShardingOptions, choose_shards
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from beam_datasets.exporting.formats import Format
+    from beam_datasets.exporting.schema import Struct
+    from beam_datasets.model.info import DatasetInfo
+    from beam_datasets.model.lineage import Lineage
+    from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
+
+
+@dataclass(frozen=True)
+class ExportedSplit:
+    """A split as it is written.
+
+    Attributes:
+        name: of the split.
+        num_shards: files that it becomes.
+        num_bytes: about how many bytes its records have, framed.
+        files: the runs of its examples, in order, by their whole paths.
+    """
+
+    name: str
+    num_shards: int
+    num_bytes: int
+    files: FileInstructions = field(repr=False)
+
+    @property
+    def num_examples(self) -> int:
+        """Of the split."""
+        return self.files.num_examples
+
+    @property
+    def example_bytes(self) -> float:
+        """Mean size of a record in bytes."""
+        return self.num_bytes / max(self.num_examples, 1)
+
+
+@dataclass(frozen=True)
+class ExportedShard:
+    """A file that is to be written.
+
+    Attributes:
+        split: the split's name.
+        number: of the shard in the split.
+        filename: of the file.
+        first: index in the split of the first example.
+        files: the runs of its examples, in order, by their whole paths.
+        example_bytes: mean size of a record in bytes.
+    """
+
+    split: str
+    number: int
+    filename: str
+    first: int
+    files: FileInstructions = field(repr=False)
+    example_bytes: float = 1024
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """An export.
+
+    Attributes:
+        directory: where it becomes visible.
+        staging_dir: where it is put together.
+        job: unique to this run.
+        format: what is written.
+        info: the source's description, with the features that are exported.
+        schema: what these are to the format.
+        splits: what is exported.
+        lineage: where it comes from.
+        sources: directories of what is read.
+        started: seconds since the epoch.
+    """
+
+    directory: str
+    staging_dir: str
+    job: str
+    format: Format
+    info: DatasetInfo
+    schema: Struct
+    splits: tuple[ExportedSplit, ...]
+    lineage: Lineage
+    sources: tuple[str, ...]
+    started: float = field(default_factory=time.time)
+
+    def shards(self) -> Iterator[ExportedShard]:
+        """Yields the files that are to be written."""
+        for split in self.splits:
+            start = 0
+            for number, stop in enumerate(shard_ends(split.num_examples, split.num_shards)):
+                name = self.format.filename(self.info.name, split.name, number, split.num_shards)
+                files = split.files.part(start, stop)
+                yield ExportedShard(split.name, number, name, start, files, split.example_bytes)
+                start = stop
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The format's options."""
+        return asdict(self.format)  # type: ignore[call-overload,no-any-return]
+
+
+def plan_export(
+    source: NameOrDir,
+    to: NameOrDir,
+    format: Format,
+    *,
+    split: Any = None,
+    data_dir: NameOrDir | None = None,
+    features: Collection[str] | None = None,
+    binary: Collection[str] = (),
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+) -> ExportPlan:
+    """Returns what is to be done; the arguments are those of `transforms.Export`.
+
+    Raises:
+        BeamDatasetsError: it cannot be done; the message says why.
+        ValueError: a name or a number is unusable.
+    """
+    target = storage.normalize(to)
+    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
+    job = plan_job(
+        source,
+        split=split,
+        to=None,
+        data_dir=target,
+        source_data_dir=catalog.root_dir(data_dir),
+        sources=None,
+        features=features,
+        filter=None,
+        reshuffle=None,
+        sharding=sharding,
+    )
+    for directory in job.sources:
+        _check_apart(target, directory)
+    check_free(target)
+    schema = schema_of(job.info.features, binary)
+    format.check(schema)
+    splits = tuple(_planned(selected, sharding) for selected in job.splits)
+    parent, name = storage.dirname(target), storage.basename(target)
+    number = uuid.uuid4().hex[:8]
+    staging = storage.join(parent, f"incomplete.{number}_{name}")
+    return ExportPlan(target, staging, number, format, job.info, schema, splits, job.lineage, job.sources)
+
+
+def _planned(selected: SelectedSplit, sharding: ShardingOptions) -> ExportedSplit:
+    num_shards = choose_shards(selected.name, selected.num_examples, selected.num_bytes, sharding)
+    return ExportedSplit(selected.name, num_shards, selected.num_bytes, selected.files)
+
+
+def _check_apart(target: str, source: str) -> None:
+    if f"{target}/".startswith(f"{source.rstrip('/')}/"):
+        raise BeamDatasetsError(
+            f"{target} is inside the dataset {source}, and a published version never changes. Export to another place."
+        )
+
+
+def check_free(directory: str) -> None:
+    """Checks that an export can become visible in this directory.
+
+    Raises:
+        PathExistsError: something is in its place.
+    """
+    if not storage.exists(directory):
+        return
+    if not storage.is_dir(directory):
+        raise PathExistsError(f"{directory} is a file; name a directory that is not there yet.")
+    if storage.list_dir(directory):
+        raise PathExistsError(
+            f"{directory} exists and is not empty; nothing that is there is overwritten. Remove it, or name another."
+        )

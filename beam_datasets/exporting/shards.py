@@ -1,0 +1,99 @@
+"""Writing one shard of an export: from the source's records to a finished file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import storage
+from beam_datasets.errors import LostExamplesError
+from beam_datasets.exporting.output import Output, Row
+from beam_datasets.exporting.schema import as_files
+from beam_datasets.formats import entries
+from beam_datasets.reading.decoding import Decode, Map, Raw
+from beam_datasets.reading.ranges import read_range
+from beam_datasets.reading.shards import ShardPool
+from beam_datasets.writing.materialize_features import record_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from beam_datasets.exporting.plan import ExportedShard, ExportPlan
+    from beam_datasets.reading.decoding import Step
+
+_BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that stands in the staging directory.
+
+    Attributes:
+        split: the split's name.
+        number: of the shard in the split.
+        filename: of the file.
+        num_examples: in it.
+        num_bytes: its size.
+        crc32c: CRC-32C of it.
+    """
+
+    split: str
+    number: int
+    filename: str
+    num_examples: int
+    num_bytes: int
+    crc32c: int
+
+
+def write_shard(plan: ExportPlan, shard: ExportedShard) -> WrittenFile:
+    """Writes a shard into the staging directory; done again, or twice at once, it writes the same.
+
+    Raises:
+        BeamDatasetsError: a record is damaged or cannot be written; it names file and record.
+    """
+    counted = count()
+    path = storage.join(plan.staging_dir, shard.filename)
+    with storage.open_writer(path) as writer:
+        out = Output(writer)
+        plan.format.write(_blocks(plan, shard, counted), plan.schema, out, shard.split)
+        written = next(counted)
+        if written != shard.files.num_examples:
+            raise LostExamplesError(
+                f"{shard.filename}: {written} examples were written of {shard.files.num_examples}. Run it again."
+            )
+    return WrittenFile(shard.split, shard.number, shard.filename, written, out.num_bytes, out.crc32c)
+
+
+def _blocks(plan: ExportPlan, shard: ExportedShard, counted: Iterator[int]) -> Iterator[list[Row]]:
+    """Yields the examples in order, some at a time."""
+    size = int(min(max(_BLOCK_BYTES / max(shard.example_bytes, 1), 1), _BLOCK_ROWS))
+    pool, steps = ShardPool(""), _steps(plan)
+    block: list[Row] = []
+    for run in shard.files:
+        for record, value in read_range(run, pool, steps):
+            block.append(Row(run.filename, record, shard.first + next(counted), value))
+            if len(block) == size:
+                yield block
+                block = []
+    if block:
+        yield block
+
+
+def _steps(plan: ExportPlan) -> tuple[Step, ...]:
+    tree = plan.info.features
+    if plan.format.decodes:
+        return (Decode(as_files(tree)),)
+    if plan.lineage.features is None:
+        return (Raw(),)
+    return (Map(_Keep(record_names(tree))),)
+
+
+@dataclass(frozen=True)
+class _Keep:
+    """Leaves only the features of some names in a record."""
+
+    names: frozenset[bytes]
+
+    def __call__(self, record: Any) -> bytes:
+        return entries.keep(record, self.names)
