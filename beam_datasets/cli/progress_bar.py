@@ -1,13 +1,16 @@
-"""The bar that a build shows in a terminal while it runs."""
+"""The bars that commands show in a terminal while they run."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from beam_datasets.cli.tables import size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from beam_datasets.transforms.progress import Progress
 
 
@@ -50,3 +53,28 @@ class ProgressBar:
         from tqdm import tqdm
 
         return tqdm(unit_scale=True, leave=False, file=self._file, dynamic_ncols=True, **options)
+
+
+@contextlib.contextmanager
+def bytes_bar(what: str, file: TextIO | None = None) -> Iterator[Callable[[int, int | None], None] | None]:
+    """Provides what shows how many bytes of how many are done; None where there is no terminal, or no tqdm.
+
+    Args:
+        what: a verb.
+        file: where to show it; None for standard error, if that is a terminal.
+    """
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        tqdm = None
+    if tqdm is None or (file is None and not sys.stderr.isatty()):
+        yield None
+        return
+    options = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False, "dynamic_ncols": True}
+    with tqdm(desc=what, file=file or sys.stderr, **options) as bar:
+
+        def show(done: int, total: int | None) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show

@@ -289,11 +289,21 @@ def open_published(name_or_dir: Path, data_dir: Path | None = None) -> ReadOnlyB
         DatasetNotFoundError: there is none; the message lists what there is.
         ValueError: the name cannot be read.
     """
+    return builder_from_directory(find_published(name_or_dir, data_dir))
+
+
+def find_published(name_or_dir: Path, data_dir: Path | None = None) -> str:
+    """Returns the directory that a name or a directory means, without a look at what is in it; see `open_published`.
+
+    Raises:
+        DatasetNotFoundError: no published version has this name; the message lists what there is.
+        ValueError: the name cannot be read.
+    """
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
-    is_path = is_path or os.path.exists(os.path.join(text, INFO_FILE))
-    directory = text if is_path else catalog.find_dataset_dir(text, data_dir)
-    return builder_from_directory(directory)
+    files = (INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
+    is_path = is_path or any(os.path.exists(os.path.join(text, name)) for name in files)
+    return text if is_path else catalog.find_dataset_dir(text, data_dir)
 
 
 def builder(

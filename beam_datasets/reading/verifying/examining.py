@@ -111,7 +111,7 @@ def _read(
 ) -> list[ShardFacts]:
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
-    counted = _Counter(progress, total) if progress else None
+    counted = _Counter(progress, total)
     workers = min(jobs or os.cpu_count() or 1, len(tasks))
     if workers <= 1:
         return [read_shard(task, counted) for task in tasks]
@@ -120,20 +120,29 @@ def _read(
         try:
             return [future.result() for future in futures]
         except BaseException:
+            counted.stopped = True
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 class _Counter:
-    """Adds up what threads have read."""
+    """Adds up what threads have read, and ends them where one has failed.
 
-    def __init__(self, progress: Progress, total: int | None) -> None:
+    Attributes:
+        stopped: whether they are to end.
+    """
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self.stopped = False
         self._progress = progress
         self._total = total
         self._done = 0
         self._lock = threading.Lock()
 
     def __call__(self, num_bytes: int) -> None:
-        with self._lock:
-            self._done += num_bytes
-            self._progress(self._done, self._total)
+        if self.stopped:
+            raise InterruptedError("the dataset is not verified to its end")
+        if self._progress is not None:
+            with self._lock:
+                self._done += num_bytes
+                self._progress(self._done, self._total)

@@ -1,0 +1,156 @@
+"""`beam-datasets verify`: whether a dataset is what was published, what is lost where it is not, and its repair."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING
+
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
+from beam_datasets.cli.progress_bar import bytes_bar
+from beam_datasets.cli.tables import size_text
+from beam_datasets.reading.opening import find_published
+from beam_datasets.reading.verifying import verify
+from beam_datasets.writing.repair import repair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from beam_datasets.reading.verifying import Finding, Report
+    from beam_datasets.writing.repair import Repair, Step
+
+FOUND = 1
+_DESCRIPTION = """\
+Reads a published dataset from end to end and says what is not as it was published: which file, byte and record, and
+which examples are lost. Nothing is changed without --repair.
+
+The exit code is 0 where the dataset is whole, and 1 where anything was found (after --repair: is left)."""
+
+
+def run(args: Sequence[str]) -> int:
+    """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 where it is whole, else 1."""
+    known = _parser().parse_args(with_underscores(args))
+    if not known.repair and (known.copy is not None or known.dry_run):
+        raise UsageError(f"{'--dry_run' if known.copy is None else '--from'} means nothing without --repair")
+    if known.jobs is not None and known.jobs < 1:
+        raise UsageError(f"--jobs is {known.jobs}; needed: how many shards to read at once, 1 or more")
+    directory = find_published(known.dataset, known.data_dir)
+    return _repair(directory, known) if known.repair else _verify(directory, known)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        "beam-datasets verify",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("dataset", metavar="DIR_OR_NAME", help="the directory of a version, or name[/config][:version]")
+    add("--data_dir", help=DATA_DIR_HELP)
+    add("--decode", action="store_true", help="decode each record too, images included; slower by far")
+    add("--jobs", type=int, metavar="N", help="how many shards to read at once; default: one a core")
+    add("--json", action="store_true", help="print it as JSON")
+    group = parser.add_argument_group("repair")
+    group.add_argument("--repair", action="store_true", help="write what follows from the rest, and print what is done")
+    group.add_argument("--from", dest="copy", metavar="COPY", help="take files that are whole from this other copy")
+    group.add_argument("--dry_run", action="store_true", help="say what would be written, and write nothing")
+    return parser
+
+
+def _verify(directory: str, known: argparse.Namespace) -> int:
+    started = time.monotonic()
+    with bytes_bar("Verify") as progress:
+        report = verify(directory, decode=known.decode, jobs=known.jobs, progress=progress)
+    if known.json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        print("\n".join(report_lines(report, time.monotonic() - started)))
+    return 0 if report.whole else FOUND
+
+
+def _repair(directory: str, known: argparse.Namespace) -> int:
+    told = None if known.json or known.dry_run else _print_step
+    with bytes_bar("Verify") as progress:
+        done = repair(
+            directory,
+            copy=known.copy,
+            dry_run=known.dry_run,
+            decode=known.decode,
+            jobs=known.jobs,
+            progress=progress,
+            told=told,
+        )
+    print(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
+    return 0 if (done.before if done.after is None else done.after).whole else FOUND
+
+
+def report_lines(report: Report, seconds: float | None = None) -> Iterator[str]:
+    """Yields a report as lines for people.
+
+    Args:
+        report: what to show.
+        seconds: how long it took; None leaves it out.
+    """
+    yield f"{report.dataset or 'a dataset'} in {report.directory}"
+    for finding in report.findings:
+        yield from _finding_lines(finding)
+    yield from (f"not known: {text}" for text in report.not_known)
+    rest = "" if seconds is None else f" in {seconds:.1f} s"
+    yield f"{_result(report)}; {_read(report)}{rest}"
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield str(finding)
+    if finding.lost is not None:
+        yield f"    lost: {finding.lost}, {_count(len(finding.lost), 'example')}"
+    yield f"    {finding.remedy}"
+
+
+def _result(report: Report) -> str:
+    if report.whole:
+        return "whole"
+    files = len({finding.file for finding in report.findings})
+    lost = "no example is lost"
+    if report.num_lost:
+        ranges = list(map(str, report.lost))
+        shown = "+".join(ranges) if len(ranges) <= 8 else f"{'+'.join(ranges[:8])}+..."
+        lost = f"{_count(report.num_lost, 'example')} lost: {shown}"
+    return f"{_count(len(report.findings), 'finding')} in {_count(files, 'file')}, {lost}"
+
+
+def _read(report: Report) -> str:
+    counts = f"{_count(report.num_shards, 'shard')}, {_count(report.num_records, 'record')}"
+    return f"read {counts}, {size_text(report.num_bytes)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def repair_lines(done: Repair) -> Iterator[str]:
+    """Yields what a repair came to as lines for people; its steps only where they were not done."""
+    if done.after is None:
+        yield from (f"would write {step}" for step in done.steps)
+    yield from (f"left as it is {file}: {why}" for file, why in done.refused.items())
+    if done.before.whole:
+        yield "nothing is to be repaired"
+    elif done.after is None:
+        yield "nothing was written (--dry_run)"
+    if done.after is not None:
+        yield from report_lines(done.after)
+
+
+def repair_json(done: Repair) -> dict[str, object]:
+    """Returns what a repair did as values that JSON expresses."""
+    return {
+        "before": done.before.to_json(),
+        "steps": [{"file": step.file, "message": step.message} for step in done.steps],
+        "refused": done.refused,
+        "after": None if done.after is None else done.after.to_json(),
+    }
+
+
+def _print_step(step: Step) -> None:
+    print(f"wrote {step}")
