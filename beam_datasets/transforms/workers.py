@@ -56,6 +56,8 @@ class ForkedWorkers:
         self._name = f"{os.getpid()}-{len(_pools)}".encode()
         self._waiting: list[tuple[int, int]] = []
         self._pids: list[int] = []
+        self._freezes = gc.get_freeze_count() == 0
+        gc.freeze()  # what was imported stays; looking through it again and again takes a twentieth of the time
         for _ in range(count):
             self._fork(log)
         _served = True
@@ -79,6 +81,8 @@ class ForkedWorkers:
             os.close(pipe)
         for pid in self._pids:
             _end(pid)
+        if self._freezes:
+            gc.unfreeze()
 
     def environment(self) -> environments.Environment:
         """Returns the environment whose workers are these processes."""
@@ -97,7 +101,6 @@ def _work(reading: int, others: Iterable[int], log: str) -> None:
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the runner, which ends its workers
-        gc.freeze()  # what was imported stays; looking through it again and again takes a twentieth of the time
         _keep_memory()
         for pipe in others:
             os.close(pipe)
