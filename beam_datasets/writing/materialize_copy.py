@@ -201,11 +201,11 @@ def copy_shard(copy: ShardCopy, destination: Destination) -> WrittenShard:
     checksum = before = 0
     with storage.open_writer(path) as writer:
         for file, index_path in copy.parts:
-            records = open_records(file, keyed=copy.keyed, index_path=index_path)
-            for first, places, buffer in records.chunks():
-                records.check(first, places, buffer)
-                checksum = crc32c.crc32c(buffer, checksum)
-                writer.write([buffer])
+            with open_records(file, keyed=copy.keyed, index_path=index_path) as records:
+                for first, places, buffer in records.chunks():
+                    records.check(first, places, buffer)
+                    checksum = crc32c.crc32c(buffer, checksum)
+                    writer.write([buffer])
             offsets.append(records.offsets[1:] - records.offsets[0] + before)
             before = int(offsets[-1][-1])
             if records.keys is not None:

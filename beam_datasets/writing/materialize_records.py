@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-    from typing_extensions import Buffer
+    from typing_extensions import Buffer, Self
 
     from beam_datasets.model.shards import FileInstruction
     from beam_datasets.writing.materialize_filter import Filter
@@ -67,7 +67,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a shard, opened.
+    """Records of a shard, opened; as a context manager it closes the shard.
 
     Attributes:
         file: which.
@@ -75,6 +75,7 @@ class Records:
         offsets: where each begins in the shard, and where the last one ends, in bytes.
         keys: their sort keys, (n, 16); None where they have none.
         ordered: whether these are integers in their order.
+        shard: whose reader it is, where it is a shard's: it is closed with the shard.
     """
 
     file: FileInstruction
@@ -82,7 +83,13 @@ class Records:
     offsets: NDArray[np.int64]
     keys: NDArray[np.uint8] | None
     ordered: bool
-    owner: Shard | None  # whose reader it is: closed when nobody has the shard any more
+    shard: Shard | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.reader.close()
 
     def chunks(self) -> Iterator[tuple[int, NDArray[np.int64], Buffer]]:
         """Yields (number of the first among these, offsets, framed records), about a chunk at a time, unchecked.
@@ -144,7 +151,7 @@ def open_records(file: FileInstruction, *, keyed: bool, index_path: str | None =
     if index_path is not None:
         index = Index.from_bytes(storage.read_bytes(index_path), path=index_path)
         offsets = index.offsets[file.skip : stop + 1].astype(np.int64)
-        return Records(file, storage.open_reader(file.filename), offsets, None, False, None)
+        return Records(file, storage.open_reader(file.filename), offsets, None, False)
     shard = Shard(file.filename, file.examples_in_shard)
     offsets = offsets_of(shard, stop)[file.skip :].astype(np.int64)
     if not keyed:
@@ -154,7 +161,8 @@ def open_records(file: FileInstruction, *, keyed: bool, index_path: str | None =
             f"{file.filename} has no index with keys, as other shards of its split have; restore {INDEX_SUFFIX} beside "
             "it, or repair the dataset."
         )
-    return Records(file, shard.reader, offsets, shard.index.keys[file.skip : stop], shard.index.ordered, shard)
+    keys = shard.index.keys[file.skip : stop]
+    return Records(file, shard.reader, offsets, keys, shard.index.ordered, shard)
 
 
 def offsets_of(shard: Shard, stop: int) -> NDArray[Any]:

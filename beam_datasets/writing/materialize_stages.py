@@ -143,9 +143,8 @@ def prepare(stretch: Stretch, transform: Transform | None, directory: str) -> Pr
 
 def _transformed(stretch: Stretch, transform: Transform, path: str) -> tuple[FileInstruction, int]:
     """Writes the records that are kept, and their index; returns where they are, and their size in bytes, framed."""
-    records = open_records(stretch.file, keyed=stretch.keyed)
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
-    with storage.open_writer(path) as writer:
+    with open_records(stretch.file, keyed=stretch.keyed) as records, storage.open_writer(path) as writer:
         for places, chosen in transform.apply(stretch, records):
             writer.write(tfrecord.frame_all(chosen, RECORDS_JOINED))
             sizes.append(np.fromiter(map(len, chosen), np.int64, len(chosen)) + tfrecord.OVERHEAD)
@@ -168,17 +167,17 @@ def blocks(
         block_size: about the size of a block in bytes.
         spill_dir: where payload is spilled; None keeps it inline.
     """
-    source = open_records(stretch.file, keyed=stretch.keyed)
     keys: list[bytes] = []
     records: list[bytes] = []
     size = 0
-    for places, chosen in transform.apply(stretch, source):
-        keys += _old_keys(stretch, source, places)
-        records += chosen
-        size += sum(map(len, chosen))
-        if size >= block_size:
-            yield make_block(stretch.split, reshuffled_keys(salt, keys), records, spill_dir)
-            keys, records, size = [], [], 0
+    with open_records(stretch.file, keyed=stretch.keyed) as source:
+        for places, chosen in transform.apply(stretch, source):
+            keys += _old_keys(stretch, source, places)
+            records += chosen
+            size += sum(map(len, chosen))
+            if size >= block_size:
+                yield make_block(stretch.split, reshuffled_keys(salt, keys), records, spill_dir)
+                keys, records, size = [], [], 0
     if records:
         yield make_block(stretch.split, reshuffled_keys(salt, keys), records, spill_dir)
 

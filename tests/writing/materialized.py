@@ -1,0 +1,95 @@
+"""Materializing without Beam: the same functions called in a loop, so that many datasets can be tried."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.reading import builder_from_directory
+from beam_datasets.writing import materialize_stages as stages
+from beam_datasets.writing import plan as planning
+from beam_datasets.writing import publish as publishing
+from beam_datasets.writing.blocks import key_array, size_array
+from beam_datasets.writing.histogram import count_keys, merge
+from beam_datasets.writing.materialize import Job, plan_job, salt_of
+from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
+from beam_datasets.writing.materialize_records import Transform
+from beam_datasets.writing.plan import ShardingOptions
+from beam_datasets.writing.shard_writer import Destination, join_parts, write_group
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def plan(source: Any, data_dir: Path, *, sharding: ShardingOptions | None = None, **asked: Any) -> Job:
+    """Returns the job of a request; what is not asked for is as by default."""
+    request: dict[str, Any] = dict.fromkeys(
+        ("split", "to", "source_data_dir", "sources", "features", "filter", "reshuffle")
+    )
+    return plan_job(source, data_dir=data_dir, sharding=sharding or ShardingOptions(), **request | asked)
+
+
+def materialize(
+    source: Any,
+    data_dir: Path,
+    *,
+    num_shards: Any = None,
+    min_shard_size: int | None = None,
+    stretch_bytes: int = 0,
+    **asked: Any,
+) -> Any:
+    """Materializes, and returns what reads the dataset."""
+    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_part_size=200)
+    job = plan(source, data_dir, sharding=sharding, **asked)
+    if stretch_bytes:
+        job.__dict__["stretches"] = stages.Stretches(job.splits, stretch_bytes)
+    publication = publishing.announce(
+        job.info, job.dataset_dir, sharding=job.sharding, runner="none", builder="tests", source=job.lineage.to_json()
+    )
+    with publishing.staging(publication):
+        write = _kept if job.reshuffle is None else _shuffled
+        publication, made, shards = write(job, publication)
+        directory = publishing.publish(publication, made, shards)
+    return builder_from_directory(directory)
+
+
+def _kept(job: Job, publication: Any) -> Any:
+    made = job.plan
+    if made is None:
+        spill = f"{publication.staging_dir}/spill"
+        prepared = [stages.prepare(stretch, job.transform, spill) for stretch in reversed(job.stretches)]
+        made = plan_prepared(prepared, len(job.stretches), job.splits, job.sharding)
+        publication = replace(publication, source=job.lineage_of(prepared).to_json())
+    destination = Destination(publication.staging_dir, publication.name)
+    return publication, made, [copy_shard(made.shard(number), destination) for number in range(len(made))]
+
+
+def _shuffled(job: Job, publication: Any) -> Any:
+    blocks = [
+        block
+        for stretch in job.stretches
+        for block in stages.blocks(
+            stretch,
+            job.transform or Transform(),
+            salt_of(job.reshuffle, stretch.piece),
+            block_size=300,
+            spill_dir=None,
+        )
+    ]
+    counts = defaultdict(list)
+    for block in blocks:
+        counts[block.split].append(count_keys(key_array(block.keys), size_array(block.sizes)))
+    names = [split.name for split in job.splits]
+    made = planning.make_plan({split: merge(parts) for split, parts in counts.items()}, names, job.sharding)
+    groups = defaultdict(list)
+    for block in blocks:
+        for number, part in planning.route(block, made.split(block.split)):
+            groups[number].append(part)
+    keyless = [split.name for split in job.splits if not split.keyed]
+    destination = Destination(publication.staging_dir, publication.name, keyless=keyless)
+    parts = defaultdict(list)
+    for number, some in groups.items():
+        written = write_group(made.group(number), some, destination)
+        parts[written.split, written.shard].append(written)
+    return publication, made, [join_parts(p, made.split(s).num_shards, destination) for (s, _), p in parts.items()]
