@@ -11,7 +11,7 @@ IMAGE = ["deflate>=0.7", "pillow>=10", "opencv-python-headless>=4.8"]
 REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
 SKLEARN = ["scikit-learn>=1.3"]
-TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
+TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5", "moto[server]>=5"]
 LINT = ["ruff>=0.8,<0.18", "mypy>=1.11,<3", "types-protobuf"]
 VERSION = re.search(
     r'^__version__ = "(.+)"',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _PART_SIZE = 8 << 20
 _PARTS_AT_ONCE = 4
 _LIST_SIZE = 1000
+_MOST_ATTEMPTS = 6
 _LARGEST_COPY = 4 << 30  # S3 copies objects of up to 5 GiB in one request
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
 _MEMORY: dict[str, Any] = {}
@@ -150,10 +152,19 @@ def open_writer(path: str) -> ObjectWriter:
 
 
 def create_bytes(path: str, data: Buffer) -> None:
-    """Puts the object on the condition that there is none."""
+    """Puts the object on the condition that there is none.
+
+    After an attempt whose answer was lost, the next one finds the object that it made; so what is there is compared.
+    """
     obstore, store, key = _at(path)
-    with _named(path):
-        obstore.put(store, key, bytes(data), mode="create")
+    content = bytes(data)
+    for attempt in _attempts():
+        with attempt, _named(path):
+            try:
+                obstore.put(store, key, content, mode="create")
+            except (FileExistsError, obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+                if not attempt.number or read_bytes(path) != content:
+                    raise
 
 
 def copy(source: str, target: str) -> None:
@@ -163,24 +174,27 @@ def copy(source: str, target: str) -> None:
         with open_reader(source) as reader, open_writer(target) as writer:
             copy_bytes(reader, writer)
         return
-    with _named(source):
-        obstore.copy(store, key, split_remote(target)[1], overwrite=True)
+    for attempt in _attempts():
+        with attempt, _named(source):
+            obstore.copy(store, key, split_remote(target)[1], overwrite=True)
 
 
 def remove(path: str) -> None:
     """Deletes the object."""
     obstore, store, key = _at(path)
-    with _named(path), contextlib.suppress(FileNotFoundError):
-        obstore.delete(store, key)
+    for attempt in _attempts():
+        with attempt, _named(path), contextlib.suppress(FileNotFoundError):
+            obstore.delete(store, key)
 
 
 def remove_tree(path: str) -> None:
     """Deletes all objects below."""
     _check_can_list(path)
     obstore, store, key = _at(path)
-    with _named(path):
-        for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
-            obstore.delete(store, [item["path"] for item in batch])
+    for attempt in _attempts():
+        with attempt, _named(path):
+            for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
+                obstore.delete(store, [item["path"] for item in batch])
 
 
 def _at(path: str) -> tuple[Any, Any, str]:
@@ -246,6 +260,29 @@ def _joined(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
+class _Attempt(contextlib.AbstractContextManager["_Attempt"]):
+    """One of a few attempts: swallows an error that may be gone the next time, unless it is the last."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.failed = False
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> bool:
+        lasting = (PathNotFoundError, PathExistsError, PathPermissionError)
+        self.failed = isinstance(error, StorageError) and not isinstance(error, lasting)
+        return self.failed and self.number < _MOST_ATTEMPTS - 1
+
+
+def _attempts() -> Iterator[_Attempt]:
+    """Yields attempts until one does not fail: obstore itself tries again only what it knows to be harmless."""
+    for number in range(_MOST_ATTEMPTS):
+        attempt = _Attempt(number)
+        yield attempt
+        if not attempt.failed:
+            return
+        time.sleep(0.1 * 2**number)
+
+
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
     """Makes an error of obstore an error of the project that names the path."""
@@ -269,4 +306,5 @@ def _named(path: str) -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     """Returns an error's text without the dump of Rust values that follows it."""
-    return str(error).partition("\n\nDebug source:")[0]
+    text = str(error).partition("\n\nDebug source:")[0]
+    return "there is no bucket of this name" if "NoSuchBucket" in text else text

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import Manifest, ShardColumns
 from beam_datasets.writing import claims, promises
@@ -351,8 +351,9 @@ def _copy_in_place(publication: Publication, names: set[str]) -> None:
             raise
     finally:
         storage.remove(claim.path)
-    storage.remove_tree(storage.join(target, claims.CLAIMS_DIR))
-    storage.remove_tree(publication.staging_dir)
+    with contextlib.suppress(StorageError):  # it is published; what is left harms nobody
+        storage.remove_tree(storage.join(target, claims.CLAIMS_DIR))
+        storage.remove_tree(publication.staging_dir)
 
 
 def _copy(publication: Publication, name: str) -> None:

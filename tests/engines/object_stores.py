@@ -1,0 +1,79 @@
+"""Object stores that tests start on loopback: moto's S3, the same behind the XML interface of Google's, and flaky."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.end_to_end.engines import free_port, server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BUCKET = "datasets"
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A running store.
+
+    Attributes:
+        url: of its bucket.
+        env: environment variables that lead there.
+    """
+
+    url: str
+    env: dict[str, str]
+
+
+@contextlib.contextmanager
+def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 0) -> Iterator[ObjectStore]:
+    """Runs a store of a kind, 's3' or 'gs', with an empty bucket.
+
+    Args:
+        kind: scheme of its URLs.
+        directory: for logs.
+        fail: share of the requests that are answered with 503.
+        stall: share of the requests that get no answer for 5 seconds; clients give up after 2.
+    """
+    store, proxy = free_port(), free_port()
+    front = [
+        "tests.engines.flaky_proxy", "--port", str(proxy), "--store", str(store), "--dialect",
+        "gcs" if kind == "gs" else "s3", "--fail", str(fail), "--stall", str(stall),
+    ]  # fmt: skip
+    with contextlib.ExitStack() as servers:
+        moto = ["moto.server", "-H", "127.0.0.1", "-p", str(store)]
+        servers.enter_context(server(moto, store, directory / f"store-{store}.log"))
+        _put_bucket(store)
+        port = store
+        if kind == "gs" or fail or stall:
+            servers.enter_context(server(front, proxy, directory / f"proxy-{proxy}.log"))
+            port = proxy
+        yield ObjectStore(f"{kind}://{BUCKET}", {**(_gs if kind == "gs" else _s3)(port)})
+
+
+def _s3(port: int) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_TIMEOUT": "2s",
+    }
+
+
+def _gs(port: int) -> dict[str, str]:
+    key = {"gcs_base_url": f"http://127.0.0.1:{port}", "disable_oauth": True}
+    account = {**key, "client_email": "", "private_key": "", "private_key_id": ""}
+    return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "GOOGLE_TIMEOUT": "2s"}
+
+
+def _put_bucket(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("PUT", f"/{BUCKET}", headers={"Authorization": "AWS4-HMAC-SHA256 Credential=key/x/us-east-1/s3"})
+    assert connection.getresponse().status == 200
+    connection.close()
