@@ -11,7 +11,8 @@ IMAGE = ["deflate>=0.7", "pillow>=10", "opencv-python-headless>=4.8"]
 REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
 SKLEARN = ["scikit-learn>=1.3"]
-TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5", "moto[server]>=5"]
+TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
+STORES = ["moto[server]>=5"]
 LINT = ["ruff>=0.8,<0.18", "mypy>=1.11,<3", "types-protobuf"]
 VERSION = re.search(
     r'^__version__ = "(.+)"',
@@ -70,7 +71,7 @@ setup(
         "torch": ["torch"],
         "tf": ["tensorflow"],
         "grain": ["grain"],
-        "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *SKLEARN, *TEST, *LINT],
+        "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *SKLEARN, *TEST, *STORES, *LINT],
         "adapters": [*IMAGE, *TEST, "torch>=2.4", "torchdata>=0.10", "grain>=0.2.3"],
         "interop": [*BEAM, *IMAGE, *SKLEARN, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
     },
