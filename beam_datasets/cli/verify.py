@@ -17,7 +17,7 @@ from beam_datasets.writing.repair import repair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from beam_datasets.reading.verifying import Finding, Report
+    from beam_datasets.reading.verifying import Report
     from beam_datasets.writing.repair import Repair, Step
 
 FOUND = 1
@@ -95,17 +95,23 @@ def report_lines(report: Report, seconds: float | None = None) -> Iterator[str]:
     """
     yield f"{report.dataset or 'a dataset'} in {report.directory}"
     for finding in report.findings:
-        yield from _finding_lines(finding)
+        yield str(finding)
+        if finding.lost is not None:
+            yield f"    lost: {finding.lost}, {_count(len(finding.lost), 'example')}"
+    yield from _remedies(report)
     yield from (f"not known: {text}" for text in report.not_known)
     rest = "" if seconds is None else f" in {seconds:.1f} s"
     yield f"{_result(report)}; {_read(report)}{rest}"
 
 
-def _finding_lines(finding: Finding) -> Iterator[str]:
-    yield str(finding)
-    if finding.lost is not None:
-        yield f"    lost: {finding.lost}, {_count(len(finding.lost), 'example')}"
-    yield f"    {finding.remedy}"
+def _remedies(report: Report) -> Iterator[str]:
+    """Yields what can be done about each kind of finding, the same once."""
+    kinds: dict[str, dict[str, None]] = {}
+    for finding in report.findings:
+        kinds.setdefault(finding.remedy, {})[finding.kind] = None
+    if kinds:
+        yield "what can be done:"
+    yield from (f"    {', '.join(found)}: {remedy}" for remedy, found in kinds.items())
 
 
 def _result(report: Report) -> str:
@@ -132,13 +138,12 @@ def _count(number: int, what: str) -> str:
 def repair_lines(done: Repair) -> Iterator[str]:
     """Yields what a repair came to as lines for people; its steps only where they were not done."""
     if done.after is None:
+        yield from report_lines(done.before)
         yield from (f"would write {step}" for step in done.steps)
     yield from (f"left as it is {file}: {why}" for file, why in done.refused.items())
-    if done.before.whole:
-        yield "nothing is to be repaired"
-    elif done.after is None:
+    if done.after is None:
         yield "nothing was written (--dry_run)"
-    if done.after is not None:
+    else:
         yield from report_lines(done.after)
 
 

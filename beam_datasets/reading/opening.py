@@ -302,8 +302,16 @@ def find_published(name_or_dir: Path, data_dir: Path | None = None) -> str:
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
     files = (INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
-    is_path = is_path or any(os.path.exists(os.path.join(text, name)) for name in files)
-    return text if is_path else catalog.find_dataset_dir(text, data_dir)
+    if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
+        return text
+    try:
+        return catalog.find_dataset_dir(text, data_dir)
+    except DatasetNotFoundError as error:
+        if not os.path.isdir(text):
+            raise
+        raise DatasetNotFoundError(
+            f"{error} The directory {text} is none of a version: it has no {INFO_FILE}."
+        ) from None
 
 
 def builder(

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FROM_COPY = "--repair --from COPY restores it from a good copy"
+_FROM_COPY = "--repair --from COPY restores it"
 
 REMEDIES: Mapping[str, str] = {
     "record": _FROM_COPY,
     "cut": _FROM_COPY,
     "missing": _FROM_COPY,
     "replaced": _FROM_COPY,
-    "unreadable": f"where the disk or the rights are at fault, mend these; else {_FROM_COPY}",
+    "unreadable": f"see to the disk and the rights; else {_FROM_COPY}",
     "count": _FROM_COPY,
     "size": _FROM_COPY,
-    "example": "restore features.json, if it is of another version; else generate the dataset again",
-    "index": f"--repair builds it again; keys that cannot be proved are left out of it; {_FROM_COPY} with them",
-    "keys": f"reading goes by offsets, so only find() is in want; {_FROM_COPY}",
-    "metadata": f"--repair puts a changed count right; else {_FROM_COPY}",
-    "manifest": "--repair writes it again once all else is whole",
+    "example": "features.json and the records are of different versions: restore the one that is wrong",
+    "index": f"--repair builds it again, with its keys where these can be proved; {_FROM_COPY} in any case",
+    "keys": f"only find() is in want of them; {_FROM_COPY}",
+    "metadata": f"--repair puts changed counts right; {_FROM_COPY} in any case",
+    "manifest": f"--repair writes it again where all else is whole; {_FROM_COPY} in any case",
     "extra": "nothing reads it; move it away by hand",
     "leftover": "nothing reads it; beam-datasets gc removes it",
 }
@@ -94,7 +94,7 @@ class Finding:
         return REMEDIES[self.kind]
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return f"{self.place}: {self.kind}: {self.message}"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the finding as values that JSON expresses."""

@@ -130,9 +130,9 @@ class _Shard:
         kind, message = damage.kind, damage.problem
         if self._expected is not None and damage.record >= self._expected:
             kind, message = "size", f"{self.facts.size - damage.offset} bytes stand behind the last record"
-        elif damage.count is None:
+        elif damage.count is None and kind == "record":
             message += "; where the next record begins is not known, so the rest of the file is lost"
-        elif damage.count > 1:
+        elif damage.count is not None and damage.count > 1:
             message += f" (the first of {damage.count} records)"
         stop = None if damage.count is None else damage.record + damage.count
         lost = self._lost(damage.record, stop) if kind != "example" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -270,7 +271,7 @@ class _Walk:
         bad = error.record or 0
         self._whole = False
         behind, kind = self._behind(error.offset, bad)
-        self._note(error.offset, bad, None if behind is None else 1, kind, error.problem)
+        self._note(error.offset, bad, None if behind is None else 1, kind, _fact(error.problem))
         if behind is None:
             self._progress(self._reader.size - error.offset)
             return False
@@ -341,5 +342,10 @@ class _Walk:
 
 
 def _without(path: str, error: Exception) -> str:
-    """Returns an error's message without the path at its beginning."""
-    return str(error).removeprefix(path).lstrip(": ")
+    """Returns what an error says, without the path at its beginning."""
+    return _fact(str(error).removeprefix(path).lstrip(": "))
+
+
+def _fact(message: str) -> str:
+    """Returns an error's message without the advice at its end, which a finding has itself."""
+    return re.split(r"\. The (?:file|index) is (?:damaged|cut off)[;:]", message)[0]
