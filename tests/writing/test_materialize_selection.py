@@ -1,0 +1,244 @@
+"""Requests that make sense and that do not: said before anything is read but metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from beam_datasets import features as F
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError
+from beam_datasets.model.splits import ReadInstruction, even_splits
+from beam_datasets.writing.plan import ShardingOptions
+from tests.reading.conftest import write_dataset
+from tests.writing.materialized import plan
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data_dir with the datasets one:1.0.0, one:2.0.0 and two:1.0.0."""
+    for name, version, splits in (
+        ("one", "1.0.0", {"train": [10, 7], "test": [3]}),
+        ("one", "2.0.0", {"train": [10, 7], "test": [3]}),
+        ("two", "1.0.0", {"train": [5]}),
+    ):
+        write_dataset(tmp_path / "data" / name / version, splits, manifest=True)
+    return tmp_path / "data"
+
+
+def reads(job):
+    return {split.name: [(r.dataset, r.split, r.start, r.stop) for r in split.reads] for split in job.splits}
+
+
+@pytest.mark.parametrize(
+    "split, expected, expressions",
+    [
+        (None, {"train": [(0, "train", 0, 17)], "test": [(0, "test", 0, 3)]}, ["train", "test"]),
+        ({"a": "train[:50%]"}, {"a": [(0, "train", 0, 8)]}, ["train[:50%]"]),
+        ("test", {"test": [(0, "test", 0, 3)]}, ["test"]),
+        ("train[5:]", {"train": [(0, "train", 5, 17)]}, ["train[5:]"]),
+        (["a=train[:2]", "b = test + train[:1]"],
+         {"a": [(0, "train", 0, 2)], "b": [(0, "test", 0, 3), (0, "train", 0, 1)]}, ["train[:2]", "test+train[:1]"]),
+        ("a=all", {"a": [(0, "train", 0, 17), (0, "test", 0, 3)]}, ["all"]),
+        ("train[1shard]", {"train": [(0, "train", 10, 17)]}, ["train[1shard:2shard]"]),
+        ({"a": "train[:5]+train[5:9]+train[8:]"}, {"a": [(0, "train", 0, 9), (0, "train", 8, 17)]},
+         ["train[:5]+train[5:9]+train[8:]"]),
+        ({"a": "train[:0]+test"}, {"a": [(0, "test", 0, 3)]}, ["train[:0]+test"]),
+        ({"a": "test+two:train[:2]"}, {"a": [(0, "test", 0, 3), (1, "train", 0, 2)]}, ["test+two:1.0.0:train[:2]"]),
+        ({"a": "two:1.*.*:train+one:1.0.0:test"}, {"a": [(1, "train", 0, 5), (2, "test", 0, 3)]},
+         ["two:1.0.0:train+one:1.0.0:test"]),
+        ({"a": "b:train[1:2]"}, {"a": [(1, "train", 1, 2)]}, ["two:1.0.0:train[1:2]"]),
+        ({"a": "one:test"}, {"a": [(0, "test", 0, 3)]}, ["test"]),
+        (ReadInstruction("train", to=3), {"train": [(0, "train", 0, 3)]}, ["train[:3]"]),
+        ({"a": even_splits("train", 4)[1], "b": ReadInstruction("test") + ReadInstruction("train", from_=-1)},
+         {"a": [(0, "train", 5, 9)], "b": [(0, "test", 0, 3), (0, "train", 16, 17)]},
+         ["train[5:9]", "test+train[-1:]"]),
+    ],
+)  # fmt: skip
+def test_expressions(data, split, expected, expressions):
+    job = plan("one", data, split=split, to="made", sources={"b": "two"})
+    assert reads(job) == expected
+    assert [one.expression for one in job.splits] == expressions
+    again = plan("one", data, split=dict(zip(expected, expressions)), to="made")
+    assert reads(again) == expected
+
+
+def test_directories_are_sources_too(data, monkeypatch):
+    monkeypatch.chdir(data)
+    for source, other in ((data / "one/2.0.0", data / "two/1.0.0"), ("./one/2.0.0", "./two/1.0.0")):
+        job = plan(source, data / "out", split={"a": f"train+{other}:train"})
+        assert reads(job) == {"a": [(0, "train", 0, 17), (1, "train", 0, 5)]}
+        assert job.splits[0].expression == "train+two:1.0.0:train"
+
+
+def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(data))
+    assert plan("one", tmp_path / "out").sources == (f"{data}/one/2.0.0",)
+    write_dataset(tmp_path / "out" / "one" / "0.5.0", {"train": [2]}, manifest=True)
+    assert plan("one", tmp_path / "out", to="x").sources == (f"{tmp_path}/out/one/0.5.0",)
+    assert plan("one", tmp_path / "out", source_data_dir=data, to="x").sources == (f"{data}/one/2.0.0",)
+    with pytest.raises(DatasetNotFoundError) as caught:
+        plan("noe", tmp_path / "out")
+    assert str(caught.value).count("Did you mean 'one'?") == 2
+
+
+@pytest.mark.parametrize(
+    "source, asked, kind, words",
+    [
+        ("noe", {}, DatasetNotFoundError, "no dataset 'noe' .*Did you mean 'one'"),
+        ("one:9.*.*", {}, DatasetNotFoundError, "no version 9"),
+        ("one two", {}, ValueError, "'one two' is no dataset name"),
+        ("one", {"split": {"a": "trian"}}, SplitError, "no split 'trian' in one:2.0.0; .*Did you mean 'train'"),
+        ("one", {"split": {"a": "train[:200]"}}, SplitError, "reaches to example 200"),
+        ("one", {"split": {"a": "train[5:2]"}}, SplitError, "is reversed"),
+        ("one", {"split": {"a": "train[x]"}}, SplitError, "cannot read|no range"),
+        ("one", {"split": {"a": "train[:10"}}, SplitError, "cannot read 'train"),
+        ("one", {"split": {"a": "train+"}}, SplitError, "cannot read ''"),
+        ("one", {"split": {"a": "train[3:3]"}}, SplitError, "split 'a' would have no examples: 'train.3:3.' selects"),
+        ("one", {"split": {"a": "two:trian"}}, SplitError, "no split 'trian' in two:1.0.0"),
+        ("one", {"split": {"a": "owt:train"}}, DatasetNotFoundError, "no dataset 'owt'"),
+        ("one", {"split": {"all": "train"}}, ValueError, "'all' cannot name a split"),
+        ("one", {"split": {"a/b": "train"}}, ValueError, "'a/b' is no split name"),
+        ("one", {"split": {}}, BeamDatasetsError, "no split is given"),
+        ("one", {"split": ["a=train", "a=test"]}, BeamDatasetsError, "split 'a' is given twice"),
+        ("one", {"split": "train+test"}, BeamDatasetsError, "what is 'train.test' to be called"),
+        ("one", {"split": "all"}, BeamDatasetsError, "what is 'all' to be called"),
+        ("one", {"split": "=train"}, ValueError, "'' is no split name"),
+        ("one", {"features": ["txet"]}, BeamDatasetsError, "one.2.0.0 has no feature 'txet'; .*Did you mean 'text'"),
+        ("one", {"features": []}, BeamDatasetsError, "no feature of one"),
+        ("one", {"filter": "nothing:keep"}, BeamDatasetsError, "there is no module 'nothing'"),
+        ("one", {"filter": "json:laods"}, BeamDatasetsError, "there is no 'laods' in json; .*Did you mean 'loads'"),
+        ("one", {"to": "one:1.0.0"}, BeamDatasetsError, "version 1.0.0 is lower than 2.0.0"),
+        ("one", {"to": "made:1.*.*"}, BeamDatasetsError, "pattern for a version"),
+        ("one", {"to": "made:1.0"}, ValueError, "'made:1.0' is no dataset name"),
+        ("one", {"to": "a-b"}, ValueError, "'a-b' is no dataset name"),
+        ("one", {"to": "made/k=v"}, BeamDatasetsError, "names no dataset to write"),
+        ("one", {}, BeamDatasetsError, "one/2.0.0 in .*/one/2.0.0 is the source itself"),
+        ("one", {"sharding": ShardingOptions(num_shards={"tset": 1})}, ValueError, r"num_shards names .*\['tset'\]"),
+    ],
+)
+def test_what_cannot_be(data, source, asked, kind, words):
+    with pytest.raises(kind, match=words):
+        plan(source, data, **asked)
+
+
+def test_neither_directory_may_lie_in_the_other(data):
+    with pytest.raises(BeamDatasetsError, match="the output would lie inside the source"):
+        plan("one", data / "one" / "2.0.0", source_data_dir=data)
+    inner = write_dataset(data / "made" / "2.0.0" / "deep" / "1.0.0", {"train": [2]}, manifest=True)
+    with pytest.raises(BeamDatasetsError, match="the source lies inside the output"):
+        plan(inner, data, to="made:2.0.0")
+    unfinished = write_dataset(data / "made" / "incomplete.abc_1.0.0", {"train": [2]})
+    info = json.loads((unfinished / "dataset_info.json").read_text())
+    (unfinished / "dataset_info.json").write_text(json.dumps(info | {"version": "1.0.0"}))
+    with pytest.raises(BeamDatasetsError, match="is of a run that has not ended"):
+        plan(unfinished, data / "out")
+
+
+def test_only_tfrecord(data):
+    path = data / "one" / "2.0.0" / "dataset_info.json"
+    path.write_text(path.read_text().replace('"tfrecord"', '"array_record"'))
+    (data / "one" / "2.0.0" / "manifest.json").unlink()
+    with pytest.raises(BeamDatasetsError, match="is stored as array_record; only tfrecord"):
+        plan("one", data, to="made")
+
+
+TREE = {
+    "id": np.int64,
+    "label": F.ClassLabel(names=["cat", "dog"]),
+    "deep": {"a": F.Text(), "b": F.Sequence({"x": np.float32, "y": F.Tensor(shape=(2,), dtype=np.int64)})},
+    "fixed": F.Sequence(np.int64, length=3),
+}
+
+
+def with_tree(directory, tree):
+    """Gives a dataset without a manifest other features."""
+    tree = F.FeaturesDict(tree)
+    (directory / "features.json").write_text(F.to_json_text(tree))
+    for name, text in tree.label_files().items():
+        (directory / name).write_text(text)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"more": F.Text()}, "feature 'more', Text.*, is in the second only"),
+        ({"id": None}, "feature 'id', int64, is in the first only"),
+        ({"id": np.int32}, "feature 'id' is int64 in the first, int32 in the second"),
+        ({"label": F.ClassLabel(names=["cat", "cow"])}, "'label' has other class names: 'cat', 'dog' in the first"),
+        ({"label": F.ClassLabel(num_classes=2)}, "'label' has other class names: 'cat', 'dog' in the first, none"),
+        ({"label": F.ClassLabel(names=["cat"])}, "feature 'label' "),
+        ({"deep": {"a": F.Text(), "b": F.Sequence({"x": np.float32})}}, "feature 'deep/b/y', .* is in the first only"),
+        ({"deep": {"a": F.Text(), "b": F.Sequence({"x": np.float64, "y": TREE["deep"]["b"]["y"]})}}, "'deep/b/x' is"),
+        ({"fixed": F.Sequence(np.int64)}, "feature 'fixed' has length=3 in the first, length=None"),
+        ({"fixed": np.int64}, "feature 'fixed' is"),
+    ],
+)
+def test_features_that_differ_are_named(tmp_path, change, words):
+    one = with_tree(write_dataset(tmp_path / "one" / "1.0.0", {"train": [2]}), TREE)
+    changed = {name: feature for name, feature in (TREE | change).items() if feature is not None}
+    two = with_tree(write_dataset(tmp_path / "two" / "1.0.0", {"train": [2]}), changed)
+    with pytest.raises(BeamDatasetsError, match=words) as caught:
+        plan(one, tmp_path / "out", split={"a": "train+b:train"}, sources={"b": two})
+    assert re.match(r"one/1\.0\.0 and two/1\.0\.0 cannot be put together: ", str(caught.value))
+    shared = sorted(name for name in TREE if TREE[name] == changed.get(name) and name != "label")
+    plan(one, tmp_path / "out", split={"a": "train+b:train"}, sources={"b": two}, features=shared)
+
+
+def test_other_documentation_does_not_matter(tmp_path):
+    one = with_tree(write_dataset(tmp_path / "one" / "1.0.0", {"train": [2]}), TREE)
+    documented = TREE | {"id": F.Tensor(shape=(), dtype=np.int64, doc="x")}
+    two = with_tree(write_dataset(tmp_path / "two" / "1.0.0", {"train": [2]}), documented)
+    plan(one, tmp_path / "out", split={"a": "train+b:train"}, sources={"b": two})
+    plan(two, tmp_path / "out", split={"a": "train+b:train"}, sources={"b": one})
+
+
+@pytest.mark.parametrize(
+    "names, kept",
+    [
+        (["id"], {"id"}),
+        (["deep"], {"deep/a", "deep/b/x", "deep/b/y"}),
+        (["deep/b/x", "id"], {"deep/b/x", "id"}),
+        (["deep/b", "deep/b/x"], {"deep/b/x", "deep/b/y"}),
+        (["deep/b/x", "deep"], {"deep/a", "deep/b/x", "deep/b/y"}),
+        (["fixed", "label"], {"fixed", "label"}),
+    ],
+)
+def test_projections(tmp_path, names, kept):
+    one = with_tree(write_dataset(tmp_path / "one" / "1.0.0", {"train": [2]}), TREE)
+    job = plan(one, tmp_path / "out", features=names)
+    assert job.transform.names == {name.encode() for name in kept}
+    assert set(job.info.features.wire_names("")) == kept
+    assert (
+        job.info.label_files()
+        if False
+        else job.info.features.label_files().keys() == ({"label.labels.txt"} if "label" in kept else set())
+    )
+
+
+def test_the_description_is_the_source_s(tmp_path):
+    directory = with_tree(write_dataset(tmp_path / "one" / "1.0.0", {"train": [2]}), TREE)
+    info = json.loads((directory / "dataset_info.json").read_text())
+    info |= {
+        "description": "About cats.",
+        "citation": "@x",
+        "location": {"urls": ["https://example.org"]},
+        "redistributionInfo": {"license": "CC0"},
+        "supervisedKeys": {"tuple": {"items": [{"featureKey": "id"}, {"featureKey": "label"}]}},
+        "releaseNotes": {"1.0.0": "first"},
+        "downloadSize": "7",
+        "disableShuffling": True,
+    }
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    made = plan(directory, tmp_path / "out").info
+    assert (made.name, str(made.version), made.data_dir) == ("one", "1.0.0", f"{tmp_path}/out/one/1.0.0")
+    assert (made.description, made.citation, made.homepage) == ("About cats.", "@x", "https://example.org")
+    assert (made.license, made.supervised_keys, made.disable_shuffling) == ("CC0", ("id", "label"), True)
+    assert (made.release_notes, made.download_size) == ({"1.0.0": "first"}, 7)
+    other = plan(directory, tmp_path / "out", to="other/small:3.0.0", features=["id"], reshuffle="x").info
+    assert (other.full_name, other.config_name) == ("other/small/3.0.0", "small")
+    assert (other.description, other.supervised_keys, other.disable_shuffling) == ("About cats.", None, False)
+    assert other.release_notes is None
