@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
 import apache_beam as beam
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.model.info import DatasetInfo
     from beam_datasets.transforms.progress import Progress
+    from beam_datasets.transforms.write import Reader
 
 
 class Builder(Protocol):
@@ -108,8 +110,8 @@ def generate(
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
     with publishing.staging(publication, spilled), engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
-        examples = _examples(builder, pipeline)
-        examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size))
+        examples, readers = _examples(builder, pipeline)
+        examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size), readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         result = run_pipeline(pipeline, watching or contextlib.nullcontext())
     if counters:
@@ -117,24 +119,25 @@ def generate(
     return publication.dataset_dir
 
 
-def _examples(builder: Builder, pipeline: beam.Pipeline) -> dict[str, beam.PCollection]:
-    """Returns {split: PCollection of (key, example)} in the builder's order."""
-    examples = {}
+def _examples(builder: Builder, pipeline: beam.Pipeline) -> tuple[dict[str, beam.PCollection], dict[str, Reader]]:
+    """Returns {split: PCollection} in the builder's order, and for those that are iterables {split: what reads them}.
+
+    The PCollection of an iterable has one element, where it is read.
+    """
+    examples: dict[str, beam.PCollection] = {}
+    readers: dict[str, Reader] = {}
     for split, source in builder.split_generators(pipeline).items():
         if isinstance(source, beam.PCollection):
             examples[split] = source
         elif isinstance(source, beam.PTransform):
             examples[split] = pipeline | f"Generate {split}" >> source
         else:
-            examples[split] = (
-                pipeline
-                | f"Start {split}" >> beam.Create([split], reshuffle=False)
-                | f"Generate {split}" >> beam.FlatMap(_read_iterable, builder)
-            )
-    return examples
+            examples[split] = pipeline | f"Start {split}" >> beam.Impulse()
+            readers[split] = functools.partial(_read_iterable, split, builder)
+    return examples, readers
 
 
-def _read_iterable(split: str, builder: Builder) -> Iterator[tuple[Any, Any]]:
+def _read_iterable(split: str, builder: Builder, _: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
     nowhere = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))  # takes the other splits, and never runs
     source = builder.split_generators(nowhere)[split]

@@ -28,9 +28,11 @@ from beam_datasets.writing.blocks import Block, BlockBuilder, SpilledBlock, key_
 from beam_datasets.writing.duplicates import merge_unique, split_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from beam_datasets.writing.blocks import AnyBlock
+
+    Reader = Callable[[Any], Iterable[tuple[Any, Any]]]
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
@@ -70,11 +72,14 @@ class WriteExamples(beam.PTransform):
         publication: what is published, and where.
         sharding: how many shards, and which examples.
         engine: how records travel.
+        readers: split -> what makes its examples on a worker, in place of a PCollection of them: it is called for each
+            element of the split's PCollection.
     """
 
     publication: publishing.Publication
     sharding: planning.ShardingOptions = field(default_factory=planning.ShardingOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
+    readers: Mapping[str, Reader] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -100,7 +105,9 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        encode = _EncodeBlocks(split, self.publication.features, self.engine, self.sharding.ordered)
+        options = split, self.publication.features, self.engine, self.sharding.ordered
+        reader = self.readers.get(split)
+        encode = _EncodeBlocks(*options) if reader is None else _ReadAndEncodeBlocks(*options, reader)
         return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
 
     def display_data(self) -> dict[str, DisplayDataItem]:
@@ -134,13 +141,11 @@ def write_blocks(
         sharding: how many shards, and which examples.
         engine: how records travel.
         keyless: the splits whose indexes hold no sort keys.
-        start: the publication as the one element of a PCollection, for which publishing waits; None for nothing else.
+        start: a PCollection of one element, for which publishing waits; None for nothing else.
     """
-    plan = beam.pvalue.AsSingleton(
-        counts
-        | "CountKeys" >> beam.CombineGlobally(_MergeHistograms(_max_bins(sharding, engine)))
-        | "Plan" >> beam.Map(planning.make_plan, splits, sharding)
-    )
+    counted = counts | "CountKeys" >> beam.CombinePerKey(_MergeHistograms(_max_bins(sharding, engine)))
+    once = blocks.pipeline | "Once" >> beam.Impulse()
+    plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
     destination = shard_writer.Destination(
         publication.staging_dir,
         publication.name,
@@ -152,17 +157,14 @@ def write_blocks(
         blocks
         | "Route" >> beam.FlatMap(_route, plan).with_output_types(tuple[int, Any])
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(_WriteGroup(destination), plan)
+        | "Write" >> beam.ParDo(_WriteGroup(destination), plan).with_output_types(tuple[tuple[str, int], Any])
     )
-    shards = (
-        written
-        | "KeyByShard" >> beam.Map(_shard_key).with_output_types(tuple[tuple[str, int], Any])
-        | "GroupParts" >> beam.GroupByKey()
-        | "Join" >> beam.Map(_join, destination, plan)
+    shards = beam.pvalue.AsList(
+        written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
     )
     if start is None:
-        start = blocks.pipeline | "Start" >> beam.Create([publication], reshuffle=False)
-    return start | "Publish" >> beam.Map(_publish, plan, beam.pvalue.AsList(shards), engine.spill_dir)
+        start = blocks.pipeline | "Start" >> beam.Impulse()
+    return start | "Publish" >> beam.Map(_publish, publication, plan, shards, engine.spill_dir)
 
 
 def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
@@ -226,37 +228,51 @@ class _EncodeBlocks(beam.DoFn):
         yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
 
 
+class _ReadAndEncodeBlocks(_EncodeBlocks):
+    """Anything -> blocks of the examples that a reader makes of it, and beside them a histogram of each."""
+
+    def __init__(self, split: str, features: Any, engine: EngineOptions, ordered: bool, reader: Reader) -> None:
+        super().__init__(split, features, engine, ordered)
+        self._reader = reader
+
+    def process(self, element: Any) -> Iterator[Any]:
+        encode = super().process
+        for pair in self._reader(element):
+            outputs = encode(pair)
+            if outputs is not None:
+                yield from outputs
+
+
 class _MergeHistograms(beam.CombineFn):
-    """(split, histogram) of all blocks -> {split: histogram}."""
+    """The histograms of a split's blocks -> the one of the split."""
 
     def __init__(self, max_bins: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._max_bins = max_bins
 
-    def create_accumulator(self) -> dict[str, list[histograms.Histogram]]:
-        return {}
+    def create_accumulator(self) -> list[histograms.Histogram]:
+        return []
 
-    def add_input(self, accumulator: dict[str, list[Any]], element: tuple[str, Any]) -> dict[str, list[Any]]:
-        split, counts = element
-        pending = accumulator.setdefault(split, [])
-        pending.append(counts)
-        if sum(len(part.counts) for part in pending) > 2 * self._max_bins:
-            accumulator[split] = [self._merge(pending)]
+    def add_input(
+        self, accumulator: list[histograms.Histogram], element: histograms.Histogram
+    ) -> list[histograms.Histogram]:
+        accumulator.append(element)
+        if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
+            return self.compact(accumulator)
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[dict[str, list[Any]]]) -> dict[str, list[Any]]:
-        merged: dict[str, list[Any]] = {}
+    def merge_accumulators(self, accumulators: Iterable[list[histograms.Histogram]]) -> list[histograms.Histogram]:
+        merged: list[histograms.Histogram] = []
         for accumulator in accumulators:
-            for split, parts in accumulator.items():
-                for part in parts:
-                    merged = self.add_input(merged, (split, part))
+            for part in accumulator:
+                merged = self.add_input(merged, part)
         return merged
 
-    def compact(self, accumulator: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {split: [self._merge(parts)] for split, parts in accumulator.items()}
+    def compact(self, accumulator: list[histograms.Histogram]) -> list[histograms.Histogram]:
+        return [self._merge(accumulator)]
 
-    def extract_output(self, accumulator: dict[str, list[Any]]) -> dict[str, histograms.Histogram]:
-        return {split: self._merge(parts) for split, parts in accumulator.items()}
+    def extract_output(self, accumulator: list[histograms.Histogram]) -> histograms.Histogram:
+        return self._merge(accumulator)
 
     def _merge(self, parts: list[histograms.Histogram]) -> histograms.Histogram:
         return histograms.merge(parts, self._max_bins)
@@ -278,12 +294,18 @@ class _CountDistinct(beam.PTransform):
         )
 
 
+def _plan(
+    _: Any, counted: dict[str, histograms.Histogram], splits: list[str], sharding: planning.ShardingOptions
+) -> planning.Plan:
+    return planning.make_plan(counted, splits, sharding)
+
+
 def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
     return planning.route(block, plan.split(block.split))
 
 
 class _WriteGroup(beam.DoFn):
-    """(group, blocks) -> the written shard or part."""
+    """(group, blocks) -> ((split, number of the shard), the written shard or part)."""
 
     def __init__(self, destination: shard_writer.Destination) -> None:
         self._destination = destination
@@ -292,16 +314,12 @@ class _WriteGroup(beam.DoFn):
 
     def process(
         self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
-    ) -> Iterator[shard_writer.WrittenShard]:
+    ) -> Iterator[tuple[tuple[str, int], shard_writer.WrittenShard]]:
         number, blocks = element
         written = shard_writer.write_group(plan.group(number), blocks, self._destination)
         self._examples.inc(written.num_examples)
         self._bytes.inc(written.file_bytes)
-        yield written
-
-
-def _shard_key(written: shard_writer.WrittenShard) -> tuple[tuple[str, int], shard_writer.WrittenShard]:
-    return (written.split, written.shard), written
+        yield (written.split, written.shard), written
 
 
 def _join(
@@ -314,6 +332,7 @@ def _join(
 
 
 def _publish(
+    _: Any,
     publication: publishing.Publication,
     plan: planning.Plan,
     shards: list[shard_writer.WrittenShard],
