@@ -54,7 +54,7 @@ _PASSED_ON = (
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    _import_beam()
+    import_beam()
     known, beam_options, request, parser = _parse(list(args))
     unchecked = beam_options[beam_options.index("--") + 1 :] if "--" in beam_options else []
     checked = beam_options[: beam_options.index("--")] if "--" in beam_options else beam_options
@@ -65,21 +65,21 @@ def run(args: Sequence[str]) -> int:
         return 0
     print(_announcement(builder))
     if known.check_against:
-        with _as_usage_errors("--check_against"):
+        with as_usage_errors("--check_against"):
             earlier = promises.earlier_version(builder.dataset_dir, known.check_against)
         print(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
         print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
         return 0
     started = time.monotonic()
-    with _as_usage_errors("build"), ProgressBar() as bar:
+    with as_usage_errors("build"), ProgressBar() as bar:
         directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
     print(splits_table(builder.info.splits))
     print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
-def _import_beam() -> None:
+def import_beam() -> None:
     """Imports Beam without what it logs of optional packages that nobody asked for."""
     logging.disable(logging.WARNING)
     try:
@@ -149,14 +149,14 @@ def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder
     for name in ("config", "version"):
         if getattr(request, name) is not None:
             kwargs[name] = getattr(request, name)
-    with _as_usage_errors(request.builder.__name__):
+    with as_usage_errors(request.builder.__name__):
         builder = request.builder(data_dir=known.data_dir, **kwargs)
         builder.info  # noqa: B018  # looks at the source, where the schema comes from there
     return builder
 
 
 @contextlib.contextmanager
-def _as_usage_errors(what: str) -> Iterator[None]:
+def as_usage_errors(what: str) -> Iterator[None]:
     """Makes one message of an argument that a builder or the engine refuses; --debug shows where that was."""
     try:
         yield

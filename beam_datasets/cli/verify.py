@@ -7,7 +7,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
+from beam_datasets.cli.build import as_usage_errors, import_beam
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, with_underscores
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.tables import size_text
 from beam_datasets.reading.opening import find_published
@@ -30,13 +31,34 @@ The exit code is 0 where the dataset is whole, and 1 where anything was found (a
 
 def run(args: Sequence[str]) -> int:
     """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 where it is whole, else 1."""
-    known = _parser().parse_args(with_underscores(args))
-    if not known.repair and (known.copy is not None or known.dry_run):
-        raise UsageError(f"{'--dry_run' if known.copy is None else '--from'} means nothing without --repair")
-    if known.jobs is not None and known.jobs < 1:
-        raise UsageError(f"--jobs is {known.jobs}; needed: how many shards to read at once, 1 or more")
+    parser = _parser()
+    known, rest = parser.parse_known_args(with_underscores(args))
+    _check(known, rest, parser)
+    if known.beam:
+        return _verify_on_beam(known, rest, parser)
     directory = find_published(known.dataset, known.data_dir)
     return _repair(directory, known) if known.repair else _verify(directory, known)
+
+
+def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Checks that the options go together."""
+    if rest and not known.beam:
+        parser.error(f"there is no option {rest[0]}; options of Beam stand behind --beam")
+    needs = {
+        "--from": (known.copy, "--repair"),
+        "--dry_run": (known.dry_run, "--repair"),
+        "--report": (known.report, "--beam"),
+        "--num_workers": (known.num_workers, "--beam"),
+        "--shared_disk": (known.shared_disk, "--beam"),
+    }
+    for option, (value, needed) in needs.items():
+        if value and not getattr(known, needed.removeprefix("--")):
+            raise UsageError(f"{option} means nothing without {needed}")
+    if known.beam and known.repair:
+        raise UsageError("a repair is made here, not by a pipeline: leave out --beam")
+    if known.jobs is not None and (known.jobs < 1 or known.beam):
+        needed = "leave it out with --beam" if known.beam else "needed: how many shards to read at once, 1 or more"
+        raise UsageError(f"--jobs is {known.jobs}; {needed}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--repair", action="store_true", help="write what follows from the rest, and print what is done")
     group.add_argument("--from", dest="copy", metavar="COPY", help="take files that are whole from this other copy")
     group.add_argument("--dry_run", action="store_true", help="say what would be written, and write nothing")
+    group = parser.add_argument_group("as a pipeline")
+    group.add_argument("--beam", action="store_true", help="verify by a Beam pipeline; further options are Beam's")
+    group.add_argument("--report", metavar="FILE", help="where the pipeline leaves its report; all workers must see it")
+    group.add_argument("--num_workers", type=int, metavar="N", help="worker processes of a local run")
+    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
     return parser
 
 
@@ -63,6 +90,29 @@ def _verify(directory: str, known: argparse.Namespace) -> int:
     started = time.monotonic()
     with bytes_bar("Verify") as progress:
         report = verify(directory, decode=known.decode, jobs=known.jobs, progress=progress)
+    return _show(report, known, started)
+
+
+def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str], parser: argparse.ArgumentParser) -> int:
+    import_beam()
+    check_beam_options(beam_options, parser)
+    from beam_datasets.transforms.verify import run as run_pipeline
+
+    started = time.monotonic()
+    with as_usage_errors("verify"):
+        report = run_pipeline(
+            known.dataset,
+            data_dir=known.data_dir,
+            decode=known.decode,
+            report=known.report,
+            beam_options=beam_options,
+            num_workers=known.num_workers,
+            shared_disk=known.shared_disk,
+        )
+    return _show(report, known, started)
+
+
+def _show(report: Report, known: argparse.Namespace, started: float) -> int:
     if known.json:
         print(json.dumps(report.to_json(), indent=1))
     else:

@@ -57,6 +57,13 @@ class Lost:
     def __str__(self) -> str:
         return f"{self.split}[{self.start}:{self.stop}]"
 
+    @classmethod
+    def from_text(cls, text: str) -> Lost:
+        """Returns what `str` made a text of."""
+        split, _, numbers = text.removesuffix("]").rpartition("[")
+        start, stop = map(int, numbers.split(":"))
+        return cls(split, start, stop)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -107,6 +114,12 @@ class Finding:
             "lost": None if self.lost is None else str(self.lost),
             "remedy": self.remedy,
         }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        """Returns what `to_json` made values of."""
+        lost = None if value["lost"] is None else Lost.from_text(value["lost"])
+        return cls(value["file"], value["offset"], value["record"], value["kind"], value["message"], lost)
 
 
 @dataclass(frozen=True)
@@ -164,6 +177,19 @@ class Report:
             "findings": [finding.to_json() for finding in self.findings],
             "not_known": list(self.not_known),
         }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Report:
+        """Returns what `to_json` made values of."""
+        return cls(
+            dataset=value["dataset"],
+            directory=value["directory"],
+            findings=tuple(map(Finding.from_json, value["findings"])),
+            not_known=tuple(value["not_known"]),
+            num_shards=value["shards"],
+            num_records=value["records"],
+            num_bytes=value["bytes"],
+        )
 
 
 def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -269,6 +269,7 @@ def test_a_report_is_json(copy: Path) -> None:
     damage(copy / SHARD, 30)
     report = bd.verify(copy)
     content = json.loads(json.dumps(report.to_json()))
+    assert Report.from_json(content) == report
     assert (content["whole"], content["lost"], content["examples_lost"]) == (False, ["train[15:16]"], 1)
     assert content["findings"][0]["remedy"].startswith("--repair --from COPY")
     with pytest.raises(ValueError, match="kind is 'odd'"):

@@ -1,0 +1,138 @@
+"""VerifyDataset: a published dataset verified by an engine's workers, a shard an element."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.transforms.display import DisplayDataItem
+
+from beam_datasets import storage
+from beam_datasets.reading.opening import find_published
+from beam_datasets.reading.verifying.findings import Report
+from beam_datasets.reading.verifying.judging import conclude
+from beam_datasets.reading.verifying.known import Known, inspect
+from beam_datasets.reading.verifying.shard_facts import ShardFacts, ShardTask, read_shard
+from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms.running import run_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+
+class VerifyDataset(beam.PTransform):
+    """Verifies a published dataset; its output is one element, the `Report`.
+
+    What should be in the directory is read when the transform is made; each shard is read by one worker.
+
+    Attributes:
+        directory: the dataset's.
+
+    >>> report = pipeline | VerifyDataset("squares", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name_or_dir: str | os.PathLike[str],
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        decode: bool = False,
+        shared_disk: bool = False,
+    ) -> None:
+        """Reads the small files of the dataset.
+
+        Args:
+            name_or_dir: a name such as 'squares:1.*.*', or a version's directory.
+            data_dir: root of the datasets, for a name.
+            decode: whether to decode each record, images too.
+            shared_disk: the workers of a remote runner see this machine's paths.
+
+        Raises:
+            DatasetNotFoundError: there is no such dataset.
+            MetadataError: the shards are of another format than TFRecord.
+        """
+        super().__init__()
+        self._known = inspect(find_published(name_or_dir, data_dir))
+        self.directory = self._known.directory
+        self._decode = decode
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Report]:
+        """Checks that the workers reach the dataset, and builds the flow."""
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        engines.check_paths_are_shared(engine, {"the dataset": self._known.directory})
+        return (
+            begin
+            | "Shards" >> beam.Create(list(enumerate(self._known.tasks(decode=self._decode))), reshuffle=False)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.MapTuple(_read_numbered)
+            | "Collect" >> beam.combiners.ToList()
+            | "Conclude" >> beam.Map(_conclude, self._known)
+        )
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self._known.full_name, label="Dataset"),
+            "directory": DisplayDataItem(self._known.directory, label="Directory"),
+        }
+
+
+def _read_numbered(number: int, task: ShardTask) -> tuple[int, ShardFacts]:
+    return number, read_shard(task)
+
+
+def _conclude(facts: Iterable[tuple[int, ShardFacts]], known: Known) -> Report:
+    return conclude(known, [shard for _, shard in sorted(facts, key=lambda numbered: numbered[0])])
+
+
+def run(
+    name_or_dir: str | os.PathLike[str],
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    decode: bool = False,
+    report: str | None = None,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    shared_disk: bool = False,
+) -> Report:
+    """Verifies a dataset by a pipeline, and returns the report.
+
+    Args:
+        name_or_dir: see `VerifyDataset`.
+        data_dir: see there.
+        decode: see there.
+        report: a file for the report, as JSON, that the workers and this machine see; None where they share a disk.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        num_workers: worker processes of a local run.
+        shared_disk: see there.
+
+    Raises:
+        BeamDatasetsError: the dataset could not be verified.
+        ValueError: an option is unusable.
+    """
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    verifying = VerifyDataset(name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk)
+    if report is None and not engine.local and (shared_disk or not engine.shares_disk):
+        raise ValueError(
+            f"workers of {engine.name} leave the report in a file: give one that they and you see, --report"
+        )
+    with tempfile.TemporaryDirectory(prefix="beam_datasets_verify_") as scratch:
+        path = storage.normalize(report or os.path.join(scratch, "report.json"))
+        engines.check_paths_are_shared(engine, {"the dataset": verifying.directory, "the report": path})
+        with engine.runner(os.path.join(scratch, "workers.log")) as runner:
+            pipeline = beam.Pipeline(runner=runner, options=engine.options)
+            _ = pipeline | "Verify" >> verifying | "Save" >> beam.Map(_save, path)
+            run_pipeline(pipeline, contextlib.nullcontext())
+        return Report.from_json(json.loads(storage.read_bytes(path)))
+
+
+def _save(report: Report, path: str) -> None:
+    content: dict[str, Any] = report.to_json()
+    storage.write_bytes(path, json.dumps(content, indent=1).encode())

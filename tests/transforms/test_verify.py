@@ -1,0 +1,64 @@
+"""VerifyDataset: the report of the pipeline is that of the function."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+
+import beam_datasets as bd
+from beam_datasets.transforms import VerifyDataset
+from beam_datasets.transforms.verify import run
+from pipelines.verify import main
+from tests.reading.verifying import test_corruptions as corruptions
+from tests.reading.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pipeline() -> beam.Pipeline:
+    return beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
+
+
+@pytest.mark.parametrize("corrupt", corruptions.ALL[::3], ids=lambda corrupt: corrupt.__name__)
+def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+    whole = contents(copy)
+    with pipeline() as p:
+        assert_that(p | VerifyDataset(copy), equal_to([bd.verify(copy)]))
+    corrupt(copy, random.Random(0))
+    expected = bd.verify(copy, decode=True)
+    assert not expected.whole
+    with pipeline() as p:
+        assert_that(p | VerifyDataset(copy, decode=True), equal_to([expected]))
+    restore(copy, whole)
+
+
+def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+    corruptions.zero_a_stretch(copy, random.Random(0))
+    report = tmp_path / "reports" / "report.json"
+    assert run(copy, report=str(report), num_workers=2) == bd.verify(copy)
+    assert report.exists()
+
+
+def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
+    assert main(arguments) == 0
+    assert "whole; read 6 shards, 72 records" in capsys.readouterr().out
+    corruptions.flip_in_shard(copy, random.Random(0))
+    assert main(arguments) == 1
+    assert "example" in capsys.readouterr().out
+    assert main([*arguments, "--repair"]) == 2
+    assert "leave out --beam" in capsys.readouterr().err
+
+
+def test_paths_that_workers_cannot_see(copy: Path) -> None:  # noqa: F811
+    flink = ["--runner=FlinkRunner", "--flink_master=localhost:1"]
+    with pytest.raises(ValueError, match="--report"):
+        run(copy, beam_options=flink)
+    with pytest.raises(ValueError, match="the dataset is .* cannot see"):
+        run(copy, beam_options=flink, report="/shared/report.json")
