@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.cli.examples import line_width, value_text
+from beam_datasets.cli.examples import feature_at, line_width, value_text
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
 from beam_datasets.cli.tables import table
 from beam_datasets.errors import BeamDatasetsError
@@ -20,6 +20,7 @@ from beam_datasets.reading.opening import open_published
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from beam_datasets.features import FeatureConnector
     from beam_datasets.reading.comparing import DatasetDiff, ExampleChange, SplitDiff, Verdict
 
 NOT_KEPT = 1
@@ -49,7 +50,11 @@ def run(args: Sequence[str]) -> int:
             )
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
         raise UsageError(str(error)) from error
-    print(json.dumps(as_json(found), indent=1) if known.json else "\n".join(text_lines(found)))
+    print(
+        json.dumps(as_json(found), indent=1)
+        if known.json
+        else "\n".join(text_lines(found, old.info.features, new.info.features))
+    )
     return 0 if found.verdict.kept else NOT_KEPT
 
 
@@ -93,8 +98,14 @@ def _progress(total: int) -> Iterator[Callable[[int], object] | None]:
 # ---------------------------------------------------------------------------------------------------------------- text
 
 
-def text_lines(found: DatasetDiff) -> Iterator[str]:
-    """Yields a comparison as lines for people."""
+def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
+    """Yields a comparison as lines for people.
+
+    Args:
+        found: the comparison.
+        old: features of the old version.
+        new: features of the new one.
+    """
     yield f"{found.old} -> {found.new}"
     if found.features:
         yield "\nfeatures"
@@ -109,7 +120,7 @@ def text_lines(found: DatasetDiff) -> Iterator[str]:
             if shown:
                 count = getattr(split, kind)
                 yield f"\n{split.name}, {kind}" + (f" ({len(shown)} of {count:,})" if len(shown) < count else "")
-                yield from (line for example in shown for line in _example_lines(example))
+                yield from (line for example in shown for line in _example_lines(example, old, new))
     yield ""
     yield from verdict_lines(found.verdict)
     if not found.whole:
@@ -134,14 +145,15 @@ def _notes(split: SplitDiff) -> Iterator[str]:
         yield f"{split.name}: what differs was not looked for elsewhere in the split; some of it may only have moved"
 
 
-def _example_lines(example: ExampleChange) -> Iterator[str]:
+def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
     numbers = [index for index in (example.old_index, example.new_index) if index is not None]
     yield "  example " + " -> ".join(f"{number:,}" for number in dict.fromkeys(numbers))
     moved = example.kind == "moved"
     for path in {**example.old, **example.new}:
-        for sign, values in (("-", {} if moved else example.old), (" " if moved else "+", example.new)):
+        for sign, values, tree in (("-", {} if moved else example.old, old), (" " if moved else "+", example.new, new)):
             if path in values:
-                yield f"    {sign} {path}: {value_text(values[path], None, line_width() - len(path) - 8)}"
+                text = value_text(values[path], feature_at(tree, path), line_width() - len(path) - 8)
+                yield f"    {sign} {path}: {text}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- JSON

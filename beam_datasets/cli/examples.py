@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,20 @@ def leaves_with_features(
         yield from leaves_with_features(child, known, join(path, str(name)))
 
 
+def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector | None:
+    """Returns the feature at a path, without the sequences around it; None where there is none.
+
+    >>> feature_at(FeaturesDict({"a": {"b": ClassLabel(num_classes=2)}}), "a/b")
+    ClassLabel(shape=(), dtype=int64, num_classes=2)
+    """
+    inner = _innermost(feature)
+    if not path or not isinstance(inner, FeaturesDict):
+        return None if path else inner
+    below = [name for name in inner if path == name or path.startswith(f"{name}/")]
+    found = (feature_at(inner[name], path[len(name) + 1 :]) for name in below)
+    return next((child for child in found if child is not None), None)
+
+
 def _innermost(feature: FeatureConnector | None) -> FeatureConnector | None:
     while isinstance(feature, Sequence):
         feature = feature.feature
@@ -76,19 +91,21 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
 
 def _text(value: bytes | str, width: int) -> str:
     """Returns text in quotes, with escapes for whatever a terminal would not show as a character."""
+    text: bytes | str = value
     if isinstance(value, bytes):
-        try:
-            value = value.decode("utf-8")
-        except UnicodeDecodeError:
-            return _cut(repr(value[:width]), width, len(value), "bytes")
-    return _cut(repr(value[:width]), width, len(value), "characters")
+        with contextlib.suppress(UnicodeDecodeError):
+            text = value.decode("utf-8")
+    if len(text) <= width and len(repr(text)) <= width:
+        return repr(text)
+    counted = f" ... ({len(text):,} {'bytes' if isinstance(text, bytes) else 'characters'})"
+    shown = text[: max(width - len(counted), _LEAST)]
+    while len(shown) > 1 and len(repr(shown)) + len(counted) > max(width, _LEAST):
+        shown = shown[:-1]
+    return repr(shown) + counted
 
 
-def _cut(text: str, width: int, length: int = 0, unit: str = "") -> str:
-    if len(text) <= width and length <= width:
-        return text
-    counted = f" ({length:,} {unit})" if unit else ""
-    return text[: max(width - len(counted) - 4, _LEAST)].rstrip() + " ..." + counted
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 4, _LEAST)].rstrip() + " ..."
 
 
 def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:

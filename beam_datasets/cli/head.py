@@ -37,6 +37,10 @@ def run(args: Items[str]) -> int:
     records = published.as_dataset(split=split).raw()
     features = readable(published.info.features)
     decode = compile_decoder(features)
+    if known.images:
+        if not _skipping(features):
+            raise UsageError(f"{published.info.full_name} has no images that --images {known.images} could take")
+        storage.make_dirs(known.images)
     pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
     print(f"{published.info.full_name}, {split}: {len(records):,} examples")
     for i in range(min(known.count, len(records))):
@@ -91,15 +95,12 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
     Args:
         record: the example's.
         features: of the dataset.
-        directory: made where it is missing.
+        directory: where to write.
         name: what the files' names begin with.
     """
-    decoders = _skipping(features)
-    if not decoders:
-        return []
-    directory = storage.normalize(directory)
     written = []
-    for path, value, leaf in leaves_with_features(compile_decoder(features, decoders=decoders)(record), features):
+    stored = compile_decoder(features, decoders=_skipping(features))(record)
+    for path, value, leaf in leaves_with_features(stored, features):
         if isinstance(leaf, (Image, Video)):
             files = [value] if isinstance(value, bytes) else list(_files_in(value))
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]

@@ -43,7 +43,7 @@ def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_w
     builder("1.0.0", tmp_path).build(num_workers=1)
     refused = (
         r"squares/small/1\.0\.1 was not published: it was compared with squares/small/1\.0\.0\.\n"
-        r"  MAJOR  split 'train': examples 1 removed\n"
+        r"  MAJOR  split 'train': 1 removed, of 20 examples\n"
         r"Needed: MAJOR; 1\.0\.0 -> 1\.0\.1 is a PATCH version: it promises more than the data keep\. Call it 2\.0\.0\."
     )
     with pytest.raises(VersionError, match=refused):

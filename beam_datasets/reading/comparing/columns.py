@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from beam_datasets.model.lineage import KeyRule
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint8]
-    Kind = Literal["hashed", "ordered"]
 
 KEY_ROWS = 1 << 16  # keys that are compared at once
 _CHUNK_BYTES, _REMOTE_CHUNK_BYTES = 1 << 20, 8 << 20
@@ -32,12 +32,16 @@ class KeyOrder:
     """What the keys of a split are, and whether they can be merged with another's.
 
     Attributes:
-        kind: 'hashed', or 'ordered' where they are integers; None where there are none.
-        ascending: whether they ascend over the whole split.
+        present: whether there are any.
+        ascending: whether they ascend in each stretch of the split.
+        stretches: where each begins, and where the last one ends.
+        rules: how the keys of each stretch were made; keys made by the same rules can be compared.
     """
 
-    kind: Kind | None
+    present: bool
     ascending: bool = True
+    stretches: tuple[int, ...] = ()
+    rules: tuple[tuple[KeyRule, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class SplitShards:
         self.offsets: Ints = info.offsets
         self.shard_lengths = list(info.shard_lengths)
         self._names = info.shard_names
+        self._with_examples = np.flatnonzero(self.shard_lengths).tolist()
+        self._ascents = builder.ascents(split)
         self._directory = builder.dataset_dir
         self._indexed = builder.manifest is not None or not storage.is_remote(self._directory)
         self._checksums = published and list(zip(published.file_bytes, published.crc32c, published.index_crc32c))
@@ -132,30 +138,33 @@ class SplitShards:
         Raises:
             MetadataError: an index is damaged.
         """
-        kinds: set[Kind] = set()
-        ascending, last = True, b""
-        for shard in np.flatnonzero(np.diff(self.offsets)).tolist():
+        starts, falls, last = {ascent.start for ascent in self._ascents}, set[int](), b""
+        for shard in self._with_examples:
             index = read_index(self._path(shard)) if self._indexed else None
             keys = None if index is None else index.keys
             if index is None or keys is None:
-                return KeyOrder(None)
+                return KeyOrder(False)
             if len(index) != self.shard_lengths[shard]:
                 self._opened(shard)  # which says what is wrong
-            kinds.add("ordered" if index.ordered else "hashed")
-            ascending &= last < keys[0].tobytes()
-            last = keys[-1].tobytes()
-        return KeyOrder(kinds.pop(), ascending) if len(kinds) == 1 else KeyOrder(None)
-
-    def key_blocks(self) -> Iterator[tuple[int, Keys]]:
-        """Yields (index of the first one, keys) of all examples, `KEY_ROWS` at a time, in dataset order."""
-        for shard in np.flatnonzero(np.diff(self.offsets)).tolist():
-            index = read_index(self._path(shard))
-            keys = index.keys if index is not None else None
-            if keys is None:
-                raise MetadataError(f"{self._path(shard)}.index had keys, and has none any more: it was replaced.")
             first = int(self.offsets[shard])
-            for start in range(0, len(keys), KEY_ROWS):
-                yield first + start, keys[start : start + KEY_ROWS]
+            falls.update((first + index.descents + 1).tolist(), () if last < bytes(keys[0]) else (first,))
+            last = bytes(keys[-1])
+        stretches = (*sorted(starts), len(self))
+        return KeyOrder(len(self) > 0, falls <= starts, stretches, tuple(ascent.rules for ascent in self._ascents))
+
+    def key_blocks(self, start: int, stop: int) -> Iterator[tuple[int, Keys]]:
+        """Yields (index of the first one, keys) of examples [start, stop) in order, at most `KEY_ROWS` at a time."""
+        for shard in self._with_examples:
+            before = int(self.offsets[shard])
+            first, end = max(start, before), min(stop, int(self.offsets[shard + 1]))
+            if first >= end:
+                continue
+            index = read_index(self._path(shard))
+            keys = None if index is None else index.keys
+            if keys is None:
+                raise MetadataError(f"{self._path(shard)}: its index was taken away while it was read.")
+            for begin in range(first, end, KEY_ROWS):
+                yield begin, keys[begin - before : min(begin + KEY_ROWS, end) - before]
 
     def window(self, index: int) -> Window:
         """Returns records in one piece, of which the one at an index is one; it is kept for the next call.

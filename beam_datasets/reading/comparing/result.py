@@ -174,7 +174,7 @@ class Verdict:
         if not self.kept:
             return f"Needed: {self.needed}; {given}: it promises more than the data keep. Call it {self.lowest}."
         if self.needed == "NONE":
-            return f"Needed: NONE, for nothing differs; {given}."
+            return "Needed: NONE, for nothing differs." + (f" {given}." if self.given != "NONE" else "")
         more = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""
         return f"Needed: {self.needed}; {given}{more}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
     tally = _Tally()
-    for pairs in pair_by_positions(len(old), len(new)) if why else pair_by_keys(old.key_blocks(), new.key_blocks()):
+    for pairs in pair_by_positions(len(old), len(new)) if why else _pair_stretches(old, new, *orders):
         changed = [
             (pair.old_index, pair.new_index)
             for pair in differing(old, new, runs_of(pairs.old, pairs.new), trust_checksums=asked.trust_checksums)
@@ -78,7 +79,7 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
         rewritten=tally.rewritten,
         **{kind: kinds[kind].count for kind in KINDS},
         unmatched=unmatched,
-        keys_lost=orders[0].kind is not None and orders[1].kind is None and len(new) > 0,
+        keys_lost=orders[0].present and not orders[1].present and len(new) > 0,
         resharded=_resharded(old.shard_lengths, new.shard_lengths),
         examples=tuple(_examples(old, new, reader, kinds, asked.examples)),
     )
@@ -101,13 +102,17 @@ def pair_by_positions(old: int, new: int) -> Iterator[Pairs]:
 def _why_not_by_keys(old: SplitShards, new: SplitShards, old_order: KeyOrder, new_order: KeyOrder) -> str:
     """Returns why examples cannot be paired by keys, in words; '' where they can."""
     for shards, order, which in ((old, old_order, "old"), (new, new_order, "new")):
-        if order.kind is None:
+        if not order.present:
             return f"the {which} version has no {'keys' if len(shards) else 'examples'}"
         if not order.ascending:
-            return f"the keys of the {which} version do not ascend, as where splits were joined"
-    if old_order.kind != new_order.kind:
-        return f"the keys of the old version are {old_order.kind}, those of the new one {new_order.kind}"
-    return ""
+            return f"the keys of the {which} version do not ascend"
+    return "" if old_order.rules == new_order.rules else "the two versions made their keys in different ways"
+
+
+def _pair_stretches(old: SplitShards, new: SplitShards, old_order: KeyOrder, new_order: KeyOrder) -> Iterator[Pairs]:
+    """Yields the pairs of each stretch in which keys ascend; a dataset that was generated has one."""
+    for mine, theirs in zip(itertools.pairwise(old_order.stretches), itertools.pairwise(new_order.stretches)):
+        yield from pair_by_keys(old.key_blocks(*mine), new.key_blocks(*theirs))
 
 
 # -------------------------------------------------------------------------------------------------------------- counts

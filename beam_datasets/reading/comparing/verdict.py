@@ -77,7 +77,7 @@ def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
         return
     counts = [f"{getattr(split, kind):,} {kind}" for kind in KINDS if getattr(split, kind)]
     if counts:
-        yield Reason("MAJOR", f"{name}: examples {', '.join(counts)}")
+        yield Reason("MAJOR", f"{name}: {', '.join(counts)}, of {split.old_examples:,} examples")
     if split.keys_lost:
         yield Reason("MAJOR", f"{name} has no keys any more: find() answered, and cannot now")
     if split.rewritten and not extended:

@@ -1,0 +1,240 @@
+"""What `head` and `slices` print, against what Python's slices and NumPy say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from beam_datasets import features
+from beam_datasets.cli import main
+from beam_datasets.cli.examples import value_text
+from beam_datasets.cli.slices import bar
+from beam_datasets.cli.thumbnails import thumbnail, to_rgb
+from beam_datasets.features import ClassLabel
+from beam_datasets.reading import builder_from_directory
+from tests.reading.comparing.versions import PETS, Made
+
+TFDS = Path(__file__).parents[1] / "data" / "tfds"
+MANY = TFDS / "spec_many" / "2.0.1"
+CELL = re.compile(r"(?:\x1b\[38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m)?▀")
+
+Run = "Callable[..., tuple[int, str, str]]"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_command(*args: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(arg) for arg in args])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run_command
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return PETS.but(num_shards=3).write(tmp_path_factory.mktemp("pets"), "1.0.0")
+
+
+# --------------------------------------------------------------------------------------------------------------- head
+
+
+def test_head_shows_examples_in_dataset_order(pets: Path, run: Run) -> None:
+    code, out, _ = run("head", pets, "--split", "train[5:]", "--count", 4)
+    assert code == 0
+    assert out.startswith("pets/1.0.0, train[5:]: 15 examples\n\nexample 0\n")
+    examples = builder_from_directory(pets).as_dataset(split="train[5:]")
+    names = ["cat", "dog", "owl"]
+    shown = re.findall(r"^  (?:id|text|label): .*", out, re.MULTILINE)
+    expected = [
+        (f"  id: {e['id']}", f"  label: {e['label']} ({names[e['label']]})", f"  text: {e['text'].decode()!r}")
+        for e in examples[:4]
+    ]
+    assert shown == [line for lines in expected for line in lines]
+
+
+def test_head_of_every_feature(run: Run) -> None:
+    code, out, err = run("head", MANY, "--count", 12)
+    assert (code, err) == (0, "")
+    for line in ("label: 2 (fish)", "text: 'text é 2'", "opt: none", "objs/cls: [1 (y), 1 (y)]", "nest/s: 's2'"):
+        assert f"  {line}\n" in out
+    assert re.search(r"  image: uint8 \(3, 4, 3\), \d+ to \d+\n", out)
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_head_writes_the_files_that_records_have(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("head", MANY, "--count", 2, "--images", tmp_path / "new")
+    assert code == 0
+    names = ["gray", "image", "vid-000"]
+    files = sorted((tmp_path / "new").iterdir())
+    assert [file.name for file in files] == [f"train-0000{i}-{name}.png" for i in range(2) for name in names]
+    assert re.findall(r"^  -> (.*)", out, re.MULTILINE) == list(map(str, files))
+    stored = builder_from_directory(MANY).as_dataset(split="train", decoders={"image": bd_skip()})
+    assert [file.read_bytes() for file in files[1::3]] == [stored[0]["image"], stored[1]["image"]]
+
+
+def bd_skip() -> Any:
+    from beam_datasets.features.decode import SkipDecoding
+
+    return SkipDecoding()
+
+
+def test_images_of_floats_are_written_as_pictures(run: Run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    tree = features.FeaturesDict({"depth": features.Image(shape=(2, 3, 1), dtype=np.float32)})
+    depth = np.array([[0, 1, 2], [4, 3, 2]], np.float32)[..., None]
+    made = Made(tree, {"train": {0: {"depth": depth}}}).write(tmp_path, "1.0.0")
+    assert run("head", made, "--images", tmp_path / "out")[0] == 0
+    (file,) = (tmp_path / "out").iterdir()
+    assert np.array(Image.open(file))[..., 0].tolist() == (depth[..., 0] / 4 * 255).astype(np.uint8).tolist()
+
+
+def cells(lines: list[str]) -> Any:
+    """Returns the pixels that a terminal would show."""
+    rows = []
+    for line in lines:
+        colours: list[tuple[str, ...]] = []
+        for cell in CELL.finditer(line):
+            colours.append(cell.groups() if cell[1] else colours[-1])
+        numbers = np.array(colours, np.uint8)
+        rows += [numbers[:, :3], numbers[:, 3:]]
+    return np.stack(rows)
+
+
+@given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 40), st.integers(16, 60), st.sampled_from([1, 3]))))
+def test_a_thumbnail_has_the_pixels_of_the_image(image: Any) -> None:
+    pixels = np.broadcast_to(image, (*image.shape[:2], 3))
+    shown = cells(thumbnail(image, 60))
+    assert (shown[: len(pixels)] == pixels).all()
+    assert len(shown) == len(pixels) + len(pixels) % 2
+
+
+def test_thumbnails_are_means_and_tiny_images_grow() -> None:
+    image = np.arange(64 * 32, dtype=np.uint16).reshape(64, 32, 1).astype(np.uint8)
+    shown = cells(thumbnail(image, 16))
+    assert shown.shape == (32, 16, 3)
+    means = image.reshape(32, 2, 16, 2).astype(float).mean((1, 3))
+    assert abs(shown[..., 0] - means).max() <= 1
+    assert cells(thumbnail(np.array([[[255, 0, 0]], [[0, 0, 255]]], np.uint8), 48)).shape == (32, 16, 3)
+
+
+@pytest.mark.parametrize(
+    "pixel, colour",
+    [
+        (np.array([7], np.uint8), (7, 7, 7)),
+        (np.array([7, 255], np.uint8), (7, 7, 7)),
+        (np.array([7, 0], np.uint8), (255, 255, 255)),
+        (np.array([1, 2, 3, 255], np.uint8), (1, 2, 3)),
+        (np.array([0x1234], np.uint16), (0x12, 0x12, 0x12)),
+        (np.array([np.nan], np.float32), (0, 0, 0)),
+    ],
+)
+def test_pixels_as_colours(pixel: Any, colour: tuple[int, ...]) -> None:
+    assert tuple(to_rgb(pixel.reshape(1, 1, -1))[0, 0]) == colour
+
+
+def test_thumbnails_when_asked_for(run: Run) -> None:
+    assert "▀" not in run("head", MANY)[1]
+    shown = run("head", MANY, "--thumbnails", "--count", 1)[1]
+    image = builder_from_directory(MANY).as_dataset(split="train")[0]["image"]
+    after = shown.partition("  image: ")[2].splitlines()[1:]
+    assert (cells(after[:6])[::4, ::4] == image).all()  # of 4 columns each is shown as 4
+
+
+@pytest.mark.parametrize(
+    "value, feature, text",
+    [
+        (b"plain", None, "'plain'"),
+        (b"\x1b[31m red \n", None, r"'\x1b[31m red \n'"),
+        (b"\xff\x00", None, r"b'\xff\x00'"),
+        (b"\n" * 100, None, r"'\n\n\n\n\n\n\n\n\n\n' ... (100 characters)"),
+        (b"x" * 1000, None, "'xxxxxxxxxxxxxxxxxxx' ... (1,000 characters)"),
+        (np.int64(-1), ClassLabel(names=["a"]), "-1 (no label)"),
+        (np.array([0, 1]), ClassLabel(names=["a", "b"]), "[0 (a), 1 (b)]"),
+        (np.float32(0.1), None, "0.1"),
+        (np.array([1.0, np.nan] * 9, np.float32), None, "float32 (18,), 1.0 to 1.0, and 9 not finite"),
+        (np.zeros((0, 3)), None, "float64 (0, 3)"),
+        (np.array([b"a", b"b"], object), None, "['a', 'b']"),
+        (None, None, "none"),
+    ],
+)
+def test_values_as_text(value: Any, feature: Any, text: str) -> None:
+    assert value_text(value, feature, 44) == text
+
+
+# -------------------------------------------------------------------------------------------------------------- slices
+
+
+@pytest.mark.parametrize(
+    "expression", ["train", "train[2:9]", "train[-30%:]+test", "train[5:5]", "all", "train[:3]+train[2:4]"]
+)
+@pytest.mark.parametrize("dataset", ["pets", "tfds"])
+def test_slices_count_what_is_read(expression: str, dataset: str, pets: Path, run: Run) -> None:
+    directory = pets if dataset == "pets" else MANY
+    code, out, _ = run("slices", directory, expression, "--json")
+    assert code == 0
+    told = json.loads(out)
+    records = builder_from_directory(directory).as_dataset(split=expression).raw()
+    assert told["num_examples"] == len(records)
+    assert told["num_bytes"] == sum(map(len, records[:]))
+    read = b"".join((directory / f["filename"]).read_bytes()[f["start"] : f["stop"]] for f in told["files"])
+    assert len(read) == told["num_bytes"] + 16 * told["num_examples"]
+    assert all(record in read for record in records[:])
+    code, text, _ = run("slices", directory, expression)
+    assert code == 0
+    assert f"{expression}: {len(records)} examples" in text
+    for file in told["files"]:
+        assert file["filename"] in text
+
+
+def test_shards_in_a_row_share_a_line(run: Run) -> None:
+    directory = TFDS / "spec_inter" / "1.2.3"
+    out = run("slices", directory, "train[2shard:4shard]+train[300:310]")[1]
+    first_words = [line.split(",")[0].split(" ▕")[0] for line in out.splitlines()[4:]]
+    assert [word.strip() for word in first_words] == [
+        "2 shards",
+        "2 shards",
+        "10 shards",
+        "spec_inter-train.tfrecord-00014-of-00020",
+        "spec_inter-train.tfrecord-00015-of-00020",
+        "4 shards",
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 64), st.integers(0, 64)).map(sorted).map(tuple), max_size=5))
+def test_a_bar_is_full_and_empty_where_the_slice_is(ranges: list[tuple[int, int]]) -> None:
+    chosen = [any(start <= i < stop for start, stop in ranges) for i in range(64)]
+    assert bar(0, 64, ranges, 64)[1:-1] == "".join("█" if there else "·" for there in chosen)
+    quarters = [sum(chosen[i : i + 4]) for i in range(0, 64, 4)]
+    assert bar(0, 64, ranges, 16)[1:-1] == "".join("·░▒▓█"[quarter] for quarter in quarters)
+
+
+@pytest.mark.parametrize(
+    "args, code, problem",
+    [
+        (["head", "nothing"], 1, "no dataset 'nothing'"),
+        (["head", "{pets}", "--split", "trian"], 1, "Did you mean 'train'"),
+        (["head", "{pets}", "--count", "-1"], 2, "--count is -1"),
+        (["head", "{pets}", "--images", "x"], 2, "has no images"),
+        (["head", "{many}", "--images", __file__], 1, "test_looking.py"),
+        (["slices", "{pets}"], 2, "required: SLICE"),
+        (["slices", "{pets}", "train[:99]"], 1, "train has 20 examples"),
+        (["slices", "{pets}", "train[10%:20]"], 1, "mixes units"),
+        (["show", "{pets}"], 2, "invalid choice: 'show'"),
+    ],
+)
+def test_errors(args: list[str], code: int, problem: str, pets: Path, run: Run, tmp_path: Path) -> None:
+    filled = [arg.format(pets=pets, many=MANY) for arg in args]
+    got, out, err = run(*filled, *(["--data_dir", tmp_path] if args[0] != "show" else []))
+    assert (got, problem in err) == (code, True), err
+    assert out == ""
