@@ -14,8 +14,10 @@ import numpy as np
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.features import png_decoding
+from beam_datasets.features.at_once import AtOnce
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import FeaturesDict, join
+from beam_datasets.features.groups import Images, UnusualError
 from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
@@ -24,6 +26,7 @@ from beam_datasets.features.table import TableDecoder
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats import example
 from beam_datasets.formats.varint import decode_varints
+from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +54,45 @@ def compile_batch_decoder(feature: Any, *, decoders: Any = None, pad: bool = Fal
         ValueError: see `compile_decoder`, also for what the returned function raises.
     """
     top = chosen(feature, decoders)
+    in_python = _batch_decoder(top, pad)
+    if core is None:
+        return in_python
+    at_once = AtOnce(top, pad=pad)
+
+    def decode(records: list[Buffer]) -> Any:
+        found = at_once(records)
+        return in_python(records) if found is None else found
+
+    return decode
+
+
+def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[list[Buffer]], list[Any]] | None:
+    """Returns the function from records to the list of their examples; None where they are not to be held together.
+
+    Args:
+        feature: the features of a dataset.
+        decoders: see `compile_decoder`.
+
+    Raises:
+        ValueError: see `compile_decoder`. The returned function raises it for records of which one is damaged or has an
+            unusual form: they are to be decoded one by one.
+    """
+    top = chosen(feature, decoders)
+    at_once = AtOnce(top)
+    if core is None or not at_once.is_small:
+        return None
+
+    def decode(records: list[Buffer]) -> list[Any]:
+        found: list[Any] | None = at_once(records)
+        if found is None:
+            raise UnusualError("the records are to be decoded one by one")
+        return found
+
+    return decode
+
+
+def _batch_decoder(top: FeatureConnector, pad: bool) -> Callable[[list[Buffer]], Any]:
+    """Returns the function from records to their batch, in Python."""
     column = _column(top, "", pad)
 
     def decode(records: list[Buffer]) -> Any:
@@ -105,7 +147,7 @@ def _column(feature: FeatureConnector, name: str, pad: bool) -> Column:
 
 def _at_once(feature: FeatureConnector, name: str, pad: bool) -> Column | None:
     """Returns the function that decodes a column in one piece, or yields None where it cannot; None for none."""
-    if type(feature) is Image and feature.dtype == np.uint8:
+    if type(feature) is Image:
         return _images(feature, name)
     if type(feature) is Sequence and isinstance(feature.feature, Leaf):
         return _sequences(feature, feature.feature, name, pad)
@@ -167,11 +209,8 @@ def _sequences(feature: Sequence, item: Leaf, name: str, pad: bool) -> Column | 
 
 
 def _images(feature: Image, name: str) -> Column | None:
-    height, width, channels = (feature.shape or (None, None, None))[-3:]
-    if not (height and width and channels) or len(feature.shape or ()) != 3:
-        return None
-    read = _bytes_reader(name)
-    return lambda datas, spans: png_decoding.decode_many(read(datas, spans), (height, width, channels), np.uint8)
+    form, read = Images.form_of(feature), _bytes_reader(name)
+    return None if form is None else lambda datas, spans: png_decoding.decode_many(read(datas, spans), form)
 
 
 def _bytes_reader(name: str) -> Callable[[list[bytes], list[Spans]], list[bytes]]:

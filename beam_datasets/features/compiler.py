@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.at_once import AtOnce
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record, spans_of
+from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +64,24 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
             where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are no record.
     """
-    top = chosen(feature, decoders, partial)
-    if isinstance(top, FeaturesDict):
-        return top.record_decoder()
+    return decoder_of(chosen(feature, decoders, partial))
+
+
+def decoder_of(top: FeatureConnector) -> Callable[[Buffer], Any]:
+    """Returns the function from a record to its example; see `compile_decoder`."""
+    in_python = top.record_decoder() if isinstance(top, FeaturesDict) else _spans_decoder(top)
+    if core is None:
+        return in_python
+    at_once = AtOnce(top)
+
+    def decode(data: Buffer) -> Any:
+        found = at_once([data])
+        return in_python(data) if found is None else found[0]
+
+    return decode
+
+
+def _spans_decoder(top: FeatureConnector) -> Callable[[Buffer], Any]:
     decode_spans = top.decoder("")
 
     def decode(data: Buffer) -> Any:

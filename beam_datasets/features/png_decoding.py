@@ -31,7 +31,7 @@ _MOST_EXPANDED = 1032  # bytes that deflate can make of one
 _BAND = 1 << 18  # bytes of rows of several images that are decompressed before their filters are undone
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """What a PNG that is decoded here says of itself.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Form(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _form(header: bytes) -> _Form | None:
+def _form(header: bytes) -> Form | None:
     """Returns what a header says; None where it is none, or says something that is not decoded here."""
     if len(header) != 13:
         return None
@@ -63,7 +63,7 @@ def _form(header: bytes) -> _Form | None:
         return None
     channels, dtype = _CHANNELS[colour], np.dtype(np.uint8 if bits == 8 else np.uint16)
     pixel = channels * dtype.itemsize
-    return _Form(header, (height, width, channels), dtype, width * pixel, pixel, height * (1 + width * pixel))
+    return Form(header, (height, width, channels), dtype, width * pixel, pixel, height * (1 + width * pixel))
 
 
 def decode(data: bytes) -> NDArray[Any] | None:
@@ -81,34 +81,39 @@ def decode(data: bytes) -> NDArray[Any] | None:
     return pixels if pixels is not None and _decode_into(pixels, [data], form) else None
 
 
-def decode_many(files: Sequence[bytes], shape: tuple[int, int, int], dtype: Any) -> NDArray[Any] | None:
-    """Returns the pixels of PNGs of one shape and dtype, as `decode` does; None where one is of another form.
+def form_of(shape: tuple[int, int, int], dtype: Any) -> Form | None:
+    """Returns the form of the PNGs of a shape (height, width, channels) and a dtype; None where there are none."""
+    height, width, channels = shape
+    if channels not in _COLOUR_TYPES or not (0 < width < 1 << 31 and 0 < height < 1 << 31):
+        return None
+    return _form(struct.pack(">IIBBBBB", width, height, 8 * np.dtype(dtype).itemsize, _COLOUR_TYPES[channels], 0, 0, 0))
+
+
+def decode_many(files: Sequence[bytes], form: Form) -> NDArray[Any] | None:
+    """Returns the pixels of PNGs of one form, as `decode` does; None where one is of another form.
 
     The array has the shape (files, height, width, channels).
     """
-    height, width, channels = shape
-    if channels not in _COLOUR_TYPES or max(shape) >= 1 << 31:
+    if core is None:
+        return _decode_plain(files, form)
+    if not files or not _fits(min(files, key=len), form):
         return None
-    header = struct.pack(">IIBBBBB", width, height, 8 * np.dtype(dtype).itemsize, _COLOUR_TYPES[channels], 0, 0, 0)
-    form = _form(header)
-    if form is None or core is None:
-        return form and _decode_plain(files, form)
-    if not all(_fits(file, form) for file in files):
-        return None
-    pixels = np.empty((len(files), *shape), form.dtype)
+    pixels = np.empty((len(files), *form.shape), form.dtype)
     some = max(1, _BAND // form.size)
+    if len(files) <= some:
+        return pixels if _decode_into(pixels, files, form) else None
     for start in range(0, len(files), some):
         if not _decode_into(pixels[start : start + some], files[start : start + some], form):
             return None
     return pixels
 
 
-def _fits(data: bytes, form: _Form) -> bool:
+def _fits(data: bytes, form: Form) -> bool:
     """Returns whether a file may have so many pixels: else no memory is taken for them."""
-    return form.size <= _MOST_EXPANDED * len(data)
+    return form.size <= _SMALL or form.size <= _MOST_EXPANDED * len(data)
 
 
-def _decode_into(pixels: NDArray[Any], files: Sequence[bytes], form: _Form) -> bool:
+def _decode_into(pixels: NDArray[Any], files: Sequence[bytes], form: Form) -> bool:
     """Puts the pixels of files into an array; returns whether all are of that form."""
     inflate, (header, shape, dtype, stride, pixel, size) = _inflater(), form
     rows = []
@@ -138,7 +143,7 @@ def _inflater() -> Callable[[bytes, int], bytes | bytearray | None]:
 
     def inflate(data: bytes, size: int) -> bytes | bytearray | None:
         try:
-            return zlib_decompress(data, size)  # type: ignore[no-any-return]
+            return zlib_decompress(data, size)
         except DeflateError:
             return None
 
@@ -157,7 +162,7 @@ def _inflate(data: bytes, size: int) -> bytes | None:
 # -------------------------------------------------------------------------------------------------------- in Python
 
 
-def _decode_plain(files: Sequence[bytes], form: _Form) -> NDArray[Any] | None:
+def _decode_plain(files: Sequence[bytes], form: Form) -> NDArray[Any] | None:
     """Decodes small PNGs whose rows are not filtered, as `png.encode` makes them."""
     if form.size >= _SMALL:
         return None

@@ -114,7 +114,6 @@ static PyObject *close_output(Output *output) {
 static int lack(Parse *parse, const Field *field, Py_ssize_t i) {
     const Group *group = parse->schema->groups + field->group;
     Output *output = parse->outputs + field->group;
-    if (group->kind == SPANS) return DONE;
     if (!group->optional) return REFUSED;
     if (output->counts != NULL) {
         output->num[i] = -1;
@@ -175,10 +174,12 @@ static int take_list(Parse *parse, const Field *field, Py_ssize_t i, Span featur
 }
 
 /* Notes where a feature stands in record i. */
-static int take_span(Parse *parse, const Field *field, Py_ssize_t i, Span feature, PyObject *spans) {
+static int take_span(const Parse *parse, Py_ssize_t i, Span name, Span feature, PyObject *spans) {
     const uint8_t *start = parse->records[i].buf;
+    PyObject *key = PyBytes_FromStringAndSize((const char *)name.at, name.end - name.at);
     PyObject *span = Py_BuildValue("nn", (Py_ssize_t)(feature.at - start), (Py_ssize_t)(feature.end - start));
-    int failed = span == NULL || PyDict_SetItem(spans, field->object, span) < 0;
+    int failed = key == NULL || span == NULL || PyDict_SetItem(spans, key, span) < 0;
+    Py_XDECREF(key);
     Py_XDECREF(span);
     return failed ? ERROR : DONE;
 }
@@ -201,14 +202,14 @@ static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *span
         if (!take(&entries, ENTRY, &entry) || !take(&entry, NAME, &name) || !take(&entry, FEATURE, &feature) ||
             entry.at != entry.end)
             return REFUSED;
+        if (spans != NULL && take_span(parse, i, name, feature, spans) != DONE) return ERROR;
         const Field *field = field_at(parse, place, name);
         if (field == NULL) continue;
         Py_ssize_t *seen = parse->seen + (field - parse->schema->fields);
         if (*seen == i + 1) return REFUSED;
         *seen = i + 1;
         found++;
-        int result = parse->schema->groups[field->group].kind == SPANS ? take_span(parse, field, i, feature, spans)
-                                                                       : take_list(parse, field, i, feature);
+        int result = take_list(parse, field, i, feature);
         if (result != DONE) return result;
     }
     for (Py_ssize_t f = 0; found < parse->schema->num_fields && f < parse->schema->num_fields; f++) {

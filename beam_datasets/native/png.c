@@ -1,4 +1,6 @@
-/* PNG: the compressed pixels out of a file, and rows of pixels out of filtered ones. Source: https://www.w3.org/TR/png-3.
+/* PNG: the compressed pixels out of a file, and rows of pixels out of filtered ones.
+ *
+ * Source: https://www.w3.org/TR/png-3.
  *
  * In between the caller decompresses. What these functions do not know (interlacing, palettes, transparent colours) is
  * for a library: None or False says so.

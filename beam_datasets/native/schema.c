@@ -39,8 +39,9 @@ static int check_group(const Group *group) {
         PyErr_Format(PyExc_ValueError, "a group is of kind %d", group->kind);
     } else if (group->count < (numbers ? PADDED : ANY) || group->count == 0 || group->count > INT32_MAX) {
         PyErr_Format(PyExc_ValueError, "a group of kind %d has %zd values", group->kind, group->count);
-    } else if (group->count < 0 && group->kind != SPANS && group->num != 1) {
-        PyErr_Format(PyExc_ValueError, "a group of any number of values has %zd names", group->num);
+    } else if (group->kind == SPANS ? group->num != 0 : group->count < 0 && group->num != 1) {
+        PyErr_Format(PyExc_ValueError, "a group of kind %d and any number of values has %zd names", group->kind,
+                     group->num);
     } else {
         return 0;
     }
@@ -123,9 +124,10 @@ PyDoc_STRVAR(schema_doc,
              "schema(groups, /)\n--\n\n"
              "Returns what parse() takes: which features are wanted, in groups that come out in one piece.\n\n"
              "A group is (kind, count, optional, names). Its kind is 10 for bytes, 18 for floats, 26 for integers, as\n"
-             "the tag of the list, or 0 for where the features stand in the record. Its count is how many values each\n"
-             "has in each record: 1 and more; -1 for any number, -2 (of numbers) for the same filled up with zeros; then\n"
-             "it has one name. Where it is optional, records need not have its features. Names are bytes.");
+             "the tag of the list, or 0, without names, for where all features stand in the record. Its count is how\n"
+             "many values each has in each record: 1 and more; with one name also -1 for any number, -2 (of numbers)\n"
+             "for the same filled up with zeros. Where it is optional, records need not have its features. Names are\n"
+             "bytes.");
 
 static PyObject *py_schema(PyObject *module, PyObject *groups) {
     (void)module;

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from beam_datasets.features.columns import compile_batch_decoder
+from beam_datasets.features.columns import compile_batch_decoder, compile_block_decoder
 from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.features.stacking import stack
 
@@ -32,6 +32,10 @@ class Raw:
     def compile(self) -> Function:
         """Returns the function from a record."""
         return (lambda item: (item[0], bytes(item[1]))) if self.with_ids else bytes
+
+    def compile_block(self) -> Function:
+        """Returns the function from a list of records: they are bytes already."""
+        return lambda items: items
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,18 @@ class Decode:
             return decode
         pick = picker(self.supervised_keys)
         return lambda item: pick(decode(item))
+
+    def compile_block(self) -> Function | None:
+        """Returns the function from a list of records; None where they are decoded one by one."""
+        decode = compile_block_decoder(self.features, decoders=self.decoders)
+        if decode is None:
+            return None
+        if self.with_ids:
+            decode = _with_ids(decode)
+        if self.supervised_keys is None:
+            return decode
+        pick = picker(self.supervised_keys)
+        return lambda items: list(map(pick, decode(items)))
 
     def compile_batch(self, pad: bool) -> Function:
         """Returns the function from a list of records to their batch; there are no ids."""
@@ -122,6 +138,16 @@ def _with_id(decode: Function) -> Function:
         return example
 
     return decode_pair
+
+
+def _with_ids(decode: Function) -> Function:
+    def decode_pairs(items: list[Any]) -> list[Any]:
+        examples: list[Any] = decode([record for _, record in items])
+        for (name, _), example in zip(items, examples):
+            example["tfds_id"] = name
+        return examples
+
+    return decode_pairs
 
 
 def picker(nest: Any) -> Function:

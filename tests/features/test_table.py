@@ -47,7 +47,7 @@ def decoded_one_by_one(record):
 @settings(max_examples=25)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_same_as_one_by_one(rows):
-    encode, decode = F.compile_encoder(FEATURES), F.compile_decoder(FEATURES)
+    encode, decode = F.compile_encoder(FEATURES), FEATURES.record_decoder()
     for row in rows * 3:
         as_python = {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
         record = one_by_one(row)
@@ -73,7 +73,7 @@ def reordered(record, order):
 
 
 def test_orders_are_learned_up_to_a_number_and_all_are_read():
-    decode = F.compile_decoder(FEATURES)
+    decode = FEATURES.record_decoder()
     assert isinstance(decode, table.TableDecoder)
     for order in range(8):
         for record in records():
@@ -83,7 +83,7 @@ def test_orders_are_learned_up_to_a_number_and_all_are_read():
 
 
 def test_changing_orders_are_not_learned():
-    decode = F.compile_decoder(FEATURES)
+    decode = FEATURES.record_decoder()
     (record,) = records(1)
     for order in range(20):
         decode(reordered(record, order))
@@ -91,7 +91,7 @@ def test_changing_orders_are_not_learned():
 
 
 def test_damaged_records_are_read_as_one_by_one():
-    decode = F.compile_decoder(FEATURES)
+    decode = FEATURES.record_decoder()
     (record,) = records(1)
     decode(record)
     decode(record)
@@ -135,11 +135,11 @@ def test_the_error_names_the_number():
     wide = F.FeaturesDict(dict.fromkeys(COLUMNS, np.int64))
     narrow = F.FeaturesDict({**dict.fromkeys(COLUMNS, np.int64), "03_int32": np.int8})
     record = F.compile_encoder(wide)(dict.fromkeys(COLUMNS, 300))
-    decode = F.compile_decoder(narrow)
+    decode = narrow.record_decoder()
     for _ in range(4):
         with pytest.raises(ValueError, match=r"^03_int32: the record has 300, which does not fit int8$"):
             decode(record)
 
 
 def test_few_numbers_are_not_worth_it():
-    assert not isinstance(F.compile_decoder({"a": np.int64, "b": np.float32}), table.TableDecoder)
+    assert not isinstance(F.FeaturesDict({"a": np.int64, "b": np.float32}).record_decoder(), table.TableDecoder)

@@ -1,0 +1,264 @@
+"""What the native module finds of a feature in many records, made into values: one a record, or one array of them all.
+
+A group is a set of features that `native.core.parse` reads in one piece; its functions `rows` and `batch` take what
+that returned. The values are those that the features' own decoders make of each record; where they could not be, an
+error is raised, and the caller decodes the records one by one, which says whose fault it is.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.features import png_decoding
+from beam_datasets.features.numbers import lift
+from beam_datasets.features.raw import objects
+from beam_datasets.features.stacking import stack
+from beam_datasets.features.values import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.features.base import Decode
+    from beam_datasets.features.image import Image
+    from beam_datasets.features.leaf import Codec
+
+KINDS = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}  # the tags of lists
+ANY, PADDED = -1, -2  # counts
+
+
+class UnusualError(ValueError):
+    """Records are not of the form that is decoded at once."""
+
+
+@dataclass
+class Group(abc.ABC):
+    """Features that are read in one piece.
+
+    Attributes:
+        names: of the features, in the record.
+        kind: of their lists; 0 where features are only to be found.
+        count: of values in each record; or `ANY`, `PADDED`.
+        optional: whether records may lack them.
+        pad: see `stack`.
+        is_small: whether a value is known to be not much larger than its record, or than a few kilobytes.
+    """
+
+    names: list[str]
+    kind: int
+    count: int = 1
+    optional: bool = False
+    pad: bool = False
+    is_small: bool = True
+
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        return len(self.names)
+
+    @abc.abstractmethod
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns for each feature its values in n records."""
+
+    def batch(self, found: Any, n: int) -> list[Any]:
+        """Returns for each feature the array of its values in n records."""
+        return [stack(values, pad=self.pad) for values in self.rows(found, n)]
+
+    def described(self) -> tuple[int, int, bool, tuple[bytes, ...]]:
+        """Returns the group as `native.core.schema` takes it."""
+        return self.kind, self.count, self.optional, tuple(name.encode() for name in self.names)
+
+
+@dataclass
+class Scalars(Group):
+    """Single numbers of one dtype."""
+
+    dtype: Any = None
+
+    def __post_init__(self) -> None:
+        self._lift = lift(self.dtype, "")
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns NumPy scalars."""
+        found, missing = found if self.optional else (found, ())
+        numbers = self._lift(_numbers(found, self.kind))
+        values = [[number] for number in numbers] if n == 1 else list(map(list, numbers.reshape(-1, n)))
+        for feature, record in missing:
+            values[feature][record] = None
+        return values
+
+    def batch(self, found: Any, n: int) -> list[Any]:
+        """Returns the rows of one array; arrays of objects where some are missing."""
+        if self.optional and found[1]:
+            return super().batch(found, n)
+        numbers = _numbers(found[0] if self.optional else found, self.kind)
+        return list(self._lift(numbers).reshape(-1, n))
+
+
+@dataclass
+class Arrays(Group):
+    """An array of numbers of a fixed shape."""
+
+    codec: Codec = field(kw_only=True)
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns arrays of their own."""
+        found, missing = found if self.optional else (found, ())
+        values = _own(self.codec.unpack_many(_numbers(found, self.kind)))
+        for _, record in missing:
+            values[record] = None
+        return [values]
+
+    def batch(self, found: Any, n: int) -> list[Any]:
+        """Returns one array."""
+        if self.optional and found[1]:
+            return super().batch(found, n)
+        return [self.codec.unpack_many(_numbers(found[0] if self.optional else found, self.kind))]
+
+
+@dataclass
+class Sequences(Group):
+    """Any number of items, which are numbers or arrays of a fixed shape."""
+
+    codec: Codec = field(kw_only=True)
+    length: int | None = None
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns arrays of their own."""
+        numbers, counts = found
+        items = self._items(numbers)
+        if n == 1 and self.length in (None, len(items)):
+            return [[items]]
+        ends = np.cumsum(self._counts(counts)).tolist()
+        return [[items[start:stop].copy() for start, stop in zip([0, *ends], ends)]]
+
+    def batch(self, found: Any, n: int) -> list[Any]:
+        """Returns one array, where all have as many items or are filled up."""
+        numbers, counts = found
+        lengths, items = self._counts(counts), self._items(numbers)
+        if not self.pad and (lengths != lengths[0]).any():
+            raise UnusualError
+        return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
+
+    def _items(self, numbers: bytearray) -> NDArray[Any]:
+        return self.codec.unpack_many(_numbers(numbers, self.kind))  # type: ignore[no-any-return]
+
+    def _counts(self, counts: bytearray) -> NDArray[np.int64]:
+        """Returns how many items each record has."""
+        items, rest = np.divmod(_counts(counts).clip(0), self.codec.size or 1)
+        if rest.any() or (self.length is not None and (items != self.length).any()):
+            raise UnusualError
+        return items
+
+
+@dataclass
+class Lists(Group):
+    """Any number of stored values, of which a function makes a value."""
+
+    unpack: Callable[[Any], Any] = field(kw_only=True)
+    missing: Callable[[], Any] = field(kw_only=True)
+    length: int | None = None
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns what the function makes."""
+        stored, counts = found
+        lists = stored if isinstance(stored, list) else _numbers(stored, self.kind)
+        values, start = [], 0
+        for count in _counts(counts).tolist():
+            stop = start + max(count, 0)
+            values.append(self._value(lists[start:stop].copy()) if count >= 0 else self.missing())
+            start = stop
+        return [values]
+
+    def _value(self, stored: Any) -> Any:
+        value = self.unpack(stored)
+        if self.length is not None and len(value) != self.length:
+            raise UnusualError
+        return value
+
+
+@dataclass
+class Texts(Group):
+    """Single strings."""
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns bytes, None where they are missing."""
+        return [found]
+
+    def batch(self, found: Any, n: int) -> list[Any]:
+        """Returns an array of objects."""
+        return [objects(found)]
+
+
+@dataclass
+class Files(Group):
+    """Values that are stored as one value of bytes each, as compressed arrays."""
+
+    unpack: Callable[[bytes], Any] = field(kw_only=True)
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns what is in the files, None where they are missing."""
+        unpack = self.unpack
+        return [[None if data is None else unpack(data) for data in found]]
+
+
+@dataclass
+class Images(Files):
+    """Images of one shape, most of them PNG."""
+
+    form: png_decoding.Form = field(kw_only=True)
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns arrays of their own."""
+        pixels = png_decoding.decode_many(found, self.form)
+        return super().rows(found, n) if pixels is None else [_own(pixels)]
+
+    def batch(self, found: Any, n: int) -> list[Any]:
+        """Returns one array."""
+        pixels = png_decoding.decode_many(found, self.form)
+        return super().batch(found, n) if pixels is None else [pixels]
+
+    @staticmethod
+    def form_of(image: Image) -> png_decoding.Form | None:
+        """Returns the form of the PNGs of a feature; None where it is not known, or pixels are not stored as such."""
+        shape = image.shape or ()
+        if image.dtype.kind != "u" or len(shape) != 3 or not size_of(shape):
+            return None
+        return png_decoding.form_of(shape, image.dtype)  # type: ignore[arg-type]
+
+
+@dataclass
+class Others(Group):
+    """Features that are decoded record by record."""
+
+    decoders: list[Decode] = field(default_factory=list)
+
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        return len(self.decoders)
+
+    def rows(self, found: Any, n: int) -> list[list[Any]]:
+        """Returns what the decoders make."""
+        return [[decode(data, spans) for data, spans in found] for decode in self.decoders]
+
+
+def _numbers(found: bytearray, kind: int) -> NDArray[Any]:
+    """Returns the array of numbers that were found."""
+    dtype: Any = np.float32 if kind == KINDS["float"] else np.int64
+    return np.frombuffer(found, dtype) if found else np.empty(0, dtype)
+
+
+def _counts(counts: bytearray) -> NDArray[np.int64]:
+    """Returns how many values each record has; -1 where it lacks the feature."""
+    return np.frombuffer(counts, np.int64)
+
+
+def _own(array: NDArray[Any]) -> list[Any]:
+    """Returns the rows of an array that nobody else has, each as an array that does not keep the others in memory."""
+    return [array[0]] if len(array) == 1 else [row.copy() for row in array]
