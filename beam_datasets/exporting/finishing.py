@@ -1,4 +1,4 @@
-"""An export becomes visible: all at once on a disk, and on an object store with `export.json` last."""
+"""An export becomes visible: all at once on a disk, and on an object store with `_export.json` last."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, PathExistsError
 from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
 from beam_datasets.exporting.plan import check_free
+from beam_datasets.features.class_label import parse_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from beam_datasets.exporting.plan import ExportPlan
     from beam_datasets.exporting.shards import WrittenFile
 
-EXPORT_FILE = "export.json"
+EXPORT_FILE = "_export.json"
+"""What an export says of itself. Whoever reads a directory of Parquet files passes over names that begin with `_`."""
+
 FORMAT_VERSION = 1
 
 
@@ -92,16 +95,15 @@ def _checked(plan: ExportPlan, written: Sequence[WrittenFile]) -> dict[str, list
 
 def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, bytes]:
     """Returns {file name: content} of what describes the export."""
-    tree = plan.info.features
-    texts = {"features.json": feature_trees.to_json_text(tree).encode()}
-    texts |= {name: text.encode() for name, text in tree.label_files().items()}
-    if isinstance(plan.format, ArrayRecord):
-        info = plan.info.replace(file_format=FILE_FORMAT, alternative_file_formats=())
-        sizes = {
-            split.name: ([file.num_examples for file in files[split.name]], split.num_bytes) for split in plan.splits
-        }
+    texts = {EXPORT_FILE: _json(_description(plan, files))}
+    if isinstance(plan.format, ArrayRecord):  # the files that TensorFlow Datasets reads
+        tree, info = plan.info.features, plan.info.replace(file_format=FILE_FORMAT, alternative_file_formats=())
+        lengths = {name: [file.num_examples for file in split] for name, split in files.items()}
+        sizes = {split.name: (lengths[split.name], split.num_bytes) for split in plan.splits}
         texts["dataset_info.json"] = info.to_json_text(sizes).encode()
-    return texts | {EXPORT_FILE: _json(_description(plan, files))}
+        texts["features.json"] = feature_trees.to_json_text(tree).encode()
+        texts |= {name: text.encode() for name, text in tree.label_files().items()}
+    return texts
 
 
 def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, Any]:
@@ -120,6 +122,11 @@ def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -
         "options": plan.options,
         "splits": columns,
         "source": _source(plan),
+        "features": plan.info.features.to_json(),
+        "class_names": {
+            name.removesuffix(".labels.txt"): parse_names(text)
+            for name, text in plan.info.features.label_files().items()
+        },
     }
 
 
@@ -140,7 +147,7 @@ def _is_done(plan: ExportPlan) -> bool:
 
 
 def _source(plan: ExportPlan) -> dict[str, Any]:
-    """Returns what `export.json` says of where the examples come from: as a manifest does, but for their keys."""
+    """Returns what `_export.json` says of where the examples come from: as a manifest does, but for their keys."""
     splits = {name: replace(split, keys=None) for name, split in plan.lineage.splits.items()}
     return replace(plan.lineage, splits=splits).to_json()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, PathExistsError
+from beam_datasets.exporting.formats import format_of
 from beam_datasets.exporting.schema import schema_of
 from beam_datasets.model.shards import FileInstructions, shard_ends
 from beam_datasets.writing.materialize import plan_job
@@ -119,7 +121,7 @@ class ExportPlan:
 def plan_export(
     source: NameOrDir,
     to: NameOrDir,
-    format: Format,
+    format: str | Format = "parquet",
     *,
     split: Any = None,
     data_dir: NameOrDir | None = None,
@@ -136,12 +138,13 @@ def plan_export(
         ValueError: a name or a number is unusable.
     """
     target = storage.normalize(to)
+    chosen = format_of(format) if isinstance(format, str) else format
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     job = plan_job(
         source,
         split=split,
         to=None,
-        data_dir=target,
+        data_dir=os.devnull,  # the place of a dataset, which an export is not
         source_data_dir=catalog.root_dir(data_dir),
         sources=None,
         features=features,
@@ -153,12 +156,12 @@ def plan_export(
         _check_apart(target, directory)
     check_free(target)
     schema = schema_of(job.info.features, binary)
-    format.check(schema)
+    chosen.check(schema)
     splits = tuple(_planned(selected, sharding) for selected in job.splits)
     parent, name = storage.dirname(target), storage.basename(target)
     number = uuid.uuid4().hex[:8]
     staging = storage.join(parent, f"incomplete.{number}_{name}")
-    return ExportPlan(target, staging, number, format, job.info, schema, splits, job.lineage, job.sources)
+    return ExportPlan(target, staging, number, chosen, job.info, schema, splits, job.lineage, job.sources)
 
 
 def _planned(selected: SelectedSplit, sharding: ShardingOptions) -> ExportedSplit:

@@ -1,0 +1,87 @@
+"""`export`: slices of published datasets become files of other formats.
+
+The room stands right of `transforms`, because it runs a pipeline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Mapping, Sequence
+
+    from beam_datasets.exporting.formats import Format
+
+    NameOrDir = str | os.PathLike[str]
+
+
+def export(
+    source: NameOrDir,
+    to: NameOrDir,
+    format: str | Format = "parquet",
+    *,
+    split: Any = None,
+    data_dir: NameOrDir | None = None,
+    features: Collection[str] | None = None,
+    binary: Collection[str] = (),
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    beam_options: Any | Sequence[str] | None = None,
+    **engine: Any,
+) -> str:
+    """Writes slices of a published dataset as files of another format, and returns their directory.
+
+    Dataset order is kept: the files of a split, one behind the other, are the slice. Images are not decoded.
+    _export.json beside them says where they came from.
+
+    Args:
+        source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, those
+            that TensorFlow Datasets wrote too.
+        to: the directory that is made; it is visible when all is written.
+        format: 'parquet', 'jsonl', 'webdataset' or 'arrayrecord'; or one with options, such as
+            `exporting.parquet.Parquet(row_group_bytes=1 << 20)`.
+        split: {name: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
+            'NAME=EXPRESSION', one or several, of which one of a single split may do without the name. None for all
+            splits, as they are.
+        data_dir: root of the datasets, for a name; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
+        features: which features are exported, nested ones as 'objects/label'; None for all.
+        binary: features whose strings are bytes, not text.
+        num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
+        max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        **engine: num_workers (of a local run), shared_disk (remote workers see this machine's paths).
+
+    Raises:
+        DatasetNotFoundError: there is no such source.
+        SplitError: an expression cannot be read, does not fit, or selects nothing.
+        PathExistsError: something is at `to` already.
+        MissingDependencyError: the format's package is not installed.
+        BeamDatasetsError: any other reason why nothing was exported.
+        ValueError: an argument is unusable.
+    """
+    try:
+        from beam_datasets.transforms.export import run
+    except ImportError as error:
+        if error.name != "apache_beam":
+            raise
+        raise MissingDependencyError("export() needs Apache Beam: pip install 'beam_datasets[beam]'") from error
+    from beam_datasets.exporting.plan import plan_export
+
+    plan = plan_export(
+        source,
+        to,
+        format,
+        split=split,
+        data_dir=data_dir,
+        features=features,
+        binary=binary,
+        num_shards=num_shards,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
+    )
+    return run(plan, beam_options=beam_options, **engine)

@@ -1,0 +1,85 @@
+"""Datasets to export, and exports made in this process, without Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.exporting import finishing
+from beam_datasets.exporting.plan import plan_export
+from beam_datasets.exporting.shards import write_shard
+from beam_datasets.features import compile_encoder, to_json_text
+from beam_datasets.formats.tfrecord import frame_all
+from beam_datasets.model.info import DatasetIdentity
+from beam_datasets.model.version import Version
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
+MANY = DATA / "spec_many" / "2.0.1"
+INTER = DATA / "spec_inter" / "1.2.3"
+
+Exported = Callable[..., Path]
+
+
+def export(source: Any, to: Path, format: Any = "parquet", **options: Any) -> Path:
+    """Exports and returns the directory."""
+    plan = plan_export(source, to, format, **options)
+    with finishing.staging(plan):
+        finishing.finish(plan, [write_shard(plan, shard) for shard in plan.shards()])
+    return Path(plan.directory)
+
+
+def dataset_of(directory: Path, features: Any, examples: list[Any], shards: int = 2) -> Path:
+    """Writes examples as a dataset `made`, in their order, and returns its directory."""
+    folder = directory / "made" / "1.0.0"
+    folder.mkdir(parents=True)
+    encode, tree = compile_encoder(features), bd.features.FeaturesDict(features)
+    parts = [[encode(examples[i]) for i in part] for part in np.array_split(np.arange(len(examples)), shards)]
+    for number, part in enumerate(parts):
+        path = folder / f"made-train.tfrecord-{number:05d}-of-{shards:05d}"
+        path.write_bytes(b"".join(frame_all(part)))
+    info = bd.DatasetInfo(builder=DatasetIdentity("made", Version("1.0.0")))
+    sizes = {"train": ([len(part) for part in parts], sum(len(record) for part in parts for record in part))}
+    texts = {"dataset_info.json": info.to_json_text(sizes), "features.json": to_json_text(tree), **tree.label_files()}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def many() -> Any:
+    """A builder of every kind of feature, 12 training examples."""
+    return bd.builder_from_directory(MANY)
+
+
+@pytest.fixture(scope="session")
+def inter() -> Any:
+    """A builder of 411 examples in 20 shards."""
+    return bd.builder_from_directory(INTER)
+
+
+def plain(feature: Any, value: Any) -> Any:
+    """Returns a decoded value as Python has it: a dumb converter, to compare with. Strings stay bytes."""
+    F = bd.features
+    if value is None:
+        return None
+    if isinstance(feature, F.TranslationVariableLanguages):
+        feature = feature.inner()
+    if isinstance(feature, F.FeaturesDict):
+        return {name: plain(child, value[name]) for name, child in feature.items()}
+    if isinstance(feature, F.Sequence):
+        return [plain(feature.feature, item) for item in rows(value)]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value, np.float64).tolist() if value.dtype.kind not in "biuO" else value.tolist()
+    return value
+
+
+def rows(value: Any) -> list[Any]:
+    if not isinstance(value, dict):
+        return list(value)
+    columns = {name: rows(column) for name, column in value.items()}
+    return [{name: column[i] for name, column in columns.items()} for i in range(len(next(iter(columns.values()))))]

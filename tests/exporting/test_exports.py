@@ -1,0 +1,239 @@
+"""An export as a whole: what is refused before it begins, how it becomes visible, what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import crc32c
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import errors, storage
+from beam_datasets import features as F
+from beam_datasets.exporting import finishing
+from beam_datasets.exporting.array_record import ArrayRecord
+from beam_datasets.exporting.formats import NAMES, format_of
+from beam_datasets.exporting.parquet import Parquet
+from beam_datasets.exporting.plan import plan_export
+from beam_datasets.exporting.shards import write_shard
+from beam_datasets.features.unknown import UnknownFeature
+from tests.exporting.conftest import INTER, MANY, dataset_of, export
+from tests.reading.conftest import write_dataset
+from tests.reading.test_cost import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+# ------------------------------------------------------------------------------------------------- before it begins
+
+
+@pytest.mark.parametrize(
+    "source, options, error, message",
+    [
+        ("spec_intr", {}, errors.DatasetNotFoundError, "no dataset 'spec_intr' .* Did you mean 'spec_inter'"),
+        ("spec_inter", {"format": "parket"}, errors.BeamDatasetsError, "known are parquet, .* Did you mean 'parquet'"),
+        ("spec_inter", {"split": "trian"}, errors.SplitError, "no split 'trian'"),
+        ("spec_inter", {"split": "train[:9%"}, errors.SplitError, "cannot read"),
+        ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "selects none"),
+        ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "Give it a name: NAME="),
+        ("spec_inter", {"features": ["nam"]}, errors.BeamDatasetsError, "no feature 'nam'.* Did you mean 'name'"),
+        ("spec_inter", {"binary": ["idx"]}, errors.BeamDatasetsError, "'idx' is no feature of text or bytes; .* name"),
+        ("spec_inter", {"num_shards": 0}, ValueError, "num_shards is 0"),
+        ("spec_inter", {"num_shards": 1000}, errors.BeamDatasetsError, "411 examples, too few for 1000 shards"),
+        ("spec_inter", {"num_shards": {"tran": 1}}, ValueError, r"num_shards names the splits \['tran'\]"),
+    ],
+)
+def test_refuses(tmp_path: Path, source: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        plan_export(source, tmp_path / "out", data_dir=INTER.parents[1], **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name, options, error, message",
+    [
+        ("jsonl", {"row_group_bytes": 1}, errors.BeamDatasetsError, "row_group_bytes is no option of the format jsonl"),
+        ("parquet", {"row_group_bytes": 0}, ValueError, "row_group_bytes is 0; give at least 1"),
+        ("arrayrecord", {"group_size": 0}, ValueError, "group_size is 0; give at least 1"),
+    ],
+)
+def test_refuses_options(name: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        format_of(name, **options)
+    assert format_of("parquet", row_group_bytes=None, group_size=None) == Parquet()
+    assert format_of("arrayrecord", group_size=7) == ArrayRecord(7)
+
+
+def test_refuses_a_place_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    with pytest.raises(errors.PathExistsError, match="file is a file; name a directory"):
+        plan_export(INTER, tmp_path / "file")
+    with pytest.raises(errors.PathExistsError, match="full exists and is not empty; nothing that is there is overwrit"):
+        plan_export(INTER, tmp_path / "full")
+    (tmp_path / "empty").mkdir()
+    assert len(list(export(INTER, tmp_path / "empty").iterdir())) == 2
+    source = write_dataset(tmp_path / "d" / "1.0.0", {"train": [3]})
+    for place in (source, source / "out"):
+        with pytest.raises(errors.BeamDatasetsError, match="is inside the dataset .*d/1.0.0, and a published version"):
+            plan_export(source, place)
+    assert export(source, source.parent / "1.0.0_export").exists()
+
+
+def test_refuses_features_that_are_not_known(tmp_path: Path) -> None:
+    source = dataset_of(tmp_path, {"a": np.int64, "b": F.Text()}, [{"a": 1, "b": "x"}], 1)
+    tree = bd.features.FeaturesDict({"a": UnknownFeature(node={"pythonClassName": "mine.Own"}), "b": F.Text()})
+    (source / "features.json").write_text(F.to_json_text(tree))
+    with pytest.raises(errors.BeamDatasetsError, match=r"feature 'a' is of the class 'mine.Own'.* --features"):
+        plan_export(source, tmp_path / "out")
+    assert export(source, tmp_path / "out", "jsonl", features=["b"])
+
+
+@pytest.mark.parametrize(
+    "name, module, package",
+    [("parquet", "pyarrow", "pyarrow"), ("webdataset", "webdataset", "the package webdataset"),
+     ("arrayrecord", "array_record.python.array_record_module", "the package array_record")],
+)  # fmt: skip
+def test_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(errors.MissingDependencyError, match=rf"needs {package}.*: pip install 'beam_datasets\[export"):
+        plan_export(INTER, tmp_path / "out", name)
+
+
+# ----------------------------------------------------------------------------------------------- while it is written
+
+
+def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
+    plan = plan_export(INTER, tmp_path / "out", num_shards=3)
+    shards = list(plan.shards())
+    with finishing.staging(plan):
+        written = [write_shard(plan, shard) for shard in shards]
+        assert not (tmp_path / "out").exists()
+        [staged] = tmp_path.iterdir()
+        assert staged.name.startswith("incomplete.")
+        assert json.loads((staged / "owner.json").read_text())["job"] == plan.job
+        (staged / ".tmp-of a killed attempt").write_text("x")
+        again = write_shard(plan, shards[1])  # an engine may do it twice
+        assert again == written[1]
+        for missing in ([], written[:2], [*written, written[0]], [*written[:2], replace(written[2], num_examples=1)]):
+            with pytest.raises(errors.LostExamplesError, match="split 'train': .* planned were 3 with 411"):
+                finishing.finish(plan, missing)
+        assert finishing.finish(plan, reversed(written)) == str(tmp_path / "out")
+        assert finishing.finish(plan, written) == str(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "_export.json",
+        *(f"train-{shard:05d}-of-00003.parquet" for shard in range(3)),
+    ]
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    plan = plan_export(INTER, tmp_path / "out")
+
+    def interrupted() -> None:
+        with finishing.staging(plan):
+            write_shard(plan, next(plan.shards()))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_of_two_wins(tmp_path: Path) -> None:
+    plan, other = plan_export(INTER, tmp_path / "out"), plan_export(INTER, tmp_path / "out", split="train[:5]")
+
+    def run(mine: Any, meanwhile: Any = None) -> None:
+        with finishing.staging(mine):
+            written = [write_shard(mine, shard) for shard in mine.shards()]
+            if meanwhile is not None:
+                run(meanwhile)
+            finishing.finish(mine, written)
+
+    with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
+        run(plan, other)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:
+    source = write_dataset(tmp_path / "d" / "1.0.0", {"train": [10, 30]})
+    [shard] = source.glob("*00001-of-00002")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    for name in NAMES:
+        with pytest.raises(errors.CorruptRecordError, match=r"d-train.tfrecord-00001-of-00002, byte \d+ \(record 29\)"):
+            export(source, tmp_path / "out", name)
+        assert export(source, tmp_path / name, name, split="train[:30]")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["d", *NAMES])
+
+
+def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_dataset(tmp_path / "d" / "1.0.0", {"train": [100] * 20}, size=2000, manifest=True)
+    size = bd.builder_from_directory(source).info.splits["train[1%:2%]"].num_bytes + 20 * 16
+    calls = Storage(monkeypatch)
+    export(source, tmp_path / "out", "jsonl", split="train[1%:2%]")
+    assert sum(stop - start for _, start, stop in calls.reads) == size
+    assert len(set(calls.opened())) == 1
+
+
+def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
+    class Lossy(type(format_of("jsonl"))):  # type: ignore[misc]
+        def write(self, blocks: Iterator[list[Any]], schema: Any, out: Any, split: str) -> None:
+            next(blocks)
+
+    plan = plan_export(INTER, tmp_path / "out", Lossy())
+    plan = replace(plan, splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
+    with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"), finishing.staging(plan):
+        write_shard(plan, next(plan.shards()))
+
+
+# ----------------------------------------------------------------------------------------------- what it says of itself
+
+
+def test_export_json(tmp_path: Path, inter: Any) -> None:
+    split = ["head=train[:100]", "rest=train[100:]"]
+    made = export(inter.dataset_dir, tmp_path / "out", "jsonl", split=split, num_shards={"rest": 2}, features=["name"])
+    said = json.loads((made / "_export.json").read_text())
+    assert (said["format"], said["format_version"], said["options"]) == ("jsonl", 1, {})
+    assert said["splits"]["rest"]["filenames"] == [f"rest-0000{i}-of-00002.jsonl" for i in range(2)]
+    for columns in said["splits"].values():
+        for name, size, crc in zip(columns["filenames"], columns["num_bytes"], columns["crc32c"], strict=True):
+            content = (made / name).read_bytes()
+            assert (len(content), f"{crc32c.crc32c(content):08x}") == (size, crc)
+    [dataset] = said["source"]["datasets"]
+    assert (dataset["name"], dataset["version"]) == ("spec_inter", "1.2.3")
+    assert said["source"]["features"] == ["name"]
+    assert said["source"]["splits"]["rest"]["expression"] == "train[100:]"
+    assert said["source"]["splits"]["rest"]["reads"] == [[0, "train", 100, 411]]
+    assert F.from_json(said["features"]) == bd.features.FeaturesDict({"name": F.Text()})
+    labels = json.loads((export(MANY, tmp_path / "many", "jsonl") / "_export.json").read_text())["class_names"]
+    assert labels["nest-deep-lab"] == ["p", "q"]
+
+
+def test_to_and_from_an_object_store(tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    source = "memory://exports/d/1.0.0"
+    local = write_dataset(tmp_path / "d" / "1.0.0", {"train": [10, 30]}, manifest=True)
+    for file in local.iterdir():
+        storage.write_bytes(storage.join(source, file.name), file.read_bytes())
+    for name in NAMES:
+        plan = plan_export(source, f"memory://exports/out/{name}", name, num_shards=2)
+        with finishing.staging(plan):
+            finishing.finish(plan, [write_shard(plan, shard) for shard in plan.shards()])
+        expected = export(local, tmp_path / name, name, num_shards=2)
+        assert storage.list_dir(plan.directory) == sorted(path.name for path in expected.iterdir())
+        for file in expected.iterdir():
+            assert storage.read_bytes(storage.join(plan.directory, file.name)) == file.read_bytes()
+        with pytest.raises(errors.PathExistsError, match="exists and is not empty"):
+            plan_export(source, plan.directory, name)
+    assert storage.list_dir("memory://exports/out") == sorted(NAMES)

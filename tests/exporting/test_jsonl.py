@@ -1,0 +1,150 @@
+"""JSON lines: strict JSON with all digits, in the order of the slice, as Python and DuckDB read it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_datasets as bd
+from beam_datasets import errors
+from beam_datasets import features as F
+from beam_datasets.exporting.jsonl import json_converter, json_text
+from beam_datasets.exporting.schema import as_files, schema_of
+from beam_datasets.features import compile_decoder, compile_encoder
+from tests import strategies
+from tests.exporting.conftest import MANY, dataset_of, export, plain
+from tests.exporting.test_parquet import has_empty_dict, strings_below
+from tests.reading.conftest import write_dataset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refuse(constant: str) -> Any:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def lines(directory: Path, split: str = "train") -> list[Any]:
+    """Returns the objects of a split, of strict JSON."""
+    files = sorted(directory.glob(f"{split}-*.jsonl"))
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    assert text.endswith("\n")
+    return [json.loads(line, parse_constant=refuse) for line in text[:-1].split("\n")]
+
+
+def as_json(value: Any) -> Any:
+    """Returns a plain value with bytes as objects, and with null for what is no finite number."""
+    if isinstance(value, dict):
+        return {name: as_json(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [as_json(inner) for inner in value]
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+@given(strategies.examples())
+@settings(max_examples=60)
+def test_any_features_are_the_same_values(sample: Any) -> None:
+    if has_empty_dict(sample.feature):
+        return
+    stored = as_files(sample.feature)
+    encode, decode = compile_encoder(sample.feature), compile_decoder(stored)
+    convert = json_converter(schema_of(sample.feature, strings_below(sample.feature)))
+    for value in sample.values:
+        decoded = decode(encode(value))
+        text = json_text(convert(decoded))
+        assert "\n" not in text
+        assert json.loads(text, parse_constant=refuse) == as_json(plain(stored, decoded))
+
+
+def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
+    made = export(MANY, tmp_path / "out", "jsonl")
+    assert sorted(path.name for path in made.iterdir()) == [
+        "_export.json",
+        "test-00000-of-00001.jsonl",
+        "train-00000-of-00001.jsonl",
+    ]
+    stored = many.as_dataset("train", decoders={"image": bd.decode.SkipDecoding()})[:]
+    for row, example in zip(lines(made), stored, strict=True):
+        assert base64.b64decode(row["image"]["b64"]) == example["image"]
+        assert row["text"] == example["text"].decode()
+        assert np.array_equal(np.array(row["mat"], np.float32), example["mat"])
+        assert row["rag"] == example["rag"].to_list()
+        assert row["opt"] == (None if example["opt"] is None else int(example["opt"]))
+        assert row["u64"] == example["u64"].tolist()
+        assert row["label"] == example["label"]
+        languages, texts = ([text.decode() for text in example["tv"][name]] for name in ("language", "translation"))
+        assert row["tv"] == [{"language": a, "translation": b} for a, b in zip(languages, texts)]
+
+
+def test_what_json_does_not_have(tmp_path: Path) -> None:
+    features = {"x": np.float32, "more": F.Sequence(np.float64), "vec": F.Tensor(shape=(2,), dtype=np.float16)}
+    values = [0.1, np.nan, np.inf, -np.inf]
+    source = dataset_of(tmp_path, features, [{"x": x, "more": [x, 1.5], "vec": [x, 2]} for x in values])
+    found = lines(export(source, tmp_path / "out", "jsonl"))
+    assert [row["x"] for row in found] == [float(np.float32(0.1)), None, None, None]
+    assert [row["more"] for row in found][1:] == [[None, 1.5]] * 3
+    assert [row["vec"] for row in found][1:] == [[None, 2.0]] * 3
+
+
+def test_text_that_is_none(tmp_path: Path) -> None:
+    features = {"text": F.Text(), "words": F.Tensor(shape=(2,), dtype=np.str_)}
+    examples: list[Any] = [{"text": f"{i}\n\u2028é", "words": ["a", "b"]} for i in range(9)]
+    examples[7]["words"] = [b"\xff", b""]
+    source = dataset_of(tmp_path, features, examples)
+    with pytest.raises(errors.FeatureError, match=r"00001-of-00002 \(record 2\): words: b'\\xff' is no text"):
+        export(source, tmp_path / "out", "jsonl")
+    found = lines(export(source, tmp_path / "out", "jsonl", binary=["words"]))
+    assert found[3]["text"] == "3\n\u2028é"
+    assert found[7]["words"] == [{"b64": "/w=="}, {"b64": ""}]
+
+
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=6).filter(any),
+    st.integers(0, 100),
+    st.integers(1, 100),
+    st.integers(1, 9),
+)
+@settings(max_examples=30)
+def test_shards_one_behind_the_other_are_the_slice(
+    tmp_path_factory: Any, lengths: list[int], start: int, size: int, num_shards: int
+) -> None:
+    root = tmp_path_factory.mktemp("slice")
+    source = write_dataset(root / "d" / "1.0.0", {"train": lengths, "test": [3, 2]}, manifest=True)
+    total = sum(lengths)
+    first = start % total
+    stop = min(first + size, total)
+    count = stop - first + 4
+    split = {"part": f"train[{first}:{stop}]+test[1:]"}
+    made = export(source, root / "out", "jsonl", split=split, num_shards=min(num_shards, count))
+    found = [row["id"] for row in lines(made, "part")]
+    assert found == [*range(first, stop), 1, 2, 3, 4]
+    assert len(list(made.glob("*.jsonl"))) == min(num_shards, count)
+
+
+def test_duckdb_reads_the_same(tmp_path: Path, inter: Any) -> None:
+    made = export(inter.dataset_dir, tmp_path / "out", "jsonl", split="train[:50%]", num_shards=3)
+    found = duckdb.sql(f"SELECT idx, name FROM '{made}/train-*.jsonl'").fetchall()
+    expected = [(int(example["idx"]), example["name"].decode()) for example in inter.as_dataset("train[:50%]")[:]]
+    assert sorted(found) == sorted(expected)
+
+
+def test_chosen_features(tmp_path: Path, many: Any) -> None:
+    made = export(MANY, tmp_path / "out", "jsonl", features=["nest/deep/v", "objs/cls", "text"])
+    examples = many.as_dataset("train")[:]
+    assert lines(made) == [
+        {
+            "nest": {"deep": {"v": int(example["nest"]["deep"]["v"])}},
+            "objs": [{"cls": int(label)} for label in example["objs"]["cls"]],
+            "text": example["text"].decode(),
+        }
+        for example in examples
+    ]

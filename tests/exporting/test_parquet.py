@@ -1,0 +1,205 @@
+"""Parquet: what pyarrow and DuckDB read is what the dataset holds, in its types and its order."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from pyarrow import parquet
+
+import beam_datasets as bd
+from beam_datasets import errors
+from beam_datasets import features as F
+from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
+from beam_datasets.exporting.parquet import Parquet
+from beam_datasets.exporting.schema import as_files, schema_of
+from beam_datasets.features import compile_decoder, compile_encoder
+from tests import strategies
+from tests.exporting.conftest import MANY, dataset_of, export, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def strings_below(feature: Any, name: str = "") -> list[str]:
+    while isinstance(feature, F.Sequence):
+        feature = feature.feature
+    if isinstance(feature, F.FeaturesDict):
+        return [s for key, child in feature.items() for s in strings_below(child, f"{name}/{key}" if name else key)]
+    return [name] if isinstance(feature, F.Tensor) and feature.dtype == object else []
+
+
+def has_empty_dict(feature: Any) -> bool:
+    if isinstance(feature, F.FeaturesDict):
+        return not feature or any(map(has_empty_dict, feature.features.values()))
+    return isinstance(feature, F.Sequence) and has_empty_dict(feature.feature)
+
+
+@given(strategies.examples())
+@settings(max_examples=60)
+def test_any_features_are_columns_of_the_same_values(sample: Any) -> None:
+    if has_empty_dict(sample.feature):
+        with pytest.raises(errors.BeamDatasetsError, match=r"so there is nothing to export"):
+            schema_of(sample.feature)
+        return
+    stored = as_files(sample.feature)
+    encode, decode = compile_encoder(sample.feature), compile_decoder(stored)
+    values = [decode(encode(value)) for value in sample.values]
+    schema = schema_of(sample.feature, strings_below(sample.feature))
+    made = arrow_converter(pa, schema)(values)
+    assert made.type == pa.struct(list(arrow_schema(pa, schema)))
+    made.validate(full=True)
+    expected = [with_paths(stored, sample.feature, plain(stored, value)) for value in values]
+    assert made.to_pylist() == expected
+    assert arrow_converter(pa, schema)([]).type == made.type
+
+
+def with_paths(stored: Any, feature: Any, value: Any) -> Any:
+    """Returns a plain value with images as Hugging Face's structs."""
+    if isinstance(feature, F.FeaturesDict):
+        return {name: with_paths(stored[name], feature[name], value[name]) for name in feature}
+    if isinstance(feature, F.Sequence):
+        return [with_paths(stored.feature, feature.feature, item) for item in value]
+    return {"bytes": value, "path": None} if isinstance(feature, F.Image) else value
+
+
+def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
+    made = export(MANY, tmp_path / "out")
+    assert sorted(path.name for path in made.iterdir()) == [
+        "_export.json",
+        "test-00000-of-00001.parquet",
+        "train-00000-of-00001.parquet",
+    ]
+    table = parquet.read_table(made / "train-00000-of-00001.parquet")
+    stored = as_files(many.info.features)
+    decode = compile_decoder(stored)
+    for row, record in zip(table.to_pylist(), many.as_dataset("train").raw()[:], strict=True):
+        expected = with_paths(stored, many.info.features, plain(stored, decode(record)))
+        assert as_bytes(row) == expected
+    for row, example in zip(table.to_pylist(), many.as_dataset("train")[:], strict=True):
+        with PIL.Image.open(io.BytesIO(row["gray"]["bytes"])) as image:
+            assert np.asarray(image).tolist() == example["gray"][:, :, 0].tolist()
+        assert row["text"] == example["text"].decode()
+        assert row["objs"] == [
+            {"bbox": box.tolist(), "cls": int(label)}
+            for box, label in zip(example["objs"]["bbox"], example["objs"]["cls"])
+        ]
+    assert json.loads((made / "_export.json").read_text())["splits"]["train"]["num_examples"] == [12]
+
+
+def as_bytes(value: Any) -> Any:
+    """Returns text as bytes, everywhere in a value."""
+    if isinstance(value, dict):
+        return {name: as_bytes(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [as_bytes(inner) for inner in value]
+    return value.encode() if isinstance(value, str) else value
+
+
+def test_types_are_those_of_the_features(tmp_path: Path) -> None:
+    made = export(MANY, tmp_path / "out", features=["f16", "flag", "image", "label", "mat", "objs", "opt", "rag", "u8"])
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    expected = {
+        "f16": pa.float16(),
+        "flag": pa.bool_(),
+        "image": image,
+        "label": pa.int64(),
+        "mat": pa.list_(pa.list_(pa.float32(), 3), 2),
+        "objs": pa.list_(pa.struct([("bbox", pa.list_(pa.float32(), 4)), ("cls", pa.int64())])),
+        "opt": pa.int64(),
+        "rag": pa.list_(pa.list_(pa.int64())),
+        "u8": pa.uint8(),
+    }
+    for file in made.glob("*.parquet"):
+        schema = parquet.read_schema(file)
+        found = {field.name: field.type for field in schema}
+        assert {name: str(kind).replace("element", "item") for name, kind in found.items()} == {
+            name: str(kind) for name, kind in expected.items()
+        }
+        described = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        assert described["image"] == {"_type": "Image"}
+        assert described["label"] == {"_type": "ClassLabel", "names": ["cat", "dog", "fish"]}
+
+
+def test_duckdb_reads_the_same_in_the_same_order(tmp_path: Path, inter: Any) -> None:
+    made = export(inter.dataset_dir, tmp_path / "out", split="train[5%:90%]", num_shards=4)
+    assert len(list(made.glob("train-*-of-00004.parquet"))) == 4
+    found = duckdb.sql(f"SELECT idx, name FROM '{made}/train-*.parquet'").fetchall()
+    examples = inter.as_dataset("train[5%:90%]")[:]
+    assert found == [(int(example["idx"]), example["name"].decode()) for example in examples]
+    [[number]] = duckdb.sql(f"SELECT sum(idx) FROM '{made}/train-*.parquet' WHERE idx % 2 = 0").fetchall()
+    assert number == sum(int(example["idx"]) for example in examples if example["idx"] % 2 == 0)
+
+
+def test_duckdb_reads_nested_columns_and_images(tmp_path: Path, many: Any) -> None:
+    made = export(MANY, tmp_path / "out")
+    query = f"SELECT nest.deep.v, objs[1].bbox[2], octet_length(image.bytes) FROM '{made}/train-*.parquet'"
+    examples, raw = many.as_dataset("train")[:], many.as_dataset("train", decoders={"image": bd.decode.SkipDecoding()})
+    for row, example, stored in zip(duckdb.sql(query).fetchall(), examples, raw[:], strict=True):
+        boxes = example["objs"]["bbox"]
+        assert row == (example["nest"]["deep"]["v"], float(boxes[0][1]) if len(boxes) else None, len(stored["image"]))
+
+
+@pytest.mark.parametrize("row_group_bytes, groups", [(1, 12), (10**9, 1)])
+def test_row_groups_are_bounded(tmp_path: Path, row_group_bytes: int, groups: int) -> None:
+    features = {"text": F.Text()}
+    source = dataset_of(tmp_path, features, [{"text": "x" * 300_000} for _ in range(12)])
+    made = export(source, tmp_path / "out", Parquet(row_group_bytes=row_group_bytes), num_shards=1)
+    metadata = parquet.read_metadata(made / "train-00000-of-00001.parquet")
+    assert metadata.num_rows == 12
+    assert (metadata.num_row_groups > 3) == (groups > 1)
+
+
+def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        rng = np.random.default_rng(0)
+        examples = [{"data": rng.integers(0, 255, 50_000, np.uint8)} for _ in range(count)]
+        features = {"data": F.Tensor(shape=(50_000,), dtype=np.uint8, encoding="bytes")}
+        source = dataset_of(tmp_path / str(count), features, examples)
+        pool = pa.proxy_memory_pool(pa.default_memory_pool())
+        before = pa.default_memory_pool()
+        pa.set_memory_pool(pool)
+        try:
+            export(source, tmp_path / f"out{count}", Parquet(row_group_bytes=2 << 20), num_shards=1)
+        finally:
+            pa.set_memory_pool(before)
+        return int(pool.max_memory())
+
+    peak(10)
+    small, large = peak(100), peak(400)
+    assert large < 1.2 * small
+
+
+def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
+    features = {"id": np.int64, "text": F.Text(), "more": {"words": F.Sequence(F.Text())}}
+    examples: list[Any] = [{"id": i, "text": f"täxt {i}", "more": {"words": ["a", "b"]}} for i in range(20)]
+    examples[13]["text"] = b"\xff\xfe"
+    source = dataset_of(tmp_path, features, examples)
+    with pytest.raises(
+        errors.FeatureError, match=r"00001-of-00002 \(record 3\): text: b'\\xff\\xfe' is no text: .*--binary text"
+    ):
+        export(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    made = export(source, tmp_path / "out", binary=["text"])
+    table = parquet.read_table(made / "train-00000-of-00001.parquet")
+    assert (table.schema.field("text").type, table["text"][13].as_py()) == (pa.binary(), b"\xff\xfe")
+    assert table["more"][0].as_py() == {"words": ["a", "b"]}
+    examples[13]["text"], examples[5]["more"]["words"] = "text", ["a", b"\xff"]
+    source = dataset_of(tmp_path / "second", features, examples)
+    with pytest.raises(errors.FeatureError, match=r"\(record 5\): more/words: b'\\xff' is no text"):
+        export(source, tmp_path / "second" / "out")
+    made = export(source, tmp_path / "second" / "out", binary=["more/words"])
+    assert parquet.read_table(made)["more"][5].as_py() == {"words": [b"a", b"\xff"]}
+
+
+def test_the_same_bytes(tmp_path: Path) -> None:
+    one, other = (export(MANY, tmp_path / name) for name in "ab")
+    for file in one.iterdir():
+        assert file.read_bytes() == (other / file.name).read_bytes()

@@ -1,0 +1,112 @@
+"""WebDataset: the package itself reads the tars, and each example is what the dataset holds."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import webdataset
+
+import beam_datasets as bd
+from beam_datasets import errors
+from beam_datasets import features as F
+from tests.exporting.conftest import MANY, dataset_of, export
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of the package are not ours to mend
+
+
+def samples(directory: Path, pattern: str) -> list[dict[str, Any]]:
+    """Returns what the package reads of the tars of a pattern, decoded."""
+    dataset = webdataset.WebDataset(f"{directory}/{pattern}", shardshuffle=False, nodesplitter=webdataset.non_empty)
+    return list(dataset.decode("pil"))
+
+
+def test_the_package_reads_the_same_in_the_same_order(tmp_path: Path, inter: Any) -> None:
+    made = export(inter.dataset_dir, tmp_path / "out", "webdataset", split="train[5%:]", num_shards=3)
+    assert sorted(path.name for path in made.iterdir()) == [
+        "_export.json",
+        *(f"train-{shard:06d}.tar" for shard in range(3)),
+    ]
+    found = samples(made, "train-{000000..000002}.tar")
+    examples = inter.as_dataset("train[5%:]")[:]
+    assert [sample["__key__"] for sample in found] == [f"train-{i:09d}" for i in range(len(examples))]
+    assert [sample["json"] for sample in found] == [{"idx": int(example["idx"])} for example in examples]
+    assert [sample["name.txt"] for sample in found] == [example["name"].decode() for example in examples]
+
+
+def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
+    made = export(MANY, tmp_path / "out", "webdataset")
+    files = {"image": bd.decode.SkipDecoding(), "gray": bd.decode.SkipDecoding(), "vid": bd.decode.SkipDecoding()}
+    stored = many.as_dataset("train", decoders=files)[:]
+    with tarfile.open(made / "train-000000.tar") as tar:
+        raw = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    for i, (sample, example, files_of) in enumerate(
+        zip(samples(made, "train-000000.tar"), many.as_dataset("train")[:], stored, strict=True)
+    ):
+        key = f"train-{i:09d}"
+        assert raw[f"{key}.image.png"] == files_of["image"]
+        assert [raw[f"{key}.vid.{n:04d}.png"] for n in range(len(files_of["vid"]))] == list(files_of["vid"])
+        assert np.asarray(sample["image.png"]).tolist() == example["image"].tolist()
+        for name in ("aud", "dyn", "mat", "seq", "u64", "var", "zl"):
+            assert sample[f"{name}.npy"].dtype == example[name].dtype
+            assert np.array_equal(sample[f"{name}.npy"], example[name])
+        assert sample["label.cls"] == example["label"]
+        assert sample["text.txt"] == example["text"].decode()
+        assert sample["json"]["nest"]["s"] == example["nest"]["s"].decode()
+        assert sample["json"]["rag"] == example["rag"].to_list()
+        assert sample["json"]["opt"] == (None if example["opt"] is None else int(example["opt"]))
+        assert sorted(sample["json"]) == [
+            *("f16", "f64", "flag", "nest", "objs", "opt", "rag", "steps", "toks", "tr", "tv", "u8"),
+        ]
+
+
+def test_files_by_what_they_are(tmp_path: Path) -> None:
+    features = {"Photo": F.Image(), "a/caption": F.Text(), "blob": np.str_, "note": F.Text(optional=True)}
+    jpeg, png = b"\xff\xd8\xff\xe0 not looked at", b"\x89PNG\r\n\x1a\n likewise"
+    examples = [
+        {"Photo": content, "a/caption": "é", "blob": b"\xff", "note": note}
+        for content, note in ((jpeg, "x"), (png, None), (b"?", ""))
+    ]
+    made = export(dataset_of(tmp_path, features, examples, 1), tmp_path / "out", "webdataset", binary=["blob"])
+    with tarfile.open(made / "train-000000.tar") as tar:
+        names = [name.removeprefix("train-00000000") for name in tar.getnames()]
+        assert names == [
+            *("0.a.caption.txt", "0.blob.bin", "0.note.txt", "0.photo.jpg"),
+            *("1.a.caption.txt", "1.blob.bin", "1.photo.png"),
+            *("2.a.caption.txt", "2.blob.bin", "2.note.txt", "2.photo.bin"),
+        ]
+        assert {(member.mtime, member.uid, member.gid) for member in tar} == {(0, 0, 0)}
+        assert tar.extractfile("train-000000001.photo.png").read() == png  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "features, message",
+    [
+        ({"_id": F.Text()}, "feature '_id' cannot be a file in a tar file"),
+        ({"Text": F.Text(), "text": F.Text()}, "features 'Text' and 'text' would be the same file, 'text'"),
+        ({"a/b": F.Text(), "a.b": F.Text()}, r"features 'a.b' and 'a/b' would be the same file, 'a.b'"),
+    ],
+)
+def test_names_that_files_cannot_have(tmp_path: Path, features: Any, message: str) -> None:
+    source = dataset_of(tmp_path, features, [dict.fromkeys(features, "x")], 1)
+    with pytest.raises(errors.BeamDatasetsError, match=message):
+        export(source, tmp_path / "out", "webdataset")
+    assert json.loads((export(source, tmp_path / "out", "jsonl") / "train-00000-of-00001.jsonl").read_text())
+
+
+def test_numbers_need_no_names(tmp_path: Path) -> None:
+    source = dataset_of(tmp_path, {"_id": np.int64, "X": np.int64, "x": np.int64}, [{"_id": 1, "X": 2, "x": 3}], 1)
+    made = export(source, tmp_path / "out", "webdataset")
+    assert samples(made, "train-000000.tar")[0]["json"] == {"_id": 1, "X": 2, "x": 3}
+
+
+def test_the_same_bytes(tmp_path: Path) -> None:
+    one, other = (export(MANY, tmp_path / name, "webdataset") for name in "ab")
+    for file in one.iterdir():
+        assert file.read_bytes() == (other / file.name).read_bytes()
