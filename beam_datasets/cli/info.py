@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beam_datasets import catalog
 from beam_datasets.cli.options import Parser, with_underscores
 from beam_datasets.cli.tables import splits_table
+from beam_datasets.model.lineage import Lineage
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def run_info(args: Sequence[str]) -> int:
     parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
     parser.add_argument("--data_dir", help=_DATA_DIR)
     known = parser.parse_args(with_underscores(args))
-    info = open_published(known.dataset, known.data_dir).info
+    published = open_published(known.dataset, known.data_dir)
+    info = published.info
     for text in (info.full_name, info.description, info.homepage):
         if text:
             print(text)
@@ -29,7 +31,27 @@ def run_info(args: Sequence[str]) -> int:
     if info.supervised_keys:
         print(f"supervised keys: {info.supervised_keys}")
     print(splits_table(info.splits))
+    if published.lineage:
+        print("\n".join(lineage_lines(published.lineage)))
     return 0
+
+
+def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
+    """Yields where a materialized dataset came from, a fact a line, and where that came from, indented."""
+    for name, split in lineage.splits.items():
+        yield f"{indent}{name} = {split.expression}"
+    if lineage.features is not None:
+        yield f"{indent}only the features {', '.join(lineage.features)}"
+    if lineage.filter is not None:
+        yield f"{indent}only examples for which {lineage.filter} returned True"
+    if lineage.reshuffle is not None:
+        yield f"{indent}in a new order, of the salt {lineage.reshuffle!r}"
+    for number, dataset in enumerate(lineage.datasets):
+        words = "of" if number == 0 else "and of"
+        yield f"{indent}{words} {dataset.full_name} (SHA-256 of its {dataset.digest_of}: {dataset.digest[:12]}...)"
+        if dataset.source is not None:
+            path = f"the lineage of {dataset.full_name}"
+            yield from lineage_lines(Lineage.from_json(dataset.source, path=path), f"{indent}  ")
 
 
 def run_list(args: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
-from beam_datasets.cli import adopt, build, diff, head, info, slices, verify
+from beam_datasets.cli import adopt, build, diff, head, info, materialize, slices, verify
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 COMMANDS = {
     "build": build.run,
+    "materialize": materialize.run,
     "adopt": adopt.run,
     "info": info.run_info,
     "head": head.run,
@@ -35,6 +36,7 @@ DESCRIPTION = """\
 Generates, describes and shows datasets.
 
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
+  beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a dataset of its own
   beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is
   beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples

@@ -50,6 +50,51 @@ def with_underscores(args: Sequence[str]) -> list[str]:
     return [re.sub(r"^(--(?:no-)?)([^=]+)", lambda name: name[1] + name[2].replace("-", "_"), arg) for arg in args]
 
 
+def add_shard_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Adds the options of the shards, and returns their group."""
+    group = parser.add_argument_group("shards (they decide the bytes)")
+    group.add_argument("--num_shards", action="append", metavar="N|SPLIT=N", help="default: by the size rule")
+    group.add_argument("--min_shard_size", type=size_in_bytes, metavar="SIZE", help="default 64MiB")
+    group.add_argument("--max_shard_size", type=size_in_bytes, metavar="SIZE", help="default 1GiB")
+    return group
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the engine, but for Beam's own."""
+    group = parser.add_argument_group("engine (they change no byte)")
+    group.add_argument(
+        "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
+    )
+    group.add_argument("--payload", choices=["inline", "spilled"], help="how records travel; default: local runs spill")
+    group.add_argument("--spill_dir", metavar="DIR", help="where they spill; every worker must see it")
+    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
+
+
+def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
+    """Returns what `--num_shards` asks for; None where it is not given.
+
+    >>> num_shards(["8"]), num_shards(["train=8", "test=1"])
+    (8, {'train': 8, 'test': 1})
+    """
+    if not values:
+        return None
+    try:
+        if len(values) == 1 and "=" not in values[0]:
+            return int(values[0])
+        pairs = [value.split("=") for value in values]
+        return {split: int(number) for split, number in pairs}
+    except ValueError:
+        raise UsageError(
+            f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or --num_shards train=8"
+        ) from None
+
+
+def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the arguments before a lone `--`, with underscores, and those behind it, which go to Beam unchecked."""
+    place = list(args).index("--") if "--" in args else len(args)
+    return with_underscores(args[:place]), list(args[place + 1 :])
+
+
 def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
     """Adds an option for each keyword argument of a builder's constructor, described by its docstring.
 

@@ -122,14 +122,14 @@ def _load_file(path: str) -> ModuleType:
     while os.path.exists(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
         name = f"{package}.{name}"
-    _make_importable(folder)
+    make_importable(folder)
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.origin or not os.path.samefile(spec.origin, file):
         raise UsageError(f"{path} would be imported as {name!r}, and that is {spec and spec.origin} already; rename it")
     return importlib.import_module(name)
 
 
-def _make_importable(folder: str) -> None:
+def make_importable(folder: str) -> None:
     """Lets this process, and the worker processes that it starts, import from a folder."""
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -137,7 +137,6 @@ def run(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    _ = job.plan  # what cannot be planned is to be said here
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
     publication, spilled = _announce(job, engine, payload, spill_dir)
     with publishing.staging(publication, spilled), engine.runner(publication.worker_log) as runner:
@@ -152,6 +151,8 @@ def _announce(
     job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None
 ) -> tuple[Publication, str | None]:
     """Returns what is going to be published, and where files between are put, both checked."""
+    for split in job.splits:
+        job.num_shards(split)  # what cannot be is to be said here
     publication = publishing.announce(
         job.info,
         job.dataset_dir,

@@ -21,9 +21,9 @@ class Progress:
 
     Attributes:
         examples_encoded: examples that were encoded and spilled; 0 where payload travels inline.
-        bytes_encoded: size of their framed records in bytes.
+        bytes_encoded: size of their framed records in bytes; of what was prepared to be copied, too.
         shards_written: shards that stand in the staging directory; 0 where that is on an object store.
-        bytes_written: size of those shards in bytes.
+        bytes_written: size of those shards in bytes, and of what is there of others.
     """
 
     examples_encoded: int
@@ -40,12 +40,19 @@ def measure(staging_dir: str, spill_dir: str | None) -> Progress:
             count, num_bytes = name.removesuffix(".block").rsplit("-", 2)[1:]
             examples += int(count)
             size += int(num_bytes)
-    shards = [name for name in _names(staging_dir) if ".tfrecord-" in name and not name.endswith(".index")]
-    written = 0
-    for name in shards:
+    staged = _names(staging_dir)
+    shards = [name for name in staged if ".tfrecord-" in name and not name.endswith(".index")]
+    unfinished = [name for name in staged if name.startswith(storage.TEMPORARY_PREFIX)]
+    size += _size(spill_dir, [name for name in _names(spill_dir) if name.endswith(".records")])
+    return Progress(examples, size, len(shards), _size(staging_dir, [*shards, *unfinished]))
+
+
+def _size(directory: str | None, names: list[str]) -> int:
+    total = 0
+    for name in names:
         with contextlib.suppress(OSError):  # published or removed meanwhile
-            written += storage.size(storage.join(staging_dir, name))
-    return Progress(examples, size, len(shards), written)
+            total += storage.size(storage.join(directory or "", name))
+    return total
 
 
 def _names(directory: str | None) -> list[str]:

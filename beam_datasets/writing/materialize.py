@@ -20,6 +20,7 @@ from beam_datasets.writing.materialize_filter import Filter
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.materialize_selection import Sources, named_splits, select
 from beam_datasets.writing.materialize_stages import Stretches
+from beam_datasets.writing.plan import choose_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -65,6 +66,21 @@ class Job:
     def reshuffle(self) -> str | None:
         """The salt of the new order; None where the order is kept."""
         return self.lineage.reshuffle
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of what is read in bytes, framed; about so many where the sources have no indexes."""
+        return sum(split.num_bytes for split in self.splits)
+
+    def num_shards(self, split: SelectedSplit) -> int | None:
+        """Returns how many shards a split will have; None where only the run tells.
+
+        Raises:
+            BeamDatasetsError: more are asked for than there are examples.
+        """
+        chosen = choose_shards(split.name, split.num_examples, split.num_bytes, self.sharding)
+        known = self.transform is None and split.exact
+        return chosen if known else self.sharding.shards_of(split.name)
 
     @cached_property
     def plan(self) -> CopyPlan | None:

@@ -1,0 +1,175 @@
+"""`beam-datasets materialize`: slices of published datasets become a dataset of their own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import TYPE_CHECKING
+
+from beam_datasets.cli.build import as_usage_errors, import_beam
+from beam_datasets.cli.options import (
+    DATA_DIR_HELP,
+    Parser,
+    UsageError,
+    add_engine_options,
+    add_shard_options,
+    check_beam_options,
+    num_shards,
+    until_dashes,
+)
+from beam_datasets.cli.progress_bar import bytes_bar
+from beam_datasets.cli.resolve import make_importable
+from beam_datasets.cli.tables import size_text, splits_table, table
+from beam_datasets.reading.opening import builder_from_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beam_datasets.writing.materialize import Job
+    from beam_datasets.writing.materialize_selection import SelectedSplit
+
+USAGE = "beam-datasets materialize SOURCE [options] [options of Beam]"
+DESCRIPTION = """\
+Writes slices of a published dataset as a dataset of its own; without --split all of it.
+
+SOURCE is name[/config][:version], or the directory of a version, those of TensorFlow Datasets too.
+
+  beam-datasets materialize digits --split 'train=train[:80%]' --split 'validation=train[80%:]' --to digits_split
+  beam-datasets materialize digits --split 'train+more/digits:train[:10%]' --to joined
+  beam-datasets materialize digits --source_data_dir /central --data_dir /mine --num_shards 8"""
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs the command and returns its exit code."""
+    import_beam()
+    from beam_datasets.transforms.materialize import run as run_job
+
+    known, beam_options = _parse(list(args))
+    with as_usage_errors("materialize"):
+        job = _job(known)
+        to_come = _to_come(job)
+    print(f"{job.info.full_name} -> {job.dataset_dir}")
+    print(to_come)
+    if known.dry_run:
+        print("Nothing was run (--dry_run).")
+        return 0
+    started = time.monotonic()
+    with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
+        directory = run_job(
+            job,
+            beam_options=beam_options,
+            num_workers=known.num_workers,
+            payload=known.payload,
+            spill_dir=known.spill_dir,
+            shared_disk=known.shared_disk,
+            progress=None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, _total(job)),
+        )
+    print(splits_table(builder_from_directory(directory).info.splits))
+    print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _total(job: Job) -> int | None:
+    """Returns how many bytes the run writes; None where that is not known."""
+    if job.plan is not None:
+        return job.num_bytes
+    return 2 * job.num_bytes if job.transform is None and job.reshuffle is not None else None
+
+
+def _parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Returns our own options, and the rest for Beam, checked."""
+    args, unchecked = until_dashes(args)
+    parser = _parser()
+    if not args:
+        raise UsageError(f"which dataset? {USAGE}")
+    known, rest = parser.parse_known_args(args)
+    check_beam_options(rest, parser)
+    return known, [*rest, *unchecked]
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "beam-datasets materialize",
+        usage=USAGE,
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("source", metavar="SOURCE")
+    add(
+        "--split",
+        action="append",
+        metavar="[NAME=]EXPRESSION",
+        help="a split to write, such as 'train=train[:80%%]'; can be repeated. SOURCE:train means a split of another "
+        "dataset. Default: all splits as they are",
+    )
+    add("--to", metavar="NAME[/CONFIG][:VERSION]", help="what to write; default, also of each part: as the source")
+    add("--data_dir", help=f"root for what is written: {DATA_DIR_HELP}")
+    add("--source_data_dir", metavar="DIR", help="root for names of sources; default: --data_dir, then its default")
+    add("--source", action="append", metavar="LABEL=SOURCE", dest="sources", help="another dataset, for expressions")
+    add("--features", metavar="A,B/C", help="keep only these features; can be nested")
+    add(
+        "--filter",
+        metavar="MODULE:FUNCTION",
+        help="keep examples of which it returns True; or path/to/file.py:FUNCTION",
+    )
+    add("--reshuffle", metavar="SALT", help="a new order, by this salt and the keys; default: the order is kept")
+    add("--dry_run", action="store_true", help="say what would be read and written, and do nothing")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    add_shard_options(parser)
+    add_engine_options(parser)
+    return parser
+
+
+def _job(known: argparse.Namespace) -> Job:
+    from beam_datasets.writing.materialize import plan_job
+    from beam_datasets.writing.plan import ShardingOptions
+
+    if known.filter and known.filter.rpartition(":")[0].endswith(".py"):
+        make_importable(os.path.dirname(os.path.abspath(known.filter.rpartition(":")[0])))
+    return plan_job(
+        known.source,
+        split=known.split,
+        to=known.to,
+        data_dir=known.data_dir,
+        source_data_dir=known.source_data_dir,
+        sources=dict(map(_labelled, known.sources or ())),
+        features=None if known.features is None else [name.strip() for name in known.features.split(",")],
+        filter=known.filter,
+        reshuffle=known.reshuffle,
+        sharding=ShardingOptions.of(
+            num_shards=num_shards(known.num_shards),
+            min_shard_size=known.min_shard_size,
+            max_shard_size=known.max_shard_size,
+        ),
+    )
+
+
+def _labelled(text: str) -> tuple[str, str]:
+    label, equals, source = text.partition("=")
+    if not (label and equals and source):
+        raise UsageError(f"--source is {text!r}; write --source LABEL=SOURCE, such as --source more=/data/digits/1.0.0")
+    return label, source
+
+
+def _to_come(job: Job) -> str:
+    """Returns a table of what is read and what is written."""
+    rows = [_row(split, job.num_shards(split)) for split in job.splits]
+    lines = [table(["split", "of", "reads shards", "records", "bytes", "writes shards"], rows)]
+    if job.lineage.features is not None:
+        lines.append(f"features: {', '.join(job.lineage.features)}")
+    if job.lineage.filter is not None:
+        lines.append(f"filter: {job.lineage.filter}")
+    if job.reshuffle is not None:
+        lines.append(f"new order, of the salt {job.reshuffle!r}")
+    return "\n".join(lines)
+
+
+def _row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
+    files = split.files
+    names = {files.filename(run) for run in range(len(files))}
+    about = "" if split.exact else "about "
+    shards = num_shards or "by size"
+    return [split.name, split.expression, len(names), files.num_examples, about + size_text(split.num_bytes), shards]
