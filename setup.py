@@ -10,6 +10,7 @@ BEAM = ["apache-beam>=2.77,<3", "tqdm>=4.60"]
 IMAGE = ["deflate>=0.7", "pillow>=10", "opencv-python-headless>=4.8"]
 REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
+EXPORT = ["pyarrow>=15", "webdataset>=0.2.86", "array_record>=0.5; sys_platform != 'win32'"]
 SKLEARN = ["scikit-learn>=1.3"]
 TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
 STORES = ["moto[server]>=5"]
@@ -66,14 +67,15 @@ setup(
         "image": IMAGE,
         "remote": REMOTE,
         "files": FILES,
+        "export": EXPORT,
         "sklearn": SKLEARN,
         "gcp": ["apache-beam[gcp]>=2.77,<3"],
         "torch": ["torch"],
         "tf": ["tensorflow"],
         "grain": ["grain"],
-        "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *SKLEARN, *TEST, *STORES, *LINT],
-        "adapters": [*IMAGE, *TEST, "torch>=2.4", "torchdata>=0.10", "grain>=0.2.3"],
-        "interop": [*BEAM, *IMAGE, *SKLEARN, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
+        "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *EXPORT, *SKLEARN, *TEST, *STORES, *LINT, "duckdb>=1"],
+        "adapters": [*IMAGE, *EXPORT, *TEST, "torch>=2.4", "torchdata>=0.10", "grain>=0.2.3", "datasets>=3"],
+        "interop": [*BEAM, *IMAGE, *EXPORT, *SKLEARN, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
     },
     entry_points={"console_scripts": ["beam-datasets = beam_datasets.cli:main"]},
 )

@@ -25,7 +25,7 @@ ROOMS = (
     ("adapters", "writing"),
     ("exporting",),
     ("transforms",),
-    ("builders", "materializing"),
+    ("builders", "materializing", "exports"),
     ("testing",),
     ("cli",),
 )

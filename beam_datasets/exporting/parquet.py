@@ -88,7 +88,7 @@ def _pyarrow() -> Any:
 
 def _batch(arrow: Any, convert: Any, types: Any, block: list[Row]) -> Any:
     try:
-        return arrow.RecordBatch.from_struct_array(convert([row.value for row in block])).cast(types)
+        return arrow.RecordBatch.from_arrays(convert([row.value for row in block]).flatten(), schema=types)
     except FeatureError:
         for row in block:  # which of them it is
             try:
