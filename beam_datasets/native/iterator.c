@@ -87,7 +87,7 @@ static PyObject *put_through(BlockIterator *self, PyObject *value) {
 static PyObject *next(BlockIterator *self) {
     while (self->values == NULL || self->place >= PyList_Size(self->values)) {
         Py_CLEAR(self->values);
-        PyObject *values = PyObject_CallMethod((PyObject *)self, "next_block", NULL);
+        PyObject *values = PyObject_CallMethod((PyObject *)self, "_next_block", NULL);
         if (values == NULL) return fail(self);
         if (values == Py_None) {
             Py_DECREF(values);
@@ -97,10 +97,10 @@ static PyObject *next(BlockIterator *self) {
         }
         if (!PyList_Check(values)) {
             Py_DECREF(values);
-            PyErr_SetString(PyExc_TypeError, "next_block() must return a list or None.");
+            PyErr_SetString(PyExc_TypeError, "_next_block() must return a list or None.");
             return fail(self);
         }
-        PyObject *before = self->values; /* none, unless next_block() called next() */
+        PyObject *before = self->values; /* none, unless _next_block() called next() */
         self->values = values;
         self->place = 0;
         Py_XDECREF(before);
@@ -112,14 +112,14 @@ static PyObject *next(BlockIterator *self) {
     return value;
 }
 
-PyDoc_STRVAR(forget_doc, "forget()\n--\n\nLets go of the values that were not handed out.");
+PyDoc_STRVAR(forget_doc, "_forget()\n--\n\nLets go of the values that were not handed out.");
 
 static PyObject *forget(BlockIterator *self, PyObject *Py_UNUSED(ignored)) {
     Py_CLEAR(self->values);
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(use_doc, "use(function)\n--\n\nSets what each value is put through when it is handed out; None for nothing.");
+PyDoc_STRVAR(use_doc, "_use(function)\n--\n\nSets what each value is put through when it is handed out; None for nothing.");
 
 static PyObject *use(BlockIterator *self, PyObject *function) {
     PyObject *before = self->function;
@@ -130,18 +130,18 @@ static PyObject *use(BlockIterator *self, PyObject *function) {
 }
 
 static PyMethodDef methods[] = {
-    {"forget", (PyCFunction)(void (*)(void))forget, METH_NOARGS, forget_doc},
-    {"use", (PyCFunction)(void (*)(void))use, METH_O, use_doc},
+    {"_forget", (PyCFunction)(void (*)(void))forget, METH_NOARGS, forget_doc},
+    {"_use", (PyCFunction)(void (*)(void))use, METH_O, use_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef members[] = {
-    {"taken", T_LONGLONG, offsetof(BlockIterator, taken), 0, "How many values were handed out; may be set."},
+    {"_taken", T_LONGLONG, offsetof(BlockIterator, taken), 0, "How many values were handed out; may be set."},
     {NULL, 0, 0, 0, NULL},
 };
 
-PyDoc_STRVAR(type_doc, "Hands out the values of the lists that next_block() returns, until it returns None.\n\n"
-                       "A subclass has next_block(), and close(), which is called at the end and at an error.");
+PyDoc_STRVAR(type_doc, "Hands out the values of the lists that _next_block() returns, until it returns None.\n\n"
+                       "A subclass has _next_block(), and close(), which is called at the end and at an error.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)type_doc},    {Py_tp_traverse, traverse},  {Py_tp_clear, clear},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from beam_datasets.reading.operations import (
 )
 from beam_datasets.reading.positions import Share
 from beam_datasets.reading.state import ReadState, fingerprint
-from beam_datasets.reading.yielding import Maker
+from beam_datasets.reading.yielding import BlockIterator, Maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -278,16 +277,17 @@ class Dataset(Frameworks):
         return iterator
 
 
-class DatasetIterator(Iterator[Any]):
+class DatasetIterator(BlockIterator, Iterator[Any]):
     """Goes through a dataset in read order, and knows where it is.
 
-    After an error it is still at the example that could not be read.
+    All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the
+    error the iterator is still at that example.
     """
 
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
         self._dataset = dataset
         self._session: Session | None = None
-        self._values: Iterator[Any] | None = None
+        self._blocks: Iterator[list[Any]] | None = None
         self._stream = stream_of(dataset._operation)
         self._go(epoch, 0)
 
@@ -306,17 +306,6 @@ class DatasetIterator(Iterator[Any]):
         self._taken = 0
         self.close()
 
-    def __next__(self) -> Any:
-        if self._values is None:
-            self._values = self._open()
-        try:
-            value = next(self._values)
-        except BaseException:
-            self.close()
-            raise
-        self._taken += 1
-        return value
-
     def __length_hint__(self) -> int:
         """Returns how many items are left."""
         return self._operation.length - self._taken
@@ -326,12 +315,14 @@ class DatasetIterator(Iterator[Any]):
         self._taken = min(self._taken + _integer("count", count, at_least=0), self._operation.length)
         self.close()
 
-    def _open(self) -> Iterator[Any]:
-        where = range(self._taken, self._operation.length)
-        self._session = self._dataset._source.session()
-        blocks, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
-        values = itertools.chain.from_iterable(maker.make(blocks, self._operation.item_bytes))
-        return values if maker.rest is None else map(maker.rest, values)
+    def _next_block(self) -> list[Any] | None:
+        if self._blocks is None:
+            where = range(self._taken, self._operation.length)
+            self._session = self._dataset._source.session()
+            items, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
+            self._use(maker.rest)
+            self._blocks = maker.make(items, self._operation.item_bytes)
+        return next(self._blocks, None)
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.
@@ -368,7 +359,8 @@ class DatasetIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
-        self._values = None
+        self._blocks = None
+        self._forget()
         if self._session is not None:
             self._session.close()
             self._session = None
