@@ -14,10 +14,12 @@ from beam_datasets.cli.options import (
     Parser,
     UsageError,
     add_builder_options,
+    add_engine_options,
+    add_shard_options,
     builder_arguments,
     check_beam_options,
-    size_in_bytes,
-    with_underscores,
+    num_shards,
+    until_dashes,
 )
 from beam_datasets.cli.progress_bar import ProgressBar
 from beam_datasets.cli.resolve import Request, known_names, resolve
@@ -56,8 +58,7 @@ def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     import_beam()
     known, beam_options, request, parser = _parse(list(args))
-    unchecked = beam_options[beam_options.index("--") + 1 :] if "--" in beam_options else []
-    checked = beam_options[: beam_options.index("--")] if "--" in beam_options else beam_options
+    checked, unchecked = beam_options
     check_beam_options(checked, parser)
     builder = _make_builder(request, known)
     if known.skip_published and builder.is_prepared():
@@ -90,10 +91,9 @@ def import_beam() -> None:
         logging.disable(logging.NOTSET)
 
 
-def _parse(args: list[str]) -> tuple[argparse.Namespace, list[str], Request, Parser]:
-    """Returns our own options, the rest for Beam, the dataset, and the parser."""
-    passed_on = args[args.index("--") :] if "--" in args else []
-    args = with_underscores(args[: len(args) - len(passed_on)])
+def _parse(args: list[str]) -> tuple[argparse.Namespace, tuple[list[str], list[str]], Request, Parser]:
+    """Returns our own options, those for Beam that are to be checked and that are not, the dataset, and the parser."""
+    args, unchecked = until_dashes(args)
     parser = _parser()
     if not args or args[0] in ("-h", "--help"):
         parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
@@ -103,7 +103,7 @@ def _parse(args: list[str]) -> tuple[argparse.Namespace, list[str], Request, Par
     request = resolve(args[0])
     add_builder_options(parser, request.builder)
     known, rest = parser.parse_known_args(args)
-    return known, [*rest, *passed_on], request, parser
+    return known, (rest, unchecked), request, parser
 
 
 def _parser() -> Parser:
@@ -128,19 +128,10 @@ def _parser() -> Parser:
         "refuse a number that promises more than the data keep",
     )
     add("--debug", action="store_true", help="show the traceback of an error")
-    group = parser.add_argument_group("shards (they decide the bytes)")
-    group.add_argument("--num_shards", action="append", metavar="N|SPLIT=N", help="default: by the size rule")
-    group.add_argument("--min_shard_size", type=size_in_bytes, metavar="SIZE", help="default 64MiB")
-    group.add_argument("--max_shard_size", type=size_in_bytes, metavar="SIZE", help="default 1GiB")
+    group = add_shard_options(parser)
     group.add_argument("--max_examples_per_split", type=int, metavar="N", help="keep the N of the lowest hashes")
     group.add_argument("--ignore_duplicates", action="store_true", help="keep one example of each key")
-    group = parser.add_argument_group("engine (they change no byte)")
-    group.add_argument(
-        "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
-    )
-    group.add_argument("--payload", choices=["inline", "spilled"], help="how records travel; default: local runs spill")
-    group.add_argument("--spill_dir", metavar="DIR", help="where they spill; every worker must see it")
-    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
+    add_engine_options(parser)
     return parser
 
 
@@ -172,19 +163,7 @@ def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any
     told: dict[str, Any] = {"counters": _show_counters}
     if sys.stderr.isatty():
         told["progress"] = bar
-    return given | told | ({"num_shards": _num_shards(known.num_shards)} if known.num_shards else {})
-
-
-def _num_shards(values: Sequence[str]) -> int | dict[str, int]:
-    try:
-        if len(values) == 1 and "=" not in values[0]:
-            return int(values[0])
-        pairs = [value.split("=") for value in values]
-        return {split: int(number) for split, number in pairs}
-    except ValueError:
-        raise UsageError(
-            f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or --num_shards train=8"
-        ) from None
+    return given | told | {"num_shards": num_shards(known.num_shards)}
 
 
 def _announcement(builder: DatasetBuilder) -> str:
