@@ -140,7 +140,7 @@ def _row(split: SplitDiff) -> list[Any]:
 
 def _notes(split: SplitDiff) -> Iterator[str]:
     if split.why:
-        yield f"{split.name}: paired position by position, because {split.why}"
+        yield f"{split.name}: paired index by index, because {split.why}"
     if split.unmatched:
         yield f"{split.name}: what differs was not looked for elsewhere in the split; some of it may only have moved"
 

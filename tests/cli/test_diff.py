@@ -128,12 +128,12 @@ def test_exit_codes(old: str, new: str, code: int, verdict: str, root: Path, run
     assert (got, out.splitlines()[-1]) == (code, verdict)
 
 
-def test_positions_where_there_are_no_keys(root: Path, run: Run) -> None:
+def test_indices_where_there_are_no_keys(root: Path, run: Run) -> None:
     out = run("diff", "pets:1.2.0", "pets:1.2.1", "--data_dir", root)[1]
-    assert "train: paired position by position, because the old version has no keys\n" in out
+    assert "train: paired index by index, because the old version has no keys\n" in out
     # 20 comes to stand third, and 3 is gone from the place of the eighteenth: what lies between has moved by one.
     (row,) = (line.split() for line in out.splitlines() if line.startswith("train "))
-    assert row == ["train", "20", "20", "3", "1", "1", "1", "15", "positions"]
+    assert row == ["train", "20", "20", "3", "1", "1", "1", "15", "index"]
     assert "    - text: 'pet 3'\n" in out
     assert "    + text: 'pet 20'\n" in out
 

@@ -49,9 +49,9 @@ def test_keys_pair_what_was_materialized_alike(name: str, moved: int, root: Path
     assert found.by == "keys"
 
 
-def test_other_orders_are_compared_by_positions(root: Path) -> None:
+def test_other_orders_are_compared_by_index(root: Path) -> None:
     found = bd.diff("mixed:1.0.0", "other:1.0.0", data_dir=root)
     split = found.splits["whole"]
-    assert (split.by, split.why) == ("positions", "the two versions made their keys in different ways")
+    assert (split.by, split.why) == ("index", "the two versions made their keys in different ways")
     assert (split.same + split.moved, split.changed, split.removed, split.added) == (26, 0, 0, 0)
     assert (found.verdict.needed, found.verdict.given, found.verdict.kept) == ("MAJOR", None, True)

@@ -33,7 +33,7 @@ def diff(
 ) -> DatasetDiff:
     """Returns how two published versions differ, and what the version number must say.
 
-    Examples are paired by their keys in one pass over the indexes, or by positions where a version has no keys; of
+    Examples are paired by their keys in one pass over the indexes, or index by index where a version has no keys; of
     pairs the records are compared byte by byte, and where they differ, what is read of them. What is held in memory
     does not grow with the dataset.
 

@@ -88,14 +88,14 @@ class SplitDiff:
         name: of the split.
         old_examples: how many there are in the old version; None where it has no such split.
         new_examples: likewise in the new one.
-        by: whether examples were paired by 'keys' or by 'positions'; '' where only one version has the split.
+        by: whether examples were paired by 'keys' or by 'index'; '' where only one version has the split.
         why: why not by keys; '' where it was.
         same: pairs that are read alike, in the features that both versions have.
         rewritten: those of them whose records are of other bytes.
         changed: pairs that are read differently.
         removed: examples of the old version alone.
         added: examples of the new version alone.
-        moved: records that both versions have, under another key or, paired by positions, at another one.
+        moved: records that both versions have, under another key or, paired by index, at another one.
         unmatched: whether there were too many differences to look for those that moved.
         keys_lost: whether the old version finds examples by their keys, and the new one does not.
         resharded: how many shards each version has, where that differs, or equally many examples are cut elsewhere.
@@ -105,7 +105,7 @@ class SplitDiff:
     name: str
     old_examples: int | None
     new_examples: int | None
-    by: Literal["keys", "positions", ""] = ""
+    by: Literal["keys", "index", ""] = ""
     why: str = ""
     same: int = 0
     rewritten: int = 0

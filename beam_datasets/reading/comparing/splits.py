@@ -58,7 +58,7 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
     tally = _Tally()
-    for pairs in pair_by_positions(len(old), len(new)) if why else _pair_stretches(old, new, *orders):
+    for pairs in pair_by_index(len(old), len(new)) if why else _pair_stretches(old, new, *orders):
         changed = [
             (pair.old_index, pair.new_index)
             for pair in differing(old, new, runs_of(pairs.old, pairs.new), trust_checksums=asked.trust_checksums)
@@ -66,14 +66,14 @@ def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked)
         ]
         tally.add(pairs, changed)
         asked.progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
-    elsewhere = tally.candidates(by_positions=bool(why))
+    elsewhere = tally.candidates(by_index=bool(why))
     unmatched = elsewhere > 0 and not (elsewhere <= MOST_MATCHED and reader.stores_all_alike)
     kinds = tally.kinds() if unmatched or not elsewhere else _with_moved(old, new, reader, tally, bool(why))
     return SplitDiff(
         name=old.name,
         old_examples=len(old),
         new_examples=len(new),
-        by="positions" if why else "keys",
+        by="index" if why else "keys",
         why=why,
         same=tally.same,
         rewritten=tally.rewritten,
@@ -91,7 +91,7 @@ def _resharded(old: list[int], new: list[int]) -> tuple[int, int] | None:
     return (len(old), len(new)) if differs else None
 
 
-def pair_by_positions(old: int, new: int) -> Iterator[Pairs]:
+def pair_by_index(old: int, new: int) -> Iterator[Pairs]:
     """Yields the pairs of examples that have the same index, and those that one split alone has, a block at a time."""
     for start in range(0, max(old, new), KEY_ROWS):
         mine, theirs = (np.arange(start, max(start, min(start + KEY_ROWS, count))) for count in (old, new))
@@ -160,9 +160,9 @@ class _Tally:
         """Returns the first indices of a column."""
         return np.concatenate([_NONE, *self.indices[name]])
 
-    def candidates(self, *, by_positions: bool) -> int:
+    def candidates(self, *, by_index: bool) -> int:
         """Returns how many examples of a version may stand elsewhere in the other one."""
-        pairs = self.counts["changed"] if by_positions else 0
+        pairs = self.counts["changed"] if by_index else 0
         old, new = pairs + self.counts["removed"], pairs + self.counts["added"]
         return max(old, new) if old and new else 0
 
@@ -176,15 +176,13 @@ class _Tally:
         }
 
 
-def _with_moved(
-    old: SplitShards, new: SplitShards, reader: Reader, tally: _Tally, by_positions: bool
-) -> dict[Kind, _Some]:
+def _with_moved(old: SplitShards, new: SplitShards, reader: Reader, tally: _Tally, by_index: bool) -> dict[Kind, _Some]:
     """Returns the kinds of differences, having looked for records that stand elsewhere.
 
-    Paired by positions, an example that is put in makes pairs of all that follow differ, and they are moved.
+    Paired by index, an example that is put in makes pairs of all that follow differ, and they are moved.
     """
     mine, theirs = tally.kept("removed"), tally.kept("added")
-    if by_positions:
+    if by_index:
         mine, theirs = np.append(tally.kept("old"), mine), np.append(tally.kept("new"), theirs)
     here, there = match_contents(
         (_content(old, index, reader) for index in mine.tolist()),
@@ -193,7 +191,7 @@ def _with_moved(
     moved = _Some(len(here), mine[here], theirs[there])
     left, right = np.setdiff1d(mine, moved.old), np.setdiff1d(theirs, moved.new)
     changed = _Some(tally.counts["changed"], tally.kept("old"), tally.kept("new"))
-    if by_positions:
+    if by_index:
         places = np.intersect1d(left, right)
         changed = _Some(len(places), places, places)
         left, right = np.setdiff1d(left, places), np.setdiff1d(right, places)

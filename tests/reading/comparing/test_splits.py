@@ -64,7 +64,7 @@ def test_by_keys_as_dicts(
 
 @settings(max_examples=60)
 @given(LISTS, LISTS, st.integers(1, 5), st.integers(1, 5))
-def test_by_positions_as_lists(old: list[int], new: list[int], old_shards: int, new_shards: int) -> None:
+def test_by_index_as_lists(old: list[int], new: list[int], old_shards: int, new_shards: int) -> None:
     def listed(values: list[int], num_shards: int) -> Made:
         return made(dict(enumerate(values)), num_shards, orders={"train": range(len(values))}, indexed=False)
 
@@ -72,7 +72,7 @@ def test_by_positions_as_lists(old: list[int], new: list[int], old_shards: int, 
     same = [a == b for a, b in zip(old, new)]
     left = [value for i, value in enumerate(old) if i >= len(same) or not same[i]]
     right = [value for i, value in enumerate(new) if i >= len(same) or not same[i]]
-    assert found.by == "positions"
+    assert found.by == "index"
     assert found.same == sum(same)
     assert found.moved == in_both(left, right)
     assert found.same + found.changed + found.removed + found.moved == len(old)
