@@ -9,12 +9,13 @@ Errors are `errors.StorageError`, and FileNotFoundError, FileExistsError or Perm
 they begin with the path.
 """
 
-from beam_datasets.storage.backend import Reader, Writer
+from beam_datasets.storage.backend import Reader, Usage, Writer
 from beam_datasets.storage.files import (
     copy,
     create_bytes,
     exists,
     is_dir,
+    is_link,
     link,
     list_dir,
     make_dirs,
@@ -25,9 +26,11 @@ from beam_datasets.storage.files import (
     read_range,
     read_ranges,
     remove,
+    remove_empty_dir,
     remove_tree,
     rename_dir,
     size,
+    usage,
     write_bytes,
 )
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename, dirname, is_remote, join, normalize
@@ -36,6 +39,7 @@ from beam_datasets.storage.patterns import glob, has_wildcard
 __all__ = [
     "TEMPORARY_PREFIX",
     "Reader",
+    "Usage",
     "Writer",
     "basename",
     "copy",
@@ -45,6 +49,7 @@ __all__ = [
     "glob",
     "has_wildcard",
     "is_dir",
+    "is_link",
     "is_remote",
     "join",
     "link",
@@ -58,8 +63,10 @@ __all__ = [
     "read_range",
     "read_ranges",
     "remove",
+    "remove_empty_dir",
     "remove_tree",
     "rename_dir",
     "size",
+    "usage",
     "write_bytes",
 ]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from beam_datasets.errors import StorageError
@@ -89,6 +90,19 @@ class Writer(ABC):
             self.abort()
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a file or a directory takes.
+
+    Attributes:
+        num_bytes: of the file, or of all files below.
+        modified: when it, or the newest of them, was last changed, in seconds since the epoch.
+    """
+
+    num_bytes: int
+    modified: float
+
+
 COPY_BYTES = 8 << 20  # at a time
 
 
@@ -112,6 +126,7 @@ class Backend(Protocol):
     def open_writer(self, path: str) -> Writer: ...  # noqa: D102
     def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102
     def copy(self, source: str, target: str) -> None: ...  # noqa: D102
+    def usage(self, path: str) -> Usage: ...  # noqa: D102
     def remove(self, path: str) -> None: ...  # noqa: D102
     def remove_tree(self, path: str) -> None: ...  # noqa: D102
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from beam_datasets.storage.backend import Backend, Range, Reader, Writer
+    from beam_datasets.storage.backend import Backend, Range, Reader, Usage, Writer
     from beam_datasets.storage.paths import PathLike
 
 _OBJECT_STORES = frozenset(
@@ -141,6 +141,23 @@ def copy(source: PathLike, target: PathLike) -> None:
         copy_bytes(reader, writer)
 
 
+def usage(path: PathLike) -> Usage:
+    """Returns how many bytes a file, or all files below a directory, take, and when one of them was last changed.
+
+    Links are not followed: each is a file of no bytes.
+
+    Raises:
+        FileNotFoundError: there is nothing.
+    """
+    backend, path = _at(path)
+    return backend.usage(path)
+
+
+def is_link(path: PathLike) -> bool:
+    """Returns whether the path is a link to another place; object stores have none."""
+    return not paths.is_remote(path) and local.is_link(paths.normalize(path))
+
+
 def remove(path: PathLike) -> None:
     """Removes a file; nothing where there is none."""
     backend, path = _at(path)
@@ -151,6 +168,16 @@ def remove_tree(path: PathLike) -> None:
     """Removes a directory and all below it; nothing where there is none."""
     backend, path = _at(path)
     backend.remove_tree(path)
+
+
+def remove_empty_dir(path: PathLike) -> None:
+    """Removes a local directory that has nothing in it; object stores have none.
+
+    Raises:
+        StorageError: there is something in it.
+    """
+    if not paths.is_remote(path):
+        local.remove_empty_dir(paths.normalize(path))
 
 
 def rename_dir(source: PathLike, target: PathLike) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from beam_datasets.errors import (
     PathPermissionError,
     StorageError,
 )
-from beam_datasets.storage.backend import Range, Reader, Writer, check_range, copy_bytes
+from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename
 
 if TYPE_CHECKING:
@@ -155,6 +157,22 @@ def copy(source: str, target: str) -> None:
     """Copies a file."""
     with open_reader(source) as reader, open_writer(target) as writer:
         copy_bytes(reader, writer)
+
+
+def usage(path: str) -> Usage:
+    """Returns what a file or a directory takes; a file system that does not say when counts as changed just now."""
+    fs, name = _at(path)
+    with _named(path):
+        top = fs.info(name)
+        found = list(fs.find(name, detail=True).values()) or [top]
+    return Usage(sum(entry["size"] or 0 for entry in found), max(map(_modified, [top, *found])))
+
+
+def _modified(entry: dict[str, Any]) -> float:
+    when = next((entry[key] for key in ("mtime", "LastModified", "modified", "created") if key in entry), None)
+    if isinstance(when, datetime.datetime):
+        return when.timestamp()
+    return float(when) if isinstance(when, (int, float)) else time.time()
 
 
 def remove(path: str) -> None:

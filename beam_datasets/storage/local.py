@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
-from beam_datasets.storage.backend import Range, Reader, Writer, copy_bytes
+from beam_datasets.storage.backend import Range, Reader, Usage, Writer, copy_bytes
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
@@ -177,6 +177,34 @@ def copy(source: str, target: str) -> None:
     """Copies a file."""
     with open_reader(source) as reader, open_writer(target) as writer:
         copy_bytes(reader, writer)
+
+
+def usage(path: str) -> Usage:
+    """Returns what a file or a directory takes."""
+    with _named(path):
+        found = os.lstat(path)
+        num_bytes, modified = 0 if os.path.islink(path) else found.st_size, found.st_mtime
+        if not os.path.isdir(path) or os.path.islink(path):
+            return Usage(num_bytes, modified)
+    num_bytes = 0  # a directory's own size says nothing of what it takes
+    for folder, _, names in os.walk(path):
+        for entry in [folder, *(os.path.join(folder, name) for name in names)]:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                found = os.lstat(entry)
+                num_bytes += found.st_size if entry != folder and not os.path.islink(entry) else 0
+                modified = max(modified, found.st_mtime)
+    return Usage(num_bytes, modified)
+
+
+def is_link(path: str) -> bool:
+    """Returns whether the path is a symbolic link."""
+    return os.path.islink(path)
+
+
+def remove_empty_dir(path: str) -> None:
+    """Removes a directory that has nothing in it."""
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        os.rmdir(path)
 
 
 def remove(path: str) -> None:

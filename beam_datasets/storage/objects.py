@@ -15,7 +15,7 @@ from beam_datasets.errors import (
     PathPermissionError,
     StorageError,
 )
-from beam_datasets.storage.backend import Range, Reader, Writer, check_range, copy_bytes
+from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
 from beam_datasets.storage.paths import scheme, split_remote
 
 if TYPE_CHECKING:
@@ -177,6 +177,15 @@ def copy(source: str, target: str) -> None:
     for attempt in _attempts():
         with attempt, _named(source):
             obstore.copy(store, key, split_remote(target)[1], overwrite=True)
+
+
+def usage(path: str) -> Usage:
+    """Returns what an object and all below take."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        below = [item for batch in obstore.list(store, f"{key}/" if key else None) for item in batch]
+        found = below or [obstore.head(store, key)]
+    return Usage(sum(item["size"] for item in found), max(item["last_modified"].timestamp() for item in found))
 
 
 def remove(path: str) -> None:

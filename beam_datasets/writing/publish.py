@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import platform
-import socket
 import tempfile
 import time
 import uuid
@@ -27,6 +25,7 @@ from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, Stora
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import Manifest, ShardColumns
 from beam_datasets.writing import claims, promises
+from beam_datasets.writing.owners import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -171,8 +170,7 @@ def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[
     that is under way.
     """
     storage.make_dirs(publication.staging_dir)
-    owner = {"job": publication.job, "host": socket.gethostname(), "pid": os.getpid(), "started": publication.started}
-    storage.write_bytes(storage.join(publication.staging_dir, "owner.json"), _json(owner))
+    Owner.of_this_process(publication.job, publication.started, publication.runner).write(publication.staging_dir)
     try:
         yield
     except BaseException:
