@@ -1,0 +1,117 @@
+"""A slice is materialized with the same bytes however it is run, and they are those of the slice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beam_datasets import materialize
+from beam_datasets.reading import builder_from_directory
+from tests.end_to_end.engines import portable_engine
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.test_determinism import digests
+
+COUNT = 30_000
+SPLITS = {"train": "train[10%:60%]+test", "rest": "train[60%:]+train[:10%]"}
+
+
+def keep(example) -> bool:
+    """Two of three."""
+    return bool(example["id"] % 3)
+
+
+WAYS = {
+    "copy": {},
+    "filter": {"filter": keep},
+    "features": {"features": ["id", "nested/label"], "min_shard_size": 50_000},
+    "reshuffle": {"reshuffle": "pepper"},
+    "all": {"filter": keep, "features": ["id"], "reshuffle": "salt"},
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A dataset to take slices of."""
+    builder = Numbers(data_dir=tmp_path_factory.mktemp("source"), count=COUNT)
+    return Path(builder.build(num_shards={"train": 7, "test": 2}, num_workers=1))
+
+
+def run(source: Path, data_dir: Path, way: str, **options) -> Path:
+    """Materializes, and returns the directory."""
+    asked = {"num_shards": {"train": 5, "rest": 3}, **WAYS[way]}
+    return Path(materialize(source, split=SPLITS, to="made", data_dir=data_dir, **asked, **options))
+
+
+@pytest.fixture(scope="module")
+def expected(source, tmp_path_factory) -> dict[str, Path]:
+    """Each way within this process."""
+    return {way: run(source, tmp_path_factory.mktemp(way), way, num_workers=1) for way in WAYS}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_the_slice(source, expected, way):
+    whole, made = builder_from_directory(source), builder_from_directory(expected[way])
+    for split, expression in SPLITS.items():
+        examples = [e for e in whole.as_dataset(expression)[:] if "filter" not in WAYS[way] or keep(e)]
+        got = made.as_dataset(split)[:]
+        if "reshuffle" in WAYS[way]:
+            assert [e["id"] for e in got] != [e["id"] for e in examples]
+            examples, got = (sorted(some, key=lambda e: (e["id"], e.get("text"))) for some in (examples, got))
+        assert [e["id"] for e in got] == [e["id"] for e in examples]
+        if "features" not in WAYS[way]:
+            assert [e["text"] for e in got] == [e["text"] for e in examples]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_key_is_found(source, expected, way):
+    made = builder_from_directory(expected[way])
+    for split, expression in SPLITS.items():
+        dataset, asked = made.as_dataset(split), builder_from_directory(source).as_dataset(expression)
+        for i in range(0, COUNT, 613):
+            there = asked.find(f"train-{i}") is not None and ("filter" not in WAYS[way] or i % 3 != 0)
+            found = dataset.find(f"train-{i}")
+            assert (found is not None) == there
+            assert found is None or dataset[found]["id"] == i
+        assert dataset.find("train-x") is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 2},
+        {"num_workers": 2, "payload": "inline"},
+        {"num_workers": 1, "payload": "inline", "block_size": 10_000},
+        {"num_workers": 1, "beam_options": ["--direct_runner_bundle_repeat=0"]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_runs_do_not_differ(source, expected, tmp_path, way, options):
+    assert digests(run(source, tmp_path, way, **options)) == digests(expected[way])
+
+
+def test_the_portable_job_service_writes_the_same(source, expected, tmp_path):
+    with portable_engine(tmp_path) as options:
+        for way in WAYS:
+            made = run(source, tmp_path / way, way, beam_options=options)
+            assert digests(made) == digests(expected[way])
+
+
+def test_a_spill_dir_elsewhere(source, expected, tmp_path):
+    for way in ("filter", "reshuffle"):
+        made = run(source, tmp_path / way, way, num_workers=1, spill_dir=tmp_path / "spill")
+        assert digests(made) == digests(expected[way])
+        assert not [path for path in (tmp_path / "spill").rglob("*") if path.is_file()]
+
+
+def test_a_reshard_holds_the_same_records(source, tmp_path):
+    made = materialize(source, data_dir=tmp_path, num_shards={"train": 3, "test": 11}, num_workers=1)
+    old, new = builder_from_directory(source), builder_from_directory(made)
+    assert [split.num_shards for split in new.info.splits.values()] == [3, 11]
+    for split in old.info.splits:
+        assert new.as_dataset(split).raw()[:] == old.as_dataset(split).raw()[:]
+    again = materialize(made, data_dir=tmp_path / "again", num_shards={"train": 7, "test": 2}, num_workers=1)
+    records = [name for name in digests(source) if ".tfrecord-" in name]
+    assert len(records) == 18
+    assert {name: digests(again)[name] for name in records} == {name: digests(source)[name] for name in records}
