@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
-from beam_datasets.cli import adopt, build, diff, head, info, materialize, slices, verify
+from beam_datasets.cli import adopt, build, diff, gc, head, info, materialize, slices, verify
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
 
@@ -28,6 +28,7 @@ COMMANDS = {
     "slices": slices.run,
     "diff": diff.run,
     "verify": verify.run,
+    "gc": gc.run,
     "list": info.run_list,
 }
 _LIBRARIES = re.compile(rf"^<|[/\\]site-packages[/\\]|^{re.escape(sysconfig.get_path('stdlib'))}")
@@ -43,6 +44,7 @@ Generates, describes and shows datasets.
   beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets verify DIR_OR_NAME                  whether a dataset is whole; --repair restores what it can
+  beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
   beam-datasets list --data_dir DIR                 what is published
 """
 

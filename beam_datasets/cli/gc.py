@@ -1,0 +1,105 @@
+"""`beam-datasets gc`: what killed runs left in a data_dir, and its removal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from beam_datasets import storage
+from beam_datasets.cli.options import Parser, UsageError, with_underscores
+from beam_datasets.cli.tables import size_text
+from beam_datasets.errors import StorageError
+from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from beam_datasets.writing.leftovers import Leftover
+
+FAILED = 1
+_HOUR = 3600.0
+_DESCRIPTION = """\
+Lists what runs left in DATA_DIR that were killed: staging directories (incomplete.*), unfinished files (.tmp-*),
+versions that an object store has half, empty directories. With --yes it removes what nobody works at any more.
+Nothing that is published is touched, and no link is followed.
+
+A run of this machine is asked by its process. What is of another machine, or of an unknown one, counts as abandoned
+when nothing in it was changed for so many hours as --older_than says."""
+
+
+def run(args: Sequence[str]) -> int:
+    """Prints what killed runs left, and removes it if asked to; returns 1 where something could not be removed."""
+    known = _parser().parse_args(with_underscores(args))
+    if not 0 <= known.older_than < float("inf"):
+        raise UsageError(f"--older_than is {known.older_than}; needed: hours, 0 or more")
+    older_than, now = known.older_than * _HOUR, time.time()
+    found = find_leftovers(known.data_dir, older_than=older_than)
+    root = storage.normalize(known.data_dir)
+    if not found:
+        print(f"nothing is left over in {root}")
+        return 0
+    print("\n".join(_lines(found, root, now)))
+    abandoned = [leftover for leftover in found if leftover.abandoned]
+    if known.yes:
+        return _remove(abandoned, root, older_than)
+    size = size_text(sum(leftover.num_bytes for leftover in abandoned))
+    print(f"{len(abandoned)} of {len(found)} abandoned, {size}" + ("; --yes removes them" if abandoned else ""))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        "beam-datasets gc",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("data_dir", metavar="DATA_DIR", help="where datasets stand, or a directory below")
+    add("--yes", action="store_true", help="remove what is abandoned; without it, nothing is removed")
+    add("--older_than", type=float, default=WEEK / _HOUR, metavar="HOURS", help="default: 168, a week")
+    return parser
+
+
+def _lines(found: Sequence[Leftover], root: str, now: float) -> Iterator[str]:
+    """Yields the leftovers as a table."""
+    rows = [
+        [
+            leftover.path.removeprefix(root).lstrip("/") or leftover.path,
+            size_text(leftover.num_bytes),
+            _ago(now - leftover.modified),
+            f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}",
+        ]
+        for leftover in found
+    ]
+    rows.insert(0, ["left over", "size", "changed", ""])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for path, size, changed, state in rows:
+        yield f"{path:{widths[0]}}  {size:>{widths[1]}}  {changed:>{widths[2]}}  {state}".rstrip()
+
+
+def _ago(seconds: float) -> str:
+    """Returns how long ago something was, for people.
+
+    >>> _ago(30), _ago(5400), _ago(200_000)
+    ('0 min ago', '1.5 h ago', '2.3 days ago')
+    """
+    if seconds < 3600:
+        return f"{max(0, seconds) / 60:.0f} min ago"
+    return f"{seconds / 3600:.1f} h ago" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days ago"
+
+
+def _remove(abandoned: Sequence[Leftover], root: str, older_than: float) -> int:
+    """Removes leftovers, one after another, and prints what came of it."""
+    removed, failed = [], 0
+    for leftover in abandoned:
+        try:
+            if remove_leftover(leftover, root, older_than=older_than):
+                removed.append(leftover)
+        except StorageError as error:
+            failed += 1
+            print(f"not removed: {error}", file=sys.stderr)
+    print(f"{len(removed)} removed, {size_text(sum(leftover.num_bytes for leftover in removed))}")
+    return FAILED if failed else 0
