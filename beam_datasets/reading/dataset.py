@@ -281,7 +281,8 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
     """Goes through a dataset in read order, and knows where it is.
 
     All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the
-    error the iterator is still at that example.
+    error the iterator is still at that example. (Shuffled, a shard without index in which a length is damaged is an
+    error at its first example: where its records are cannot be known.)
     """
 
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:

@@ -9,6 +9,7 @@ Items are handed on in blocks, so that an item by itself costs an operation noth
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from abc import ABC, abstractmethod
@@ -132,7 +133,15 @@ class Shuffle(Operation):
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
-        return session.ahead(functools.partial(self.fetch, some, epoch) for some in self._portions(where))
+        fetched = session.ahead(functools.partial(self._try_fetch, some, epoch) for some in self._portions(where))
+        return itertools.chain.from_iterable(fetched)
+
+    def _try_fetch(self, positions: Ints, epoch: int) -> Iterable[Items]:
+        """Returns the items in one block; one by one, up to the bad one, where there is an error."""
+        try:
+            return (self.fetch(positions, epoch),)
+        except Exception:
+            return _one_by_one(self, positions, epoch)
 
     def _portions(self, where: range) -> Iterator[Ints]:
         """Yields the positions in arrays of a few at first, then of so many that a few megabytes are fetched."""
@@ -158,13 +167,28 @@ class Window(Operation):
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed}, window={window})"))
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
-        """Yields the child's; each is read once, and up to a window of them are held."""
+        """Yields the child's; each is read once, and up to a window of them are held.
 
+        Where an item that is read ahead is an error, those before it in this order are fetched one by one, so that the
+        error comes at its place.
+        """
+        while where:
+            given = 0
+            with contextlib.suppress(Exception):
+                for block in self._read(where, epoch, session):
+                    given += len(block)
+                    yield block
+            where = where[given:]
+            some = where[: 2 * self._window]
+            yield from _one_by_one(self, np.arange(some.start, some.stop, some.step), epoch)
+            where = where[len(some) :]
+
+    def _read(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         def read(first: int) -> Iterator[Any]:
             return itertools.chain.from_iterable(self.child.blocks(range(first, self.length), epoch, session))
 
-        items = self._shuffle(epoch).apply(read, where.start) if where else iter(())
-        return _blocked(itertools.islice(items, 0, max(0, where.stop - where.start), where.step), _BLOCK)
+        items = self._shuffle(epoch).apply(read, where.start)
+        return _blocked(itertools.islice(items, 0, where.stop - where.start, where.step), _BLOCK)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns those of the child."""
@@ -265,6 +289,10 @@ def moved_on(operation: Operation, position: int) -> Operation:
     if isinstance(operation, Shared):
         return Shared(moved_on(operation.child, position), operation.share)
     return Slice(operation, position, operation.length) if position else operation
+
+
+def _one_by_one(operation: Operation, positions: Ints, epoch: int) -> Iterator[Items]:
+    return (operation.fetch(positions[place : place + 1], epoch) for place in range(len(positions)))
 
 
 def _blocked(items: Iterator[Any], size: int) -> Iterator[Items]:

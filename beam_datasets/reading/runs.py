@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 
 if TYPE_CHECKING:
@@ -82,10 +84,20 @@ class RunReader:
             if following < self.stop:
                 self._ahead = self._submit(self._load, following, self._chunk_bytes)
         places = chunk.offsets[place : min(place + self._piece, self.stop - chunk.first_record) + 1]
-        self._records = tfrecord.unframe(
-            chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first
-        )
+        self._records = self._good(chunk, places, first)
         self._first = first
+
+    def _good(self, chunk: tfrecord.Chunk, places: NDArray[np.int64], first: int) -> list[bytes]:
+        """Returns the data of the records before the first damaged one; raises its error where it is the first."""
+        unframe = functools.partial(
+            tfrecord.unframe, chunk.buffer, path=self.shard.path, offset=chunk.start, first_record=first
+        )
+        try:
+            return unframe(places)
+        except CorruptRecordError as error:
+            if error.record is None or error.record <= first:
+                raise
+            return unframe(places[: error.record - first + 1])
 
     def load(self, first: int) -> RunReader:
         """Reads the chunk that has the record `first`, and returns this reader."""

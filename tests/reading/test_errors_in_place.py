@@ -1,0 +1,182 @@
+"""An error comes exactly at its example: all good ones before it are yielded, and the iterator stays there."""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABCMeta
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import CorruptRecordError
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.index import Index
+from beam_datasets.reading import dataset as dataset_module
+from beam_datasets.reading import yielding
+
+LENGTHS = [5, 0, 40]
+COUNT = sum(LENGTHS)
+CONFIG = bd.ReadConfig(interleave_cycle_length=2, interleave_block_length=4)
+
+CHAINS: dict[str, Any] = {
+    "plain": lambda d: d,
+    "shuffle": lambda d: d.shuffle(3),
+    "window": lambda d: d.shuffle(3, 9),
+    "window of all": lambda d: d.shuffle(3, 500),
+    "window of repeat": lambda d: d.shuffle(2, 7).repeat(2).skip(3),
+    "repeat": lambda d: d.repeat(2),
+    "batch": lambda d: d.batch(4),
+    "batch of shuffle": lambda d: d.shuffle(1).batch(4),
+    "shuffle of batch": lambda d: d.batch(4).shuffle(1),
+    "shard": lambda d: d.shard(1, 3, block=2),
+}
+
+
+@pytest.fixture(params=["native", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "python":
+        monkeypatch.setattr(tfrecord, "core", None)
+        body = dict(vars(dataset_module.DatasetIterator))
+        body = {name: body[name] for name in body if name not in ("__dict__", "__weakref__", "_abc_impl")}
+        plain = ABCMeta("DatasetIterator", (yielding.PlainBlockIterator, Iterator), body)
+        monkeypatch.setattr(dataset_module, "DatasetIterator", plain)
+
+
+def parts(item: Any) -> list[int]:
+    """The ids of an example, or of a batch."""
+    return np.atleast_1d(item["id"]).tolist()
+
+
+def drain(iterator: Any) -> tuple[list[Any], Exception | None]:
+    found = []
+    while True:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            return found, None
+        except Exception as error:
+            return found, error
+
+
+def place_of(directory: Path, example: int, last_byte: bool) -> tuple[Path, int]:
+    """Where to damage a record: the CRC of its data, or of its length."""
+    shard = 0 if example < LENGTHS[0] else 2
+    file = next(directory.glob(f"*-{shard:05d}-of-00003"))
+    data = file.read_bytes()
+    offsets = tfrecord.scan(data, path=str(file))
+    number = example - (0 if shard == 0 else LENGTHS[0])
+    return file, int(offsets[number + 1]) - 1 if last_byte else int(offsets[number]) + 9
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_of_a_damaged_record(write: Any, tmp_path: Path, chain: str, indexed: bool) -> None:
+    directory = tmp_path / "d" / "1.0.0"
+    shutil.copytree(write({"train": LENGTHS}, indexed=indexed), directory)
+
+    def open_again() -> Any:
+        return CHAINS[chain](bd.builder_from_directory(directory).as_dataset("train", read_config=CONFIG))
+
+    whole = list(map(parts, open_again()))
+    for example in (0, 4, 5, 6, 11, 30, COUNT - 1):
+        for last_byte in (True, False):
+            file, place = place_of(directory, example, last_byte)
+            content = file.read_bytes()
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            iterator = iter(open_again())
+            found, error = drain(iterator)
+            bad = next((i for i, ids in enumerate(whole) if example in ids), None)
+            if chain == "shard" and bad is None:
+                assert error is None or isinstance(error, CorruptRecordError)  # it is read, but is another worker's
+                file.write_bytes(content)
+                continue
+            assert isinstance(error, CorruptRecordError)
+            assert (error.path, error.record) == (str(file), example - (0 if example < LENGTHS[0] else LENGTHS[0]))
+            walked = not indexed and not last_byte and ("shuffle" in chain or "window" in chain)
+            if not walked:  # where records are cannot be known of a shard without index whose lengths are damaged
+                assert list(map(parts, found)) == whole[:bad]
+            if chain != "shard":
+                state = iterator.get_state()
+                assert isinstance(drain(iterator)[1], CorruptRecordError)
+                assert iterator.get_state() == state
+            file.write_bytes(content)
+            left, error = drain(iterator)
+            assert error is None
+            assert list(map(parts, [*found, *left])) == whole
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("chain", ["plain", "shuffle", "window", "repeat", "shard"])
+@pytest.mark.parametrize("kind", ["map", "decode"])
+def test_of_an_example_that_cannot_be_made(write: Any, tmp_path: Path, chain: str, kind: str) -> None:
+    directory = tmp_path / "d" / "1.0.0"
+    shutil.copytree(write({"train": LENGTHS}), directory)
+    whole = list(map(parts, CHAINS[chain](bd.builder_from_directory(directory).as_dataset("train"))))
+    for bad in (0, 1, 2, 9, 10, len(whole) - 1):
+        ids = whole[bad]
+        if kind == "decode":
+            _spoil(directory, ids[0])
+        dataset = CHAINS[chain](bd.builder_from_directory(directory).as_dataset("train"))
+        if kind == "map":
+            dataset = dataset.map(lambda example, ids=ids: example if parts(example) != ids else 1 // 0)
+        iterator = iter(dataset)
+        found, error = drain(iterator)
+        assert isinstance(error, ZeroDivisionError if kind == "map" else ExampleError), error
+        first = whole.index(ids)
+        assert list(map(parts, found)) == whole[:first]
+        iterator.advance(1)
+        assert parts(next(iterator)) == whole[first + 1] if first + 1 < len(whole) else True
+        if kind == "decode":
+            shutil.rmtree(directory)
+            shutil.copytree(write({"train": LENGTHS}), directory)
+
+
+def _spoil(directory: Path, example: int) -> None:
+    """Replaces a record by one that is framed well and is no example."""
+    file, stop = place_of(directory, example, last_byte=True)
+    data = file.read_bytes()
+    offsets = tfrecord.scan(data, path=str(file))
+    number = int(np.searchsorted(offsets, stop))
+    framed = tfrecord.frame(b"\xff" * (int(offsets[number]) - int(offsets[number - 1]) - 16))
+    file.write_bytes(data[: offsets[number - 1]] + framed + data[offsets[number] :])
+    assert Index.from_bytes(Path(f"{file}.index").read_bytes(), path="").shard_size == len(data)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_function_that_raises_stop_iteration_does_not_end_it(write: Any) -> None:
+    def stop(example: Any) -> Any:
+        raise StopIteration
+
+    iterator = iter(bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train").map(stop))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"map\(\) raised StopIteration") as error:
+            next(iterator)
+        assert isinstance(error.value.__cause__, StopIteration)
+    assert iterator.get_state()["position"] == 0
+
+
+@pytest.mark.usefixtures("way")
+def test_a_function_may_use_the_iterator(write: Any) -> None:
+    dataset = bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train")
+    order = [int(example["id"]) for example in dataset]
+
+    def close(example: Any) -> int:
+        iterator.close()
+        return int(example["id"])
+
+    iterator = iter(dataset.map(close))
+    assert list(iterator) == order
+
+    def take_another(example: Any) -> Any:
+        number = int(example["id"])
+        return (number, next(iterator)) if number == order[0] else number
+
+    iterator = iter(dataset.map(take_another))
+    assert next(iterator) == (order[0], order[1])
+    assert list(iterator) == order[2:]
