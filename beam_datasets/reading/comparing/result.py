@@ -229,3 +229,7 @@ class DatasetDiff:
     splits: Mapping[str, SplitDiff]
     whole: bool
     verdict: Verdict
+
+    def __str__(self) -> str:
+        reasons = (f"{reason.needs}  {reason.text}" for reason in self.verdict.reasons)
+        return "\n".join([f"{self.old} -> {self.new}", *reasons, str(self.verdict)])
