@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
-from beam_datasets.cli import adopt, build, diff, gc, head, info, materialize, slices, verify
+from beam_datasets.cli import adopt, build, diff, export, gc, head, info, materialize, slices, verify
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
 
@@ -22,6 +22,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 COMMANDS = {
     "build": build.run,
     "materialize": materialize.run,
+    "export": export.run,
     "adopt": adopt.run,
     "info": info.run_info,
     "head": head.run,
@@ -38,6 +39,7 @@ Generates, describes and shows datasets.
 
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
   beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a dataset of its own
+  beam-datasets export SOURCE --format F --to DIR   write slices as Parquet, JSON lines, WebDataset or ArrayRecord
   beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is
   beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples

@@ -54,6 +54,15 @@ def staging(plan: ExportPlan) -> Iterator[None]:
         storage.remove(worker_log(plan))
 
 
+def staged_bytes(plan: ExportPlan) -> int:
+    """Returns how many bytes stand in the staging directory, of unfinished files too; 0 on an object store."""
+    found = 0
+    with contextlib.suppress(OSError):  # a file is finished, or all is put in place, meanwhile
+        for name in [] if storage.is_remote(plan.staging_dir) else storage.list_dir(plan.staging_dir):
+            found += storage.size(storage.join(plan.staging_dir, name))
+    return found
+
+
 def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
     """Puts an export in its place and returns its directory; done again by the same run it only tidies up.
 
@@ -131,7 +140,7 @@ def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -
 
 
 def _json(value: Any) -> bytes:
-    text = json.dumps(value, indent=1, sort_keys=True)
+    text = json.dumps(value, indent=1, sort_keys=True) + "\n"
     lists = re.compile(r"\[\n *([^\[\]]*)\n *\]")  # of values: they stand on one line (a string has no line break)
     return lists.sub(lambda found: re.sub(r"\n *", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text).encode()
 

@@ -14,11 +14,12 @@ from beam_datasets.exporting import finishing
 from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.shards import WrittenFile, write_shard
 from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -110,6 +111,7 @@ def run(
     beam_options: PipelineOptions | Sequence[str] | None = None,
     num_workers: int | None = None,
     shared_disk: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> str:
     """Exports and returns the directory.
 
@@ -118,6 +120,7 @@ def run(
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         shared_disk: the workers of a remote runner see this machine's paths.
+        progress: called about twice a second of a local run with how many bytes were written so far.
 
     Raises:
         BeamDatasetsError: why nothing was exported.
@@ -128,8 +131,12 @@ def run(
     with finishing.staging(plan), engine.runner(finishing.worker_log(plan)) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         _ = pipeline | _Flow(plan)
-        run_pipeline(pipeline, contextlib.nullcontext())
+        run_pipeline(pipeline, _watch(plan, progress) if engine.local and progress else contextlib.nullcontext())
     return plan.directory
+
+
+def _watch(plan: ExportPlan, progress: Callable[[int], None]) -> contextlib.AbstractContextManager[None]:
+    return watch(plan.staging_dir, None, lambda _: progress(finishing.staged_bytes(plan)))
 
 
 def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
