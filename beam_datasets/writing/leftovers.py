@@ -174,8 +174,10 @@ class _Search:
             abandoned = not _list(path) and self.now - usage.modified >= min(_EMPTY_SECONDS, self.older_than)
             reason = "nothing is in it" if abandoned else "nothing is in it yet"
             return Leftover(path, kind, 0, usage.modified, abandoned, reason)
-        owner_of = Owner.read(path) if kind == "staging" else None
-        abandoned, reason = self._whose(owner_of, usage.modified)
+        owner = Owner.read(path) if kind == "staging" else None
+        if kind == "staging" and owner is None and _holds_published(path):
+            return None
+        abandoned, reason = self._whose(owner, usage.modified)
         return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason)
 
     def _whose(self, owner: Owner | None, modified: float) -> tuple[bool, str]:
@@ -202,6 +204,12 @@ def _list(folder: str) -> list[str]:
         if storage.is_dir(folder):
             raise
         return []
+
+
+def _holds_published(path: str) -> bool:
+    """Whether a directory is that of a config that has just such a name."""
+    inner = [storage.join(path, name) for name in _list(path) if Version.is_valid(name)]
+    return any(map(catalog.is_published, inner))
 
 
 def _is_file_of_a_dataset(name: str) -> bool:

@@ -1,0 +1,346 @@
+"""What killed runs leave, told from what runs under way need: with processes that run, and that were killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets import catalog, storage
+from beam_datasets.cli import main
+from beam_datasets.errors import PathNotFoundError
+from beam_datasets.writing import claims
+from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
+from beam_datasets.writing.owners import Owner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILDER = """
+import time
+import beam_datasets as bd
+
+class Slow(bd.DatasetBuilder, skip_registration=True):
+    VERSION = "1.0.0"
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features=bd.features.FeaturesDict({"n": bd.features.Scalar("int64")}))
+
+    def _split_generators(self):
+        return {"train": self._numbers()}
+
+    def _numbers(self):
+        from pathlib import Path
+        for n in range(10):
+            yield n, {"n": n}
+        while not Path("go_on").exists():
+            time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+def start_build(folder: Path, data_dir: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Starts a build that waits for a file; returns the process and its staging directory."""
+    (folder / "slow.py").write_text(BUILDER)
+    command = ["build", "slow.py", "--data_dir", str(data_dir), "--num_workers", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beam_datasets.cli", *command],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    while not (found := list(data_dir.glob("slow/incomplete.*/owner.json"))):
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process, found[0].parent
+
+
+def staged(data_dir: Path, name: str = "ds", *, owner: Owner | None, age: float = 0) -> Path:
+    """Makes a staging directory, last changed so many seconds ago."""
+    folder = data_dir / name / f"incomplete.{uuid.uuid4().hex[:8]}_1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "ds-train.tfrecord-00000-of-00001").write_bytes(bytes(100))
+    if owner is not None:
+        owner.write(str(folder))
+    make_old(folder, age)
+    return folder
+
+
+def make_old(path: Path, seconds: float) -> None:
+    when = time.time() - seconds
+    for entry in [*path.rglob("*"), path]:
+        os.utime(entry, (when, when), follow_symlinks=False)
+
+
+def this_process(**changes: object) -> Owner:
+    return dataclasses.replace(Owner.of_this_process("job", time.time(), "FnApiRunner"), **changes)
+
+
+def states(data_dir: Path, **options: float) -> dict[str, tuple[bool, str]]:
+    return {
+        storage.basename(found.path): (found.abandoned, found.reason) for found in find_leftovers(data_dir, **options)
+    }
+
+
+def test_a_run_that_is_under_way_is_let_alone_and_a_killed_one_is_removed(data_dir: Path, tmp_path: Path) -> None:
+    process, staging = start_build(tmp_path, data_dir)
+    assert states(data_dir, older_than=0) == {staging.name: (False, f"in use by process {process.pid}")}
+    assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
+    assert staging.exists()
+    (tmp_path / "go_on").touch()
+    assert process.wait(60) == 0
+    assert find_leftovers(data_dir) == []
+
+    (tmp_path / "go_on").unlink()
+    killed, left = start_build(tmp_path, data_dir / "other")
+    killed.kill()
+    assert states(data_dir / "other") == {
+        left.name: (True, f"process {killed.pid} is gone")
+    }  # nobody waited for it yet
+    killed.wait(60)
+    assert states(data_dir / "other") == {left.name: (True, f"process {killed.pid} is gone")}
+    assert main(["gc", str(data_dir / "other")]) == 0
+    assert left.exists()
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert not left.parent.exists()
+    assert catalog.list_datasets(data_dir) == ["slow"]
+
+
+def test_a_later_process_of_the_same_number_owns_nothing(data_dir: Path) -> None:
+    mine = this_process()
+    assert mine.runs
+    assert mine.began is not None
+    earlier = staged(data_dir, owner=this_process(began=mine.began - 1))
+    untold = staged(data_dir, owner=this_process(began=None))
+    assert states(data_dir) == {
+        earlier.name: (True, f"process {os.getpid()} is gone"),
+        untold.name: (False, f"in use by process {os.getpid()}"),
+    }
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"space": "another start of the machine"}], ids=str)
+def test_what_is_of_another_machine_counts_by_its_age(data_dir: Path, elsewhere: dict[str, str]) -> None:
+    owner = this_process(**elsewhere)
+    young, old = staged(data_dir, owner=owner), staged(data_dir, owner=owner, age=WEEK + 1)
+    found = states(data_dir)
+    assert (found[young.name][0], found[old.name][0]) == (False, True)
+    assert "which cannot be asked; changed lately" in found[young.name][1]
+    assert all(abandoned for abandoned, _ in states(data_dir, older_than=0).values())
+    assert not any(abandoned for abandoned, _ in states(data_dir, older_than=2 * WEEK).values())
+
+
+def test_one_new_file_in_it_makes_it_young(data_dir: Path) -> None:
+    folder = staged(data_dir, owner=None, age=2 * WEEK)
+    assert states(data_dir)[folder.name][0]
+    (folder / "spill").mkdir()
+    (folder / "spill" / "block").touch()
+    assert not states(data_dir)[folder.name][0]
+
+
+def test_an_engine_may_work_on_without_the_process_that_started_it(data_dir: Path) -> None:
+    flink = this_process(runner="FlinkRunner", began=1)
+    young, old = staged(data_dir, owner=flink), staged(data_dir, owner=flink, age=WEEK + 1)
+    found = states(data_dir)
+    assert (found[young.name][0], found[old.name][0]) == (False, True)
+    assert "but FlinkRunner may work on" in found[young.name][1]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 1}', '{"job": "a", "host": "h", "pid": "1", "started": 0}'])
+def test_an_owner_that_cannot_be_read_is_none(data_dir: Path, text: str) -> None:
+    folder = staged(data_dir, owner=None)
+    (folder / "owner.json").write_text(text)
+    assert states(data_dir) == {folder.name: (False, "no owner is known; changed lately")}
+
+
+def test_an_owner_of_an_earlier_version_of_this_library(data_dir: Path) -> None:
+    folder = staged(data_dir, owner=None)
+    host = this_process().host
+    (folder / "owner.json").write_text(f'{{"job": "a", "host": "{host}", "pid": {os.getpid()}, "started": 0.0}}')
+    assert states(data_dir) == {folder.name: (False, f"in use by process {os.getpid()}")}
+
+
+def test_unfinished_files(data_dir: Path) -> None:
+    version = data_dir / "ds" / "1.0.0"
+    version.mkdir(parents=True)
+    for name in ("dataset_info.json", "features.json"):
+        (version / name).touch()
+    old, young = version / f".tmp-{uuid.uuid4().hex}", data_dir / "ds" / f".tmp-{uuid.uuid4().hex}"
+    old.write_bytes(bytes(10))
+    young.write_bytes(bytes(10))
+    (version / ".tmp-mine").touch()  # no name that this library makes
+    make_old(version, 2 * WEEK)
+    assert states(data_dir) == {
+        old.name: (True, "no owner is known; not changed for long"),
+        young.name: (False, "no owner is known; changed lately"),
+    }
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert sorted(path.name for path in version.iterdir()) == [".tmp-mine", "dataset_info.json", "features.json"]
+    assert young.exists()
+
+
+def test_empty_directories(data_dir: Path) -> None:
+    for name in ("failed", "ds/config/1.0.0", "other/2.0.0", "not a dataset", "ds/1.0.0/train"):
+        (data_dir / name).mkdir(parents=True)
+    (data_dir / "ds" / "1.0.0" / "features.json").touch()
+    assert not any(abandoned for abandoned, _ in states(data_dir).values())
+    make_old(data_dir, 2 * 3600)
+    assert set(states(data_dir)) == {"failed", "1.0.0", "2.0.0"}
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert sorted(path.relative_to(data_dir).as_posix() for path in data_dir.rglob("*")) == [
+        "ds", "ds/1.0.0", "ds/1.0.0/features.json", "ds/1.0.0/train", "not a dataset",
+    ]  # fmt: skip
+
+
+def test_links_are_not_followed(data_dir: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"mine")
+    inside = staged(data_dir, owner=None)
+    (inside / "link").symlink_to(outside)
+    (data_dir / "incomplete.1234_1.0.0").symlink_to(outside)
+    (data_dir / f".tmp-{uuid.uuid4().hex}").symlink_to(outside / "precious")
+    (data_dir / "linked").symlink_to(outside)
+    hidden = staged(outside, owner=None)
+    assert set(states(data_dir, older_than=0)) == {inside.name}
+    assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
+    assert not inside.exists()
+    assert (outside / "precious").read_bytes() == b"mine"
+    assert hidden.exists()
+    assert (data_dir / "incomplete.1234_1.0.0").is_symlink()
+
+
+def test_published_versions_are_not_touched(data_dir: Path) -> None:
+    """Whatever their names; and what is in them neither, but for unfinished files."""
+    for name in ("incomplete/1.0.0", "ds/incomplete.a_b/1.0.0", "ds/1.0.0"):
+        (data_dir / name).mkdir(parents=True)
+        for file in ("dataset_info.json", "features.json", "ds-train.tfrecord-00000-of-00001"):
+            (data_dir / name / file).touch()
+    make_old(data_dir, 2 * WEEK)
+    assert find_leftovers(data_dir, older_than=0) == []
+
+
+def test_what_changed_since_it_was_listed_is_looked_at_again(data_dir: Path) -> None:
+    folder = staged(data_dir, owner=None, age=2 * WEEK)
+    (leftover,) = find_leftovers(data_dir)
+    this_process().write(str(folder))
+    assert not remove_leftover(leftover, data_dir)
+    assert folder.exists()
+    folder.rename(data_dir / "ds" / "1.0.0")  # it was published
+    assert not remove_leftover(leftover, data_dir)
+    assert (data_dir / "ds" / "1.0.0" / "owner.json").exists()
+
+
+def test_what_cannot_be_removed_is_told(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = sorted(staged(data_dir, owner=None, age=2 * WEEK) for _ in range(2))
+    remove = storage.remove_tree
+
+    def refuse(path: str) -> None:
+        if path == str(first):
+            raise storage.files.StorageError(f"{path}: it is in use")
+        remove(path)
+
+    monkeypatch.setattr(storage, "remove_tree", refuse)
+    assert main(["gc", str(data_dir), "--yes"]) == 1
+    printed = capsys.readouterr()
+    assert f"not removed: {first}: it is in use" in printed.err
+    assert "1 removed" in printed.out
+    assert first.exists()
+    assert not second.exists()
+
+
+def test_a_version_that_a_store_has_half() -> None:
+    pytest.importorskip("obstore")
+    root = f"memory://{uuid.uuid4().hex}/data"
+    half, published = (storage.join(root, "ds", version) for version in ("1.0.0", "2.0.0"))
+    for directory in (half, published):
+        claims.take(directory, "job")
+        storage.write_bytes(storage.join(directory, "ds-train.tfrecord-00000-of-00001"), bytes(100))
+    for name in ("dataset_info.json", "features.json"):
+        storage.write_bytes(storage.join(published, name), b"{}")
+    (alive,) = find_leftovers(root)
+    assert (alive.path, alive.kind, alive.abandoned) == (half, "half", False)
+    assert not remove_leftover(alive, root)
+    claim = claims.latest(half)[1]
+    assert claim is not None
+    storage.write_bytes(claim.path, dataclasses.replace(claim, host="another", renewed=0.0).text)
+    (dead,) = find_leftovers(root)
+    assert (dead.abandoned, dead.reason.partition(":")[0]) == (True, "its publisher is gone")
+    assert remove_leftover(dead, root)
+    assert find_leftovers(root) == []
+    assert not storage.exists(half)
+    assert catalog.is_published(published)
+
+
+def test_staging_on_an_object_store() -> None:
+    pytest.importorskip("obstore")
+    root = f"memory://{uuid.uuid4().hex}/data"
+    folder = storage.join(root, "ds", "incomplete.12345678_1.0.0")
+    storage.write_bytes(storage.join(folder, "shard"), bytes(100))
+    this_process().write(folder)
+    (found,) = find_leftovers(root)
+    assert (found.path, found.abandoned) == (folder, False)
+    this_process(began=1).write(folder)
+    (found,) = find_leftovers(root)
+    assert found.abandoned
+    assert found.num_bytes > 100
+    assert remove_leftover(found, root)
+    assert not storage.exists(folder)
+
+
+# ------------------------------------------------------------------------------------------------------- the command
+
+
+def test_what_the_command_prints(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gc", str(data_dir)]) == 0
+    assert capsys.readouterr().out == f"nothing is left over in {data_dir}\n"
+    old, used = staged(data_dir, owner=None, age=WEEK + 86400), staged(data_dir, owner=this_process())
+    assert main(["gc", str(data_dir)]) == 0
+    printed = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in printed.splitlines()}
+    assert "100 B  8.0 days ago  abandoned: no owner is known; not changed for long" in lines[f"ds/{old.name}"]
+    assert f"0 min ago  kept: in use by process {os.getpid()}" in lines[f"ds/{used.name}"]
+    assert printed.endswith("1 of 2 abandoned, 100 B; --yes removes them\n")
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert capsys.readouterr().out.endswith("1 removed, 100 B\n")
+    assert [path.name for path in (data_dir / "ds").iterdir()] == [used.name]
+
+
+@pytest.mark.parametrize(
+    "args, code, message",
+    [
+        (["{}/nowhere"], 1, "no such directory"),
+        ([], 2, "DATA_DIR"),
+        (["{}", "--older_than", "-1"], 2, "--older_than is -1.0"),
+        (["{}", "--older_than", "nan"], 2, "needed: hours"),
+        (["{}", "--older-than", "a week"], 2, "invalid float"),
+        (["{}", "--dry_run"], 2, "--dry_run"),
+    ],
+    ids=str,
+)
+def test_wrong_usage(
+    data_dir: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: int, message: str
+) -> None:
+    assert main(["gc", *(arg.format(data_dir) for arg in args)]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(PathNotFoundError, match="no such directory"):
+        find_leftovers(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="older_than is -1"):
+        find_leftovers(tmp_path, older_than=-1)
