@@ -181,9 +181,17 @@ def assert_equal(got: Any, want: Any, path: str = "") -> None:
         assert isinstance(got, F.RaggedArray), path
         for a, b in zip((got.flat_values, *got.row_lengths), (want.flat_values, *want.row_lengths)):
             assert_equal(a, b, path)
+    elif isinstance(want, F.NestedDataset):
+        assert (type(got), len(got)) == (F.NestedDataset, len(want)), path
+        for a, b in zip(got, want):
+            assert_equal(a, b, path)
     elif isinstance(want, np.ndarray):
         assert (type(got), got.dtype, got.shape) == (np.ndarray, want.dtype, want.shape), path
-        assert got.tolist() == want.tolist() if got.dtype == object else got.tobytes() == want.tobytes(), path
+        if want.dtype == object:
+            for a, b in zip(got.flat, want.flat):
+                assert_equal(a, b, path)
+        else:
+            assert got.tobytes() == want.tobytes(), path
     elif isinstance(want, np.generic):
         assert type(got) is type(want), path
         assert got.tobytes() == want.tobytes(), path

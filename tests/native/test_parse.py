@@ -1,0 +1,182 @@
+"""Records of any form that protobuf reads, and the functions in C by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_datasets import features as F
+from beam_datasets.formats import example
+from beam_datasets.native import core
+from tests.native import wire
+from tests.native.agreement import assert_agree
+
+pytestmark = pytest.mark.skipif(core is None, reason="the native module was not built")
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=3))
+def test_random_bytes(records: list[bytes]) -> None:
+    feature = {"a": np.int64, "b": F.Sequence(np.float32), "": F.Text(), "c": F.Sequence(F.Sequence(np.int8))}
+    assert_agree(feature, records, usual=False)
+
+
+INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300), max_size=4)
+FLOATS = st.lists(st.floats(width=32, allow_nan=False), max_size=4)
+FOREIGN = {
+    "i": F.Sequence(np.int64),
+    "f": F.Sequence(np.float32),
+    "one": np.int64,
+    "two": F.Tensor(shape=(2,), dtype=np.float32),
+    "text": F.Text(),
+    "maybe": F.Scalar(np.int64, optional=True),
+}
+FEATURE = st.one_of(
+    INTEGERS.map(wire.integers),
+    INTEGERS.map(wire.loose_integers),
+    FLOATS.map(wire.floats),
+    FLOATS.map(wire.loose_floats),
+    st.lists(st.binary(max_size=200), max_size=2).map(wire.strings),
+    st.builds(
+        lambda a, b: wire.field(3, wire.field(1, b"\x01") + b"\x08\x02" + wire.field(1, a + b)), *2 * [st.just(b"\x05")]
+    ),
+    st.builds(
+        lambda n, size: wire.field(3, wire.field(1, wire.long_varint(n, size))), st.integers(0), st.integers(1, 11)
+    ),
+    st.builds(lambda a, b: a + b, INTEGERS.map(wire.integers), INTEGERS.map(wire.integers)),
+    st.builds(lambda a: a + b"\x20\x01", INTEGERS.map(wire.integers)),
+    st.just(b""),
+    st.just(b"\x1a\x00"),
+    st.just(b"\x1a\x02\x0a\x00"),
+    st.just(b"\x12\x03\x0a\x01\x00"),
+)
+ENTRY = st.builds(
+    lambda make, name, feature, extra: (
+        make(name, feature) if make is wire.swapped else wire.entry(name, feature, extra)
+    ),
+    st.sampled_from([wire.entry] * 9 + [wire.swapped]),
+    st.sampled_from([*(name.encode() for name in FOREIGN), b"other", b"", b"\xff"]),
+    FEATURE,
+    st.sampled_from([b""] * 9 + [b"\x18\x01", wire.field(1, b"i"), wire.field(2, wire.integers([1]))]),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.lists(ENTRY, max_size=8), min_size=1, max_size=3),
+    st.sampled_from([b""] * 5 + [b"\x10\x01", b"\x0a\x00"]),
+)
+def test_records_of_foreign_writers(entries: list[list[bytes]], extra: bytes) -> None:
+    """Lists that are not packed, any order, features twice or missing, of other kinds, unknown fields."""
+    assert_agree(FOREIGN, [wire.record(some) + extra for some in entries], usual=False)
+
+
+def test_what_is_not_packed_is_read_too() -> None:
+    good = [
+        (b"i", wire.loose_integers([1, -1, 300])),
+        (b"f", wire.loose_floats([0.5, -2.0])),
+        (b"text", wire.strings([b""])),
+    ]
+    good += [(b"one", wire.loose_integers([7])), (b"two", wire.loose_floats([1.0, 2.0])), (b"maybe", b"")]
+    random.Random(0).shuffle(good)
+    mixed = wire.field(3, wire.field(1, b"\x01\x02") + b"\x08\x03" + wire.field(1, b"\x04"))
+    records = [
+        wire.record(wire.entry(*each) for each in good),
+        wire.record(wire.entry(*each) for each in reversed(good)),
+    ]
+    records.append(wire.record(wire.entry(name, mixed if name == b"i" else feature) for name, feature in good))
+    assert_agree(FOREIGN, records)
+
+
+ONE, MANY, FILLED = 1, -1, -2
+VARINTS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 2**14) | st.integers(0, 127), max_size=300)
+
+
+def parsed(kind: int, count: int, records: list[bytes]) -> Any:
+    found = core.parse(core.schema(((kind, count, False, (b"x",)),)), records)
+    return found and found[0]
+
+
+@given(VARINTS, st.integers(0, 9))
+def test_integers_of_any_length(numbers: list[int], before: int) -> None:
+    record = wire.record([wire.entry(b"x", wire.integers([5] * before + numbers))])
+    values, counts = parsed(26, MANY, [record, record])
+    wanted = np.array([5] * before + numbers, np.uint64).astype(np.int64)
+    assert np.frombuffer(bytes(values), np.int64).tolist() == [*wanted, *wanted]
+    assert np.frombuffer(counts, np.int64).tolist() == [len(wanted)] * 2
+    assert np.array_equal(example.parse(record)["x"], wanted)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 10)), max_size=100))
+def test_integers_that_are_longer_than_they_must_be(numbers: list[tuple[int, int]]) -> None:
+    payload = b"".join(wire.long_varint(number, length) for number, length in numbers)
+    record = wire.record([wire.entry(b"x", wire.field(3, wire.field(1, payload)))])
+    values, _ = parsed(26, MANY, [record])
+    assert bytes(values) == example.parse_feature(record, *example.scan(record)[b"x"]).tobytes()
+
+
+@given(st.lists(st.lists(st.integers(-9, 300), max_size=5), min_size=1, max_size=4), st.sampled_from([26, 18]))
+def test_lists_filled_up(rows: list[list[int]], kind: int) -> None:
+    make = wire.integers if kind == 26 else wire.floats
+    found = parsed(kind, FILLED, [wire.record([wire.entry(b"x", make(row))]) for row in rows])
+    dtype: Any = np.int64 if kind == 26 else np.float32
+    longest = max(map(len, rows))
+    assert np.frombuffer(found[1], np.int64).tolist() == list(map(len, rows))
+    wanted = [row + [0] * (longest - len(row)) for row in rows]
+    assert np.frombuffer(bytes(found[0]), dtype).reshape(len(rows), longest).tolist() == wanted
+
+
+def test_what_parse_returns() -> None:
+    schema = core.schema(
+        ((26, ONE, True, (b"a", b"b")), (10, ONE, True, (b"t",)), (10, MANY, True, (b"u",)), (0, MANY, True, ()))
+    )
+    records = [example.serialize({"a": [1], "b": [2], "t": [b"x"], "u": [b"y", b"z"]}), example.serialize({"b": [3]})]
+    numbers, texts, lists, spans = core.parse(schema, records)
+    assert np.frombuffer(numbers[0], np.int64).tolist() == [1, 0, 2, 3]
+    assert numbers[1] == [(0, 1)]
+    assert texts == [b"x", None]
+    assert (lists[0], np.frombuffer(lists[1], np.int64).tolist()) == ([b"y", b"z"], [2, -1])
+    assert spans == [(record, example.scan(record)) for record in records]
+
+
+WRONG = (None, 1, "x", b"x", (), [], {}, [()], ((),), ((1, 2, 3, 4),), object())
+
+
+def test_wrong_arguments_are_an_error() -> None:
+    good = core.schema(((26, 1, False, (b"x",)),))
+    for wrong in WRONG:
+        if wrong != ():
+            with pytest.raises((TypeError, ValueError)):
+                core.schema(wrong)
+        with pytest.raises((TypeError, ValueError)):
+            core.parse(wrong, [])
+        if wrong != []:
+            with pytest.raises(TypeError):
+                core.parse(good, wrong)
+    for kind in (-1, 0, 1, 10, 18, 26, 2**31, 2**70, "x"):
+        for count in (-(2**70), -3, -2, -1, 0, 1, 2, 2**40, 2**70, None):
+            for names in ((), (b"a",), (b"a", b"b"), (b"a", b"a"), ("a",), [b"a"], None):
+                try:
+                    schema = core.schema(((kind, count, True, names),))
+                except (TypeError, ValueError, OverflowError):
+                    continue
+                records = [b"", example.serialize({"a": [1], "b": [2]})]
+                assert core.parse(schema, records) is None or kind in (0, 10, 18, 26)
+    with pytest.raises(BufferError):
+        core.parse(good, [memoryview(bytes(20))[::2]])
+    with pytest.raises((MemoryError, ValueError)):
+        core.parse(core.schema(((26, 2**31 - 1, True, tuple(b"%d" % i for i in range(1000))),)), [b""] * 100_000)
+
+
+def test_what_was_taken_is_given_back() -> None:
+    record = bytearray(example.serialize({"x": [1]}))
+    for records in ([record], [record, record[:-1]], [record, "x"]):
+        with contextlib.suppress(TypeError):
+            core.parse(core.schema(((26, 1, False, (b"x",)),)), records)
+        record.append(0)  # which is refused while somebody holds the buffer
+        record.pop()
