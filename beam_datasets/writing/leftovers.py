@@ -167,8 +167,8 @@ class _Search:
             claim = claims.latest(path)[1]
             if claim is None or catalog.is_published(path):
                 return None
-            owner = f"job {claim.job}, process {claim.pid} on {claim.host}"
-            reason = f"in use by {owner}" if claim.is_alive else f"its publisher is gone: {owner}"
+            who = f"job {claim.job}, process {claim.pid} on {claim.host}"
+            reason = f"in use by {who}" if claim.is_alive else f"its publisher is gone: {who}"
             return Leftover(path, kind, usage.num_bytes, usage.modified, not claim.is_alive, reason)
         if kind == "empty":
             abandoned = not _list(path) and self.now - usage.modified >= min(_EMPTY_SECONDS, self.older_than)
