@@ -90,6 +90,8 @@ def _label(field: Field) -> Callable[[Any], int]:
 
     def convert(value: Any) -> int:
         found = index.get(str(value))
+        if found is None and type(value) is int and -1 <= value < len(labels):
+            return value  # an index, as datasets of others hold labels; -1 is none
         if found is None:
             raise ValueError(
                 f"{value!r:.60} is none of the {len(index)} labels {list(labels[:5])}{' ...' * (len(index) > 5)}"
@@ -111,7 +113,7 @@ def value_converter(field: Field) -> Callable[[Any], Any]:
     if field.fields is not None:
         return _object(field.fields, field.optional)
     if field.item is not None:
-        return _list(field.item)
+        return _list(field.item, max(1, len(field.shape)))
     convert = _value_scalar(field)
     absent = -1 if field.kind == "class" else None
 
@@ -134,7 +136,16 @@ def _value_scalar(field: Field) -> Callable[[Any], Any]:
         return _exactly_bool
     if field.kind == "class":
         return _label(field)
-    return _text if field.kind == "string" else lambda value: value
+    return _text if field.kind == "string" else _image
+
+
+def _image(value: Any) -> Any:
+    """Returns the bytes of an image, also where it is Hugging Face's struct of bytes and path."""
+    if not isinstance(value, dict):
+        return value
+    if value.get("bytes") is None:
+        raise ValueError(f"the image {value.get('path')!r} is not in the file, but only its path")
+    return value["bytes"]
 
 
 def _whole(value: Any) -> int:
@@ -159,8 +170,8 @@ def _text(value: Any) -> str | bytes:
     return value if isinstance(value, str | bytes) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _list(item: Field) -> Callable[[Any], list[Any]]:
-    convert = value_converter(item)
+def _list(item: Field, depth: int) -> Callable[[Any], list[Any]]:
+    convert = value_converter(item) if depth == 1 else _list(item, depth - 1)
 
     def each(value: Any) -> list[Any]:
         if value is None:

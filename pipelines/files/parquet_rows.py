@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError, MissingDependencyError
@@ -101,6 +101,8 @@ def arrow_field(kind: Any, path: str, nulls: set[str]) -> Field:
     """
     arrow, _ = _pyarrow()
     types = arrow.types
+    if types.is_struct(kind) and {field.name: field.type for field in kind} == _image_struct():
+        return Field("image")
     if types.is_struct(kind):
         return Field(
             "object",
@@ -108,12 +110,21 @@ def arrow_field(kind: Any, path: str, nulls: set[str]) -> Field:
             fields={inner.name: arrow_field(inner.type, f"{path}.{inner.name}", nulls) for inner in kind},
         )
     if types.is_fixed_size_list(kind):
-        return Field("tensor", item=_item(kind, path), shape=(kind.list_size,))
+        item = _item(kind, path)
+        if item.kind == "tensor":
+            return replace(item, shape=(kind.list_size, *item.shape))
+        return Field("tensor", item=item, shape=(kind.list_size,))
     if types.is_list(kind) or types.is_large_list(kind):
         return Field("list", item=_item(kind, path))
     if types.is_dictionary(kind):
         return arrow_field(kind.value_type, path, nulls)
     return Field(_scalar(kind, path), optional=path in nulls)
+
+
+def _image_struct() -> dict[str, Any]:
+    """Returns the fields of an image as Hugging Face's datasets have it."""
+    arrow, _ = _pyarrow()
+    return {"bytes": arrow.binary(), "path": arrow.string()}
 
 
 def _item(kind: Any, path: str) -> Field:
