@@ -70,7 +70,9 @@ class AtOnce:
         firsts = [0, *accumulate(group.width for group in self._groups)]
         numbers = _numbered(place, firsts)
         self._arrange = _rows_arranger(numbers) if pad is None else _batch_arranger(numbers)
+        self._arrange_one = _one_arranger(numbers)
         self._makers = [group.rows if pad is None else group.batch for group in self._groups]
+        self._makers_of_one = [group.one for group in self._groups]
 
     def __call__(self, records: list[Buffer]) -> Any:
         """Returns the list of the records' examples, or their batch; None where they are to be decoded one by one."""
@@ -86,6 +88,21 @@ class AtOnce:
                 columns += make(part, n)
             return self._arrange(columns, n)
         except _DOUBTS:  # one by one, the error is the record's
+            return None
+
+    def one(self, record: Buffer) -> Any:
+        """Returns the example of a record; None where it is to be decoded in another way."""
+        if self._schema is None:
+            return None
+        try:
+            found = core.parse(self._schema, [record])  # type: ignore[union-attr]
+            if found is None:
+                return None
+            values: list[Any] = []
+            for make, part in zip(self._makers_of_one, found):
+                values += make(part)
+            return self._arrange_one(values)
+        except _DOUBTS:
             return None
 
     # -------------------------------------------------------------------------------------------------------- the plan
@@ -219,6 +236,18 @@ def _rows_arranger(numbers: Numbers) -> Callable[[list[Any], int], list[Any]]:
         return lambda columns, n: [dict(zip(numbers, row)) for row in zip(*get(columns))]
     parts = list(map(_rows_arranger, numbers.values()))
     return lambda columns, n: [dict(zip(numbers, row)) for row in zip(*[part(columns, n) for part in parts])]
+
+
+def _one_arranger(numbers: Numbers) -> Callable[[list[Any]], Any]:
+    """Returns the function from the values of all features to the example."""
+    if isinstance(numbers, int):
+        return lambda values: values[numbers]
+    flat = [number for number in numbers.values() if isinstance(number, int)]
+    if len(flat) == len(numbers) > 1:
+        get = itemgetter(*flat)
+        return lambda values: dict(zip(numbers, get(values)))
+    parts = [(key, _one_arranger(child)) for key, child in numbers.items()]
+    return lambda values: {key: part(values) for key, part in parts}
 
 
 def _batch_arranger(numbers: Numbers) -> Callable[[list[Any], int], Any]:

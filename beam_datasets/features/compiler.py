@@ -75,8 +75,8 @@ def decoder_of(top: FeatureConnector) -> Callable[[Buffer], Any]:
     at_once = AtOnce(top)
 
     def decode(data: Buffer) -> Any:
-        found = at_once([data])
-        return in_python(data) if found is None else found[0]
+        found = at_once.one(data)
+        return in_python(data) if found is None else found
 
     return decode
 

@@ -65,6 +65,10 @@ class Group(abc.ABC):
     def rows(self, found: Any, n: int) -> list[list[Any]]:
         """Returns for each feature its values in n records."""
 
+    def one(self, found: Any) -> list[Any]:
+        """Returns for each feature its value in the only record."""
+        return [values[0] for values in self.rows(found, 1)]
+
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns for each feature the array of its values in n records."""
         return [stack(values, pad=self.pad) for values in self.rows(found, n)]
@@ -86,10 +90,17 @@ class Scalars(Group):
     def rows(self, found: Any, n: int) -> list[list[Any]]:
         """Returns NumPy scalars."""
         found, missing = found if self.optional else (found, ())
-        numbers = self._lift(_numbers(found, self.kind))
-        values = [[number] for number in numbers] if n == 1 else list(map(list, numbers.reshape(-1, n)))
+        values = list(map(list, self._lift(_numbers(found, self.kind)).reshape(-1, n)))
         for feature, record in missing:
             values[feature][record] = None
+        return values
+
+    def one(self, found: Any) -> list[Any]:
+        """Returns NumPy scalars."""
+        found, missing = found if self.optional else (found, ())
+        values = list(self._lift(_numbers(found, self.kind)))
+        for feature, _ in missing:
+            values[feature] = None
         return values
 
     def batch(self, found: Any, n: int) -> list[Any]:
@@ -114,6 +125,11 @@ class Arrays(Group):
             values[record] = None
         return [values]
 
+    def one(self, found: Any) -> list[Any]:
+        """Returns an array."""
+        found, missing = found if self.optional else (found, ())
+        return [None if missing else self.codec.unpack_many(_numbers(found, self.kind))[0]]
+
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns one array."""
         if self.optional and found[1]:
@@ -131,11 +147,15 @@ class Sequences(Group):
     def rows(self, found: Any, n: int) -> list[list[Any]]:
         """Returns arrays of their own."""
         numbers, counts = found
-        items = self._items(numbers)
-        if n == 1 and self.length in (None, len(items)):
-            return [[items]]
-        ends = np.cumsum(self._counts(counts)).tolist()
+        items, ends = self._items(numbers), np.cumsum(self._counts(counts)).tolist()
         return [[items[start:stop].copy() for start, stop in zip([0, *ends], ends)]]
+
+    def one(self, found: Any) -> list[Any]:
+        """Returns an array."""
+        items = self._items(found[0])
+        if self.length not in (None, len(items)):
+            raise UnusualError
+        return [items]
 
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns one array, where all have as many items or are filled up."""
@@ -218,6 +238,11 @@ class Images(Files):
         pixels = png_decoding.decode_many(found, self.form)
         return super().rows(found, n) if pixels is None else [_own(pixels)]
 
+    def one(self, found: Any) -> list[Any]:
+        """Returns an array."""
+        pixels = png_decoding.decode_one(found[0], self.form)
+        return super().one(found) if pixels is None else [pixels]
+
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns one array."""
         pixels = png_decoding.decode_many(found, self.form)
@@ -260,5 +285,5 @@ def _counts(counts: bytearray) -> NDArray[np.int64]:
 
 
 def _own(array: NDArray[Any]) -> list[Any]:
-    """Returns the rows of an array that nobody else has, each as an array that does not keep the others in memory."""
-    return [array[0]] if len(array) == 1 else [row.copy() for row in array]
+    """Returns the rows of an array, each as one that does not keep the others in memory."""
+    return [row.copy() for row in array]

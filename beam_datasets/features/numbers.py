@@ -191,7 +191,7 @@ def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[An
     if dtype == np.uint64:
         return lambda values: values.view(np.uint64)
     if dtype.kind in "fb":
-        return lambda values: values.astype(dtype)
+        return lambda values: values.astype(dtype, copy=not values.flags.writeable)
 
     def checked(values: NDArray[Any]) -> NDArray[Any]:
         narrow = values.astype(dtype)

@@ -72,13 +72,7 @@ def decode(data: bytes) -> NDArray[Any] | None:
     The array has the shape (height, width, channels), and the dtype uint8 or uint16.
     """
     form = _form(data[16:29]) if data[:8] == SIGNATURE else None
-    if form is None:
-        return None
-    if core is None:
-        found = _decode_plain([data], form)
-        return None if found is None else found[0]
-    pixels = np.empty(form.shape, form.dtype) if _fits(data, form) else None
-    return pixels if pixels is not None and _decode_into(pixels, [data], form) else None
+    return None if form is None else decode_one(data, form)
 
 
 def form_of(shape: tuple[int, int, int], dtype: Any) -> Form | None:
@@ -87,6 +81,17 @@ def form_of(shape: tuple[int, int, int], dtype: Any) -> Form | None:
     if channels not in _COLOUR_TYPES or not (0 < width < 1 << 31 and 0 < height < 1 << 31):
         return None
     return _form(struct.pack(">IIBBBBB", width, height, 8 * np.dtype(dtype).itemsize, _COLOUR_TYPES[channels], 0, 0, 0))
+
+
+def decode_one(file: bytes, form: Form) -> NDArray[Any] | None:
+    """Returns the pixels of a PNG of a form, as `decode` does; None where it is of another."""
+    if core is None:
+        found = _decode_plain([file], form)
+        return None if found is None else found[0]
+    if not _fits(file, form):
+        return None
+    pixels = np.empty(form.shape, form.dtype)
+    return pixels if _decode_into(pixels, [file], form) else None
 
 
 def decode_many(files: Sequence[bytes], form: Form) -> NDArray[Any] | None:
