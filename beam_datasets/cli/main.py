@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import sysconfig
@@ -18,7 +19,7 @@ from beam_datasets.errors import BeamDatasetsError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 COMMANDS = {
     "build": build.run,
     "materialize": materialize.run,
@@ -60,12 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     try:
-        return _run([arg for arg in args if arg != "--debug"])
+        code = _run([arg for arg in args if arg != "--debug"])
+        sys.stdout.flush()
+        return code
     except SystemExit as stop:  # argparse has printed why
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
         print("interrupted; nothing was published", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # who reads the output has seen enough, as `| head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        return CLOSED
     except Exception as error:
         ours = isinstance(error, (BeamDatasetsError, UsageError))
         place = "" if ours else _foreign_frame(error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +219,14 @@ def test_a_bar_is_full_and_empty_where_the_slice_is(ranges: list[tuple[int, int]
     assert bar(0, 64, ranges, 64)[1:-1] == "".join("█" if there else "·" for there in chosen)
     quarters = [sum(chosen[i : i + 4]) for i in range(0, 64, 4)]
     assert bar(0, 64, ranges, 16)[1:-1] == "".join("·░▒▓█"[quarter] for quarter in quarters)
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_who_reads_the_output_may_stop(count: int, pets: Path) -> None:
+    command = f"set -o pipefail; {sys.executable} -m beam_datasets.cli head {pets} --count {count} --split all | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.returncode in (0, 141)
 
 
 @pytest.mark.parametrize(
