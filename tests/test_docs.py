@@ -20,12 +20,14 @@ PAGES = [
     "features",
     "format",
     "generating",
+    "housekeeping",
     "looking",
     "reading",
     "resuming",
     "slim",
     "splits",
     "tfds",
+    "verifying",
 ]
 
 
