@@ -14,6 +14,8 @@ from beam_datasets import errors
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
+_RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
+_WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _INTERNAL = re.compile(
     r"apache_beam/|/concurrent/|/threading\.py|/grpc/|/importlib/|<frozen|<string>"
@@ -40,18 +42,23 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
         text = _GROUP_MARGIN.sub("", text)
     frames = list(_FRAME.finditer(text))
     last = _EXCEPTION.search(text, frames[-1].end()) if "Traceback" in text and frames else None
-    if last is None:
-        message, stage = _split_stage(text)
-        return GenerationError(f"{type(error).__name__}: {message}{_place(stage, '', _raised_at(error))}")
-    name = last.group(1)
-    message, stage = _split_stage(text[last.end() :])
+    name = last.group(1) if last else type(error).__name__
+    message, stage = _split_stage(text[last.end() :] if last else text)
+    if wrapped := _WRAPPED.match(message):  # of a class whose arguments are not just a message, Beam says the name only
+        name, message = wrapped.group(1), message[wrapped.end() :]
     known = getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
         return _rebuild(known, message)
-    return GenerationError(f"{name}: {message}{_place(stage, text[: last.start()])}")
+    place = _place(stage, text[: last.start()]) if last else _place(stage, "", _raised_at(error))
+    return GenerationError(f"{name}: {message}{place}")
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
+    place = _RECORD.match(message) if kind is errors.CorruptRecordError else None
+    if place:
+        record = None if place["record"] is None else int(place["record"])
+        path, offset = place["path"], int(place["offset"])
+        return errors.CorruptRecordError(message[place.end() :], path=path, offset=offset, record=record)
     try:
         return kind(message)
     except TypeError:  # a class whose arguments are not just a message

@@ -89,3 +89,26 @@ def test_a_folder_called_as_the_package_may_hold_an_author_s_files():
         assert f"{file}:3 in f" in str(reason(RuntimeError(frame.format(file))))
     for file in ("/x/beam_datasets/transforms/write.py", "/x/beam_datasets/builders.py"):
         assert file not in str(reason(RuntimeError(frame.format(file))))
+
+
+def damaged() -> None:
+    raise errors.CorruptRecordError("data CRC differs", path="/data/a, b/x-00000-of-00001", offset=12, record=3)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        sent_by_a_worker(damaged),
+        # As Beam makes it, which cannot make another error of such a class.
+        RuntimeError(
+            "beam_datasets.errors.CorruptRecordError: /data/a, b/x-00000-of-00001, byte 12 (record 3): "
+            "data CRC differs [while running 'Copy']"
+        ),
+    ],
+    ids=["a worker", "this process"],
+)
+def test_a_damaged_record_keeps_its_place(raised):
+    made = reason(raised)
+    assert type(made) is errors.CorruptRecordError
+    assert str(made) == "/data/a, b/x-00000-of-00001, byte 12 (record 3): data CRC differs"
+    assert (made.path, made.offset, made.record) == ("/data/a, b/x-00000-of-00001", 12, 3)
