@@ -74,7 +74,9 @@ def bytes_bar(what: str, file: TextIO | None = None) -> Iterator[Callable[[int, 
     with tqdm(desc=what, file=file or sys.stderr, **options) as bar:
 
         def show(done: int, total: int | None) -> None:
-            bar.total = total
             bar.update(done - bar.n)
+            if bar.total != total:
+                bar.total = total
+                bar.refresh()
 
         yield show

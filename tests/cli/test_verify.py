@@ -1,0 +1,155 @@
+"""`beam-datasets verify`: exit codes, what it prints, and which options go together."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets.cli import main
+from beam_datasets.cli.progress_bar import bytes_bar
+from tests.reading.verifying import test_corruptions as corruptions
+from tests.reading.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHARD = "ds-train.tfrecord-00001-of-00004"
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["verify", *map(str, args)])
+    return code, *capsys.readouterr()
+
+
+def damage(directory: Path) -> None:
+    path = directory / SHARD
+    content = bytearray(path.read_bytes())
+    content[120] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_whole_dataset(published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    for args in ([published], ["ds:1.*.*", "--data_dir", published.parents[1]], [published, "--decode", "--jobs", 1]):
+        code, out, err = run(capsys, *args)
+        assert (code, err) == (0, "")
+        assert out.startswith(f"ds/1.0.0 in {published}\nwhole; read 6 shards, 72 records, 6.8 KiB in ")
+
+
+def test_a_damaged_one(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    damage(copy)
+    code, out, _ = run(capsys, copy)
+    assert code == 1
+    assert out.splitlines()[1].startswith(f"{SHARD}, byte 96 (record 1): record: data CRC is 0x")
+    assert out.splitlines()[2:5] == [
+        "    lost: train[16:17], 1 example",
+        "what can be done:",
+        "    record: --repair --from COPY restores it",
+    ]
+    assert "1 finding in 1 file, 1 example lost: train[16:17]; read 6 shards" in out
+
+    before = contents(copy)
+    code, out, _ = run(capsys, copy, "--repair")
+    assert (code, contents(copy)) == (1, before)
+    assert f"left as it is {SHARD}: only a good copy can restore it" in out
+    code, out, _ = run(capsys, copy, "--repair", "--from", published, "--dry-run")
+    assert (code, contents(copy)) == (1, before)
+    assert f"would write {SHARD}: copied from {published}; its CRC-32C is the published one" in out
+    assert out.endswith("nothing was written (--dry_run)\n")
+    code, out, _ = run(capsys, copy, "--repair", "--from", published)
+    assert (code, contents(copy)) == (0, contents(published))
+    assert out.startswith(f"wrote {SHARD}: copied from {published}")
+    assert "\nwhole; read" in out
+
+
+def test_json(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    code, out, _ = run(capsys, copy, "--json")
+    assert (code, json.loads(out)["whole"]) == (0, True)
+    damage(copy)
+    code, out, _ = run(capsys, copy, "--json")
+    assert (code, json.loads(out)["lost"]) == (1, ["train[16:17]"])
+    code, out, _ = run(capsys, copy, "--json", "--repair", "--dry_run")
+    assert code == 1
+    assert json.loads(out)["refused"] == {SHARD: "only a good copy can restore it"}
+    code, out, _ = run(capsys, copy, "--json", "--repair", "--from", published)
+    done = json.loads(out)
+    assert (code, [step["file"] for step in done["steps"]], done["after"]["whole"]) == (0, [SHARD], True)
+
+
+def test_a_name_is_told_from_a_directory(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    """A directory counts as one where it has any small file left; by its name only what is published is found."""
+    (copy / "dataset_info.json").unlink()
+    code, out, _ = run(capsys, copy)
+    assert code == 1
+    assert "dataset_info.json: missing: there is no such file" in out
+    code, _, err = run(capsys, "ds", "--data_dir", copy.parents[1])
+    assert code == 1
+    assert "no dataset 'ds' is published" in err
+
+
+@pytest.mark.parametrize(
+    "args, code, message",
+    [
+        (["{}/nowhere"], 1, "no such directory"),
+        (["{}/.."], 1, "is no dataset"),
+        ([], 2, "DIR_OR_NAME"),
+        (["{}", "--from", "x"], 2, "--from means nothing without --repair"),
+        (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),
+        (["{}", "--report", "x"], 2, "--report means nothing without --beam"),
+        (["{}", "--num_workers", "2"], 2, "--num_workers means nothing without --beam"),
+        (["{}", "--repair", "--from", "{}"], 1, "is the dataset itself"),
+        (["{}", "--repair", "--from", "{}/nowhere"], 1, "no such directory to copy from"),
+        (["{}", "--beam", "--repair"], 2, "leave out --beam"),
+        (["{}", "--beam", "--jobs", "2"], 2, "--jobs is 2; leave it out with --beam"),
+        (["{}", "--jobs", "0"], 2, "--jobs is 0; needed"),
+        (["{}", "--jbos", "2"], 2, "no option --jbos; options of Beam stand behind --beam"),
+        (["{}", "--beam", "--jbos", "2"], 2, "no option --jbos, neither here nor in Beam"),
+    ],
+    ids=str,
+)
+def test_wrong_usage(
+    published: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    code: int,
+    message: str,
+) -> None:
+    got, out, err = run(capsys, *(arg.format(published) for arg in args))
+    assert (got, out) == (code, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_many_findings_fit_a_screen(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    for number in range(0, 14, 2):
+        for shard in corruptions.shards(copy):
+            content = bytearray(shard.read_bytes())
+            if number * 96 + 20 < len(content):
+                content[number * 96 + 20] ^= 1
+                shard.write_bytes(content)
+    code, out, _ = run(capsys, copy)
+    assert code == 1
+    assert out.splitlines()[-1].startswith("34 findings in 6 files, 34 examples lost: test[0:1]+test[2:3]+")
+    assert "+...; read" in out.splitlines()[-1]
+    assert out.count("what can be done:") == 1
+
+
+def test_nothing_else_is_printed_where_there_is_no_terminal(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    corruptions.flip_in_shard(copy, random.Random(0))
+    assert run(capsys, copy)[2] == ""
+
+
+def test_the_bar() -> None:
+    out = io.StringIO()
+    with bytes_bar("Verify", out) as show:
+        assert show is not None
+        show(1 << 20, 4 << 20)
+        show(4 << 20, 4 << 20)
+    assert "Verify: " in out.getvalue()
+    assert "25%" in out.getvalue()
+    with bytes_bar("Verify") as show:
+        assert show is None
