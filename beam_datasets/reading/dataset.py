@@ -217,6 +217,8 @@ class Dataset(Frameworks):
             IndexError: there is none.
             TypeError: the index is none, or the dataset's order was changed.
         """
+        if type(index) is int and self._operation is self._source:
+            return self.function(self._source.fetch_index(self._checked(index)))
         self._check_dataset_order("ds[i]")
         if isinstance(index, slice):
             wanted = np.arange(*index.indices(len(self)), dtype=np.int64)

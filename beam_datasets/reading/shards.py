@@ -145,7 +145,8 @@ class Shard:
         Raises:
             CorruptRecordError: it is damaged.
         """
-        start, stop = self.offsets[record : record + 2].tolist()
+        offsets = self.offsets if self._offsets is None else self._offsets
+        start, stop = offsets.item(record), offsets.item(record + 1)
         buffer = self.reader.read(start, stop)
         return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
