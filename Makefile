@@ -65,7 +65,7 @@ test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch torchdata grain' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='torch torchdata grain datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(PYTEST_ARGS)
 
 lint: ruff mypy
