@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from beam_datasets.builders import BuilderConfig as BuilderConfig
     from beam_datasets.builders import DatasetBuilder as DatasetBuilder
     from beam_datasets.builders import GeneratorBasedBuilder as GeneratorBasedBuilder
-    from beam_datasets.features import decode as decode
     from beam_datasets.exports import export as export
+    from beam_datasets.features import decode as decode
     from beam_datasets.materializing import materialize as materialize
     from beam_datasets.model.info import DatasetInfo as DatasetInfo
     from beam_datasets.model.info import MetadataDict as MetadataDict

@@ -69,7 +69,8 @@ class Lookup:
         keys = self._index(runs, run).keys
         if keys is None:
             raise self._no_keys(runs.filename(run))
-        return keys[int(runs.skip[run])].tobytes()
+        first: bytes = keys[int(runs.skip[run])].tobytes()
+        return first
 
     def _index(self, runs: FileInstructions, run: int) -> Index:
         filename = runs.filename(run)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
-def records(stream: BinaryIO, path: str) -> Iterator[memoryview]:
+def records(stream: BinaryIO, path: str) -> Iterator[bytes]:
     """Yields the checked records of a TFRecord stream.
 
     Raises:
