@@ -34,6 +34,7 @@ C_FILES = (
     "schema",
     "lists",
     "decode",
+    "examples",
     "png",
     "encode",
 )

@@ -228,14 +228,12 @@ def _rows_arranger(numbers: Numbers) -> Callable[[list[Any], int], list[Any]]:
     """Returns the function from the values of all features to the examples of n records."""
     if isinstance(numbers, int):
         return lambda columns, n: columns[numbers]
-    if not numbers:
-        return lambda columns, n: [{} for _ in range(n)]
+    keys, parts = tuple(numbers), list(map(_rows_arranger, numbers.values()))
     flat = [number for number in numbers.values() if isinstance(number, int)]
     if len(flat) == len(numbers) > 1:
         get = itemgetter(*flat)
-        return lambda columns, n: [dict(zip(numbers, row)) for row in zip(*get(columns))]
-    parts = list(map(_rows_arranger, numbers.values()))
-    return lambda columns, n: [dict(zip(numbers, row)) for row in zip(*[part(columns, n) for part in parts])]
+        return lambda columns, n: core.examples(keys, get(columns), n)  # type: ignore[union-attr]
+    return lambda columns, n: core.examples(keys, tuple([part(columns, n) for part in parts]), n)  # type: ignore[union-attr]
 
 
 def _one_arranger(numbers: Numbers) -> Callable[[list[Any]], Any]:

@@ -322,7 +322,12 @@ static PyObject *py_parse(PyObject *module, PyObject *args) {
     return results;
 }
 
+PyDoc_STRVAR(examples_doc,
+             "examples(keys, columns, n, /)\n--\n\n"
+             "Returns a list of n dicts. Keys are a tuple of str, columns a tuple of lists of n values, one for each key.");
+
 PyMethodDef decode_methods[] = {
     {"parse", py_parse, METH_VARARGS, parse_doc},
+    {"examples", py_examples, METH_VARARGS, examples_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -54,6 +54,9 @@ const Field *schema_find(const Schema *schema, Span name);
  * room for, or have another form. Without a place to put them they are only counted. */
 Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t room);
 
+/* examples.c: a method, see decode.c. */
+PyObject *py_examples(PyObject *module, PyObject *args);
+
 static inline Py_ssize_t number_size(int kind) { return kind == FLOATS ? 4 : 8; }
 
 static inline int same(Span a, Span b) {

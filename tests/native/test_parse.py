@@ -180,3 +180,29 @@ def test_what_was_taken_is_given_back() -> None:
             core.parse(core.schema(((26, 1, False, (b"x",)),)), records)
         record.append(0)  # which is refused while somebody holds the buffer
         record.pop()
+
+
+@given(st.integers(0, 5), st.integers(0, 50))
+def test_examples_are_put_together(n: int, width: int) -> None:
+    keys = tuple(f"k{i}" for i in range(width))
+    columns = tuple([object() for _ in range(n)] for _ in keys)
+    found = core.examples(keys, columns, n)
+    assert found == [dict(zip(keys, [column[i] for column in columns])) for i in range(n)]
+    assert all(list(each) == list(keys) for each in found)
+    assert len({id(each) for each in found}) == n
+
+
+def test_wrong_columns_are_an_error() -> None:
+    for arguments in (
+        (("a",), ([1],), 2),
+        (("a",), ([1],), -1),
+        (("a",), ((1,),), 1),
+        (("a",), (), 1),
+        ((b"a",), ([1],), 1),
+        (([],), ([1],), 1),
+        (["a"], ([1],), 1),
+        (("a",), [[1]], 1),
+        (("a",), ([1],), None),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            core.examples(*arguments)
