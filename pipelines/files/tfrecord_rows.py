@@ -109,7 +109,7 @@ class TFRecordRows:
                     continue
                 yield key, example
 
-    def _row(self, record: memoryview) -> dict[str, Any]:
+    def _row(self, record: bytes) -> dict[str, Any]:
         return {name: self._value(name, values) for name, values in examples.parse(record).items()}
 
     def _value(self, name: str, values: Any) -> Any:
