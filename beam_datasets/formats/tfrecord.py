@@ -96,13 +96,11 @@ def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
     """
     if core is None:
         return framing.frame(records, group)[0]
-    parts: list[bytes] = core.frame(records, None, group)[0]
+    parts: list[bytes] = core.frame(list(records), None, group)[0]
     return parts
 
 
-def frame_ordered(
-    records: Sequence[bytes], order: NDArray[np.int64], group: int
-) -> tuple[list[bytes], NDArray[np.uint64]]:
+def frame_ordered(records: list[bytes], order: NDArray[np.int64], group: int) -> tuple[list[bytes], NDArray[np.uint64]]:
     """Returns the records framed in an order, `group` of them joined at a time, and their framed sizes in bytes.
 
     Args:

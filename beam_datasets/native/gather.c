@@ -1,4 +1,4 @@
-/* Bytes gathered from where they lie, and summed up: what writing a shard is, and CRC-32C for Python. */
+/* Bytes gathered from where they lie, which is what writing a shard is; and CRC-32C for Python. */
 #include "native.h"
 
 /* Stretches of bytes that are to stand one after the other. */
@@ -33,37 +33,26 @@ static int64_t gather_size(const Gather *plan) {
     return total;
 }
 
-/* The CRC is taken of what is still in the nearest cache, a few kilobytes at a time. */
-static uint32_t gather_into(uint8_t *out, const Gather *plan, uint32_t crc) {
-    const uint8_t *summed = out;
+static void gather_into(uint8_t *out, const Gather *plan) {
     for (Py_ssize_t i = 0; i < plan->which.n; i++) {
         size_t size = (size_t)plan->sizes.values[i];
         memcpy(out, (const uint8_t *)plan->buffers[plan->which.values[i]].buf + plan->starts.values[i], size);
         out += size;
-#if defined(__GNUC__)
-        if (i + 4 < plan->which.n)
-            __builtin_prefetch((const uint8_t *)plan->buffers[plan->which.values[i + 4]].buf + plan->starts.values[i + 4]);
-#endif
-        if (out - summed >= 8192) {
-            crc = crc32c_extend(crc, summed, (size_t)(out - summed));
-            summed = out;
-        }
     }
-    return crc32c_extend(crc, summed, (size_t)(out - summed));
 }
 
-static PyObject *gathered(const Gather *plan, uint32_t crc) {
+static PyObject *gathered(const Gather *plan) {
     int64_t total = gather_size(plan);
     PyObject *joined = total < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
     if (joined == NULL) return NULL;
     uint8_t *out = (uint8_t *)PyBytes_AsString(joined);
     Py_BEGIN_ALLOW_THREADS
-    crc = gather_into(out, plan, crc);
+    gather_into(out, plan);
     Py_END_ALLOW_THREADS
-    return Py_BuildValue("(Nk)", joined, (unsigned long)crc);
+    return joined;
 }
 
-static PyObject *gathered_from(PyObject *list, Gather *plan, uint32_t crc) {
+static PyObject *gathered_from(PyObject *list, Gather *plan) {
     PyObject *result = NULL, *items = PySequence_Tuple(list);
     if (items == NULL) return NULL;
     Py_ssize_t n = PyTuple_Size(items);
@@ -74,7 +63,7 @@ static PyObject *gathered_from(PyObject *list, Gather *plan, uint32_t crc) {
         while (plan->num_buffers < n &&
                bytes_get(PyTuple_GetItem(items, plan->num_buffers), &plan->buffers[plan->num_buffers]) == 0)
             plan->num_buffers++;
-        if (plan->num_buffers == n) result = gathered(plan, crc);
+        if (plan->num_buffers == n) result = gathered(plan);
     }
     for (Py_ssize_t i = 0; i < plan->num_buffers; i++) PyBuffer_Release(&plan->buffers[i]);
     PyMem_Free(plan->buffers);
@@ -82,19 +71,18 @@ static PyObject *gathered_from(PyObject *list, Gather *plan, uint32_t crc) {
     return result;
 }
 
-PyDoc_STRVAR(gather_doc, "gather(buffers, which, starts, sizes, crc)\n--\n\n"
-                         "Returns stretches of the buffers one after the other, as bytes, and the CRC-32C of them that\n"
-                         "goes on from `crc`. Stretch i is sizes[i] bytes from starts[i] of buffers[which[i]].");
+PyDoc_STRVAR(gather_doc, "gather(buffers, which, starts, sizes)\n--\n\n"
+                         "Returns stretches of the buffers one after the other, as bytes: stretch i is sizes[i] bytes\n"
+                         "from starts[i] of buffers[which[i]].");
 
 static PyObject *gather(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *buffers, *which, *starts, *sizes, *result = NULL;
-    unsigned long crc;
-    if (!PyArg_ParseTuple(arguments, "OOOOk:gather", &buffers, &which, &starts, &sizes, &crc)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "OOOO:gather", &buffers, &which, &starts, &sizes)) return NULL;
     Gather plan = {0};
     if (ints_get(which, &plan.which, "which") < 0) return NULL;
     if (ints_get(starts, &plan.starts, "starts") == 0) {
         if (ints_get(sizes, &plan.sizes, "sizes") == 0) {
-            result = gathered_from(buffers, &plan, (uint32_t)crc);
+            result = gathered_from(buffers, &plan);
             ints_drop(&plan.sizes);
         }
         ints_drop(&plan.starts);

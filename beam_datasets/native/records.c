@@ -151,109 +151,116 @@ static uint8_t *put_framed(uint8_t *out, const uint8_t *data, size_t n) {
     return out + OVERHEAD + n;
 }
 
-/* A piece of the framed records: those at places [first, last) of the order, or of the records themselves. */
+/* A record to frame; `object` is held, so that nobody frees it while the GIL is not. */
 typedef struct {
-    const uint8_t **data;
-    size_t *sizes;
-    Py_ssize_t first, last;
-} Piece;
+    PyObject *object;
+    const uint8_t *data;
+    size_t size;
+} Record;
 
-static void put_piece(uint8_t *out, const Piece *piece) {
-    for (Py_ssize_t i = piece->first; i < piece->last; i++) {
+typedef struct {
+    Record *items;
+    Py_ssize_t n;
+} Records;
+
+static void drop_records(Records *records) {
+    for (Py_ssize_t i = 0; i < records->n; i++) Py_DECREF(records->items[i].object);
+    PyMem_Free(records->items);
+}
+
+/* Takes records[order[i]], or the records themselves where there is no order; -1 with an exception. */
+static int take_records(PyObject *list, const Ints *order, Records *records) {
+    Py_ssize_t there = PyList_Size(list), n = order ? order->n : there;
+    records->n = 0;
+    records->items = PyMem_Calloc((size_t)n + 1, sizeof(Record));
+    if (records->items == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t place = order ? order->values[i] : i;
+        if (place < 0 || place >= there) {
+            PyErr_Format(PyExc_ValueError, "order has %lld, but there are %zd records.", (long long)place, there);
+            break;
+        }
+        PyObject *record = PyList_GetItem(list, (Py_ssize_t)place);
+        if (!PyBytes_Check(record)) {
+            PyErr_Format(PyExc_TypeError, "record %lld is not bytes.", (long long)place);
+            break;
+        }
+        Py_INCREF(record);
+        records->items[records->n++] =
+            (Record){record, (const uint8_t *)PyBytes_AsString(record), (size_t)PyBytes_Size(record)};
+    }
+    if (records->n == n) return 0;
+    drop_records(records);
+    return -1;
+}
+
+static void put_records(uint8_t *out, const Records *records, Py_ssize_t first, Py_ssize_t stop) {
+    for (Py_ssize_t i = first; i < stop; i++) {
 #if defined(__GNUC__)
-        if (i + 2 < piece->last) __builtin_prefetch(piece->data[i + 2]);
+        /* They lie anywhere in memory: the next ones are on their way while this one is copied. */
+        if (i + 2 < stop) __builtin_prefetch(records->items[i + 2].data);
 #endif
-        out = put_framed(out, piece->data[i], piece->sizes[i]);
+        out = put_framed(out, records->items[i].data, records->items[i].size);
     }
 }
 
-static PyObject *framed_piece(const Piece *piece) {
-    size_t total = 0;
-    for (Py_ssize_t i = piece->first; i < piece->last; i++) total += piece->sizes[i] + OVERHEAD;
-    PyObject *joined = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-    if (joined == NULL) return NULL;
-    uint8_t *out = (uint8_t *)PyBytes_AsString(joined);
+/* The framed records [first, stop), joined; their sizes are put down too. */
+static PyObject *joined(const Records *records, Py_ssize_t first, Py_ssize_t stop, uint64_t *sizes) {
+    uint64_t total = 0;
+    for (Py_ssize_t i = first; i < stop; i++) {
+        sizes[i] = records->items[i].size + OVERHEAD;
+        total += sizes[i];
+        if (total > PY_SSIZE_T_MAX) return PyErr_NoMemory();
+    }
+    PyObject *result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    if (result == NULL) return NULL;
+    uint8_t *out = (uint8_t *)PyBytes_AsString(result);
     if (total >= LARGE) {
         Py_BEGIN_ALLOW_THREADS
-        put_piece(out, piece);
+        put_records(out, records, first, stop);
         Py_END_ALLOW_THREADS
     } else {
-        put_piece(out, piece);
+        put_records(out, records, first, stop);
     }
-    return joined;
+    return result;
 }
 
-/* The records as a tuple of bytes, which nobody else can change while the GIL is not held. */
-static PyObject *bytes_of(PyObject *records) {
-    PyObject *items = PySequence_Tuple(records);
-    if (items == NULL) return NULL;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
-        if (PyBytes_Check(PyTuple_GetItem(items, i))) continue;
-        Py_DECREF(items);
-        PyErr_Format(PyExc_TypeError, "record %zd is not bytes.", i);
-        return NULL;
+static PyObject *framed(const Records *records, Py_ssize_t group) {
+    Py_ssize_t n = records->n, pieces = n / group + (n % group != 0);
+    PyObject *sizes = PyBytes_FromStringAndSize(NULL, 8 * n), *parts = PyList_New(pieces), *result = NULL;
+    Py_ssize_t done = 0;
+    for (; sizes != NULL && parts != NULL && done < pieces; done++) {
+        Py_ssize_t first = done * group, stop = n - first < group ? n : first + group;
+        PyObject *part = joined(records, first, stop, (uint64_t *)PyBytes_AsString(sizes));
+        if (part == NULL) break;
+        PyList_SetItem(parts, done, part);
     }
-    return items;
-}
-
-/* Fills in where the records lie, in the order; -1 where it names one that is not there. */
-static int arrange(PyObject *items, const Ints *order, const uint8_t **data, size_t *sizes, uint64_t *framed) {
-    Py_ssize_t n = PyTuple_Size(items);
-    for (Py_ssize_t i = 0; i < (order ? order->n : n); i++) {
-        int64_t place = order ? order->values[i] : i;
-        if (place < 0 || place >= n) {
-            PyErr_Format(PyExc_ValueError, "order has %lld, but there are %zd records.", (long long)place, n);
-            return -1;
-        }
-        PyObject *record = PyTuple_GetItem(items, (Py_ssize_t)place);
-        data[i] = (const uint8_t *)PyBytes_AsString(record);
-        sizes[i] = (size_t)PyBytes_Size(record);
-        framed[i] = sizes[i] + OVERHEAD;
-    }
-    return 0;
-}
-
-static PyObject *framed_pieces(PyObject *items, const Ints *order, Py_ssize_t group) {
-    Py_ssize_t n = order ? order->n : PyTuple_Size(items), pieces = n / group + (n % group != 0);
-    PyObject *parts = NULL, *framed = PyBytes_FromStringAndSize(NULL, 8 * n);
-    const uint8_t **data = PyMem_Calloc((size_t)n + 1, sizeof *data);
-    size_t *sizes = PyMem_Calloc((size_t)n + 1, sizeof *sizes);
-    if (framed == NULL || data == NULL || sizes == NULL) {
-        PyErr_NoMemory();
-    } else if (arrange(items, order, data, sizes, (uint64_t *)PyBytes_AsString(framed)) == 0) {
-        parts = PyList_New(pieces);
-        for (Py_ssize_t i = 0; parts != NULL && i < pieces; i++) {
-            Py_ssize_t first = i * group, last = n - first < group ? n : first + group;
-            PyObject *part = framed_piece(&(Piece){data, sizes, first, last});
-            if (part == NULL)
-                Py_CLEAR(parts);
-            else
-                PyList_SetItem(parts, i, part);
-        }
-    }
-    PyMem_Free(data);
-    PyMem_Free(sizes);
-    PyObject *result = parts == NULL ? NULL : PyTuple_Pack(2, parts, framed);
+    if (sizes != NULL && parts != NULL && done == pieces) result = PyTuple_Pack(2, parts, sizes);
     Py_XDECREF(parts);
-    Py_XDECREF(framed);
+    Py_XDECREF(sizes);
     return result;
 }
 
 PyDoc_STRVAR(frame_doc, "frame(records, order, group)\n--\n\n"
-                        "Returns the records framed, in the order (None for theirs), `group` of them joined to one bytes;\n"
-                        "and the framed sizes: uint64 in bytes.");
+                        "Returns the records of a list framed, in the order (None for theirs), `group` of them joined to\n"
+                        "one bytes; and their framed sizes: uint64 in bytes.");
 
 static PyObject *frame(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *records, *places;
+    PyObject *list, *places, *result = NULL;
     Py_ssize_t group;
-    if (!PyArg_ParseTuple(arguments, "OOn:frame", &records, &places, &group)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!On:frame", &PyList_Type, &list, &places, &group)) return NULL;
     if (group < 1) return PyErr_Format(PyExc_ValueError, "group must be at least 1, got %zd.", group);
     Ints order;
+    Records records;
     int ordered = places != Py_None;
     if (ordered && ints_get(places, &order, "order") < 0) return NULL;
-    PyObject *items = bytes_of(records);
-    PyObject *result = items == NULL ? NULL : framed_pieces(items, ordered ? &order : NULL, group);
-    Py_XDECREF(items);
+    if (take_records(list, ordered ? &order : NULL, &records) == 0) {
+        result = framed(&records, group);
+        drop_records(&records);
+    }
     if (ordered) ints_drop(&order);
     return result;
 }

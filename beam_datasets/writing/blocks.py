@@ -7,6 +7,7 @@ in a file of the job's staging area, and what travels is where to find them.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.model import keys as sort_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -144,7 +145,7 @@ def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     return order
 
 
-def make_block(split: str, keys: bytes, records: Sequence[bytes], spill_dir: str | None = None) -> AnyBlock:
+def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | None = None) -> AnyBlock:
     """Returns the block of these records: sorted by their keys and framed.
 
     Args:
@@ -153,28 +154,35 @@ def make_block(split: str, keys: bytes, records: Sequence[bytes], spill_dir: str
         records: n records, not framed.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
-    order = sort_order(key_array(keys))
-    in_order = [records[i] for i in order.tolist()]
-    sizes = (
-        (np.fromiter(map(len, in_order), "<u4", len(in_order)) + np.uint32(tfrecord.OVERHEAD)).astype("<u4").tobytes()
-    )
-    # Joined a few at a time: large buffers cost fresh pages of memory each time, small ones are used again.
-    framed = tfrecord.frame_all(in_order, group=RECORDS_JOINED)
+    order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
+    sizes = (np.fromiter(map(len, records), np.uint32, len(records)) + np.uint32(tfrecord.OVERHEAD))[order]
+    sizes_text = sizes.astype("<u4", copy=False).tobytes()
     if spill_dir is None:
-        return Block(split, sorted_keys, sizes, b"".join(framed))
-    return _spill(split, sorted_keys, sizes, framed, spill_dir)
+        parts, _ = tfrecord.frame_ordered(records, order, len(records))
+        return Block(split, sorted_keys, sizes_text, b"".join(parts))
+    num_bytes = int(sizes.sum(dtype=np.int64))
+    return _spill(split, sorted_keys, sizes_text, _pieces(records, order), num_bytes, spill_dir)
 
 
-def _spill(split: str, keys: bytes, sizes: bytes, payload: Sequence[bytes], directory: str) -> SpilledBlock:
+def _pieces(records: list[bytes], order: NDArray[np.int64]) -> Iterator[bytes]:
+    """Yields the framed records in order, some at a time: small buffers are used again, large ones cost fresh pages."""
+    for start in range(0, len(order), RECORDS_JOINED):
+        some = order[start : start + RECORDS_JOINED]
+        yield from tfrecord.frame_ordered(records, some, RECORDS_JOINED)[0]
+
+
+def _spill(
+    split: str, keys: bytes, sizes: bytes, payload: Iterable[bytes], num_bytes: int, directory: str
+) -> SpilledBlock:
     """Writes a block into a new file of the directory and returns where it lies.
 
     The name is new at each call, so a retried bundle disturbs nobody; it tells how many records and bytes are inside.
     """
-    count, num_bytes = len(keys) // KEY_BYTES, sum(map(len, payload))
+    count = len(keys) // KEY_BYTES
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.block")
     with storage.open_writer(path) as writer:
-        writer.write([keys, sizes, *payload])
+        writer.write(itertools.chain((keys, sizes), payload))
     return SpilledBlock(split, path, count, 0, len(keys), len(keys) + len(sizes), num_bytes)
 
 

@@ -19,6 +19,7 @@ from beam_datasets.formats import example as example_format
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.model.names import ShardFilename
+from beam_datasets.native import core
 from beam_datasets.writing.blocks import KEY_BYTES, AnyBlock, key_array, size_array, sort_order
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MIN_CHUNK_BYTES = 4 << 20
 MAX_CHUNK_BYTES = 32 << 20
 STRETCH_BYTES = 64 << 10
+PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,34 +217,50 @@ class _Merge:
         return _Merge(self.blocks, self.keys, self.sizes, self.block_of, self.starts, order[keep])
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """Yields the framed records in order, about chunk_bytes at a time."""
-        ends = np.cumsum(self.sizes[self.order])
-        start = 0
-        while start < len(ends):
-            before = int(ends[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, before + chunk_bytes, side="right")))
-            yield self._gather(self.order[start:stop])
-            start = stop
+        """Yields the framed records in order, `PIECE_BYTES` at a time; reads about chunk_bytes of them at once."""
+        for start, stop in _cuts(self.sizes[self.order], chunk_bytes):
+            yield from self._gather(self.order[start:stop])
 
-    def _gather(self, places: NDArray[np.intp]) -> bytes:
-        """Returns the framed records at these places, in this order; reads each block's stretch once."""
+    def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
+        """Yields the framed records at these places, in this order; reads each block's stretch once."""
         blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
-        starts = self.starts[places]
-        stops = starts + self.sizes[places]
+        starts, sizes = self.starts[places], self.sizes[places]
         lows = np.full(len(blocks), np.iinfo(np.int64).max)
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)
-        np.maximum.at(highs, block_of, stops)
+        np.maximum.at(highs, block_of, starts + sizes)
         stretches: list[bytes] = [
             self.blocks[block].read(low, high)
             for block, low, high in zip(blocks.tolist(), lows.tolist(), highs.tolist(), strict=True)
         ]
-        if len(stretches) == 1 and (starts[1:] == stops[:-1]).all():
-            return stretches[0]
-        buffer = memoryview(b"".join(stretches))
-        shift = (np.cumsum(highs - lows) - highs)[block_of]
-        first, last = (starts + shift).tolist(), (stops + shift).tolist()
-        return b"".join([buffer[a:b] for a, b in zip(first, last, strict=True)])
+        if len(stretches) == 1 and (starts[1:] == (starts + sizes)[:-1]).all():
+            yield stretches[0]
+            return
+        starts -= lows[block_of]
+        for first, stop in _cuts(sizes, PIECE_BYTES):
+            some = slice(first, stop)
+            yield gather(stretches, block_of[some], starts[some], sizes[some])
+
+
+def _cuts(sizes: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, stop) of stretches of items of these sizes that are at most `most` together, or one item."""
+    ends = np.cumsum(sizes)
+    start = before = 0
+    while start < len(ends):
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
+def gather(
+    buffers: list[bytes], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> bytes:
+    """Returns stretches of buffers one after the other: stretch i is sizes[i] bytes from starts[i] of which[i]."""
+    if core is not None:
+        gathered: bytes = core.gather(buffers, which, starts, sizes)
+        return gathered
+    views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
+    return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:
