@@ -171,9 +171,10 @@ def _fields(text: str) -> dict[str, Any]:
     """Returns those fields of a damaged manifest that can be read, each by itself."""
     found = {}
     for name in _KINDS:
-        match = re.search(rf'^ *"{name}": *', text, re.MULTILINE)
+        matches = re.finditer(rf'^( *)"{name}": *', text, re.MULTILINE)
+        match = min(matches, key=lambda match: len(match[1]), default=None)  # the outermost
         try:
-            if match:
+            if match is not None:
                 found[name] = json.JSONDecoder().raw_decode(text, match.end())[0]
         except (ValueError, RecursionError):
             continue

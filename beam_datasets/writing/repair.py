@@ -230,7 +230,7 @@ class _Job:
         for finding in findings:
             content = misplaced[finding.file]
             if content is not None:
-                message = "it stood under another's name; its CRC-32C is the published one"
+                message = "taken from another index's place; its CRC-32C is the published one"
                 self._do(Step(finding.file, message, content))
             elif not self._restore_from_copy(finding.file) and not self._rebuild_index(finding):
                 continue

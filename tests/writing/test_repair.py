@@ -143,7 +143,7 @@ def test_swapped_indexes_find_back(copy: Path) -> None:  # noqa: F811
     other = SHARD.replace("00001", "00003", 1) + ".index"
     corruptions.swap(copy / INDEX, copy / other)
     messages = repaired(copy, INDEX, other)
-    assert all("under another's name" in message for message in messages)
+    assert all("from another index's place" in message for message in messages)
     assert contents(copy) == whole
 
 

@@ -152,14 +152,14 @@ def stale_index(directory: Path, rng: random.Random) -> Damaged:
         shutil.copy(index_of(other), path)
     elif action == "shifted":
         offsets[rng.randrange(1, len(offsets) - 1)] += 1
-        path.write_bytes(Index(offsets, keys).to_bytes())
+        path.write_bytes(Index(offsets, keys, unsorted=True).to_bytes())
     elif action == "short":
-        path.write_bytes(Index(offsets[:-1], keys[:-1]).to_bytes())
+        path.write_bytes(Index(offsets[:-1], keys[:-1], unsorted=True).to_bytes())
     elif action == "no keys":
         path.write_bytes(Index(offsets).to_bytes())
     else:
         keys[-1, -1] ^= 1
-        path.write_bytes(Index(offsets, keys).to_bytes())
+        path.write_bytes(Index(offsets, keys, unsorted=True).to_bytes())
     return of(path.name)
 
 
