@@ -21,7 +21,7 @@ BENCH_ARGS ?= --rows 20000 --repeat 1
 .PHONY: help quickstart test test-interop test-adapters lint format bench clean
 
 help:
-	@echo 'make quickstart    generate a dataset, look at it, read it back (in $(DATA))'
+	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
 	@echo 'make test          ruff, mypy and all tests'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
@@ -53,6 +53,9 @@ quickstart: .venv/.ready
 	$(BIN)/beam-datasets build stdlib_source --data_dir $(DATA)
 	$(BIN)/beam-datasets info stdlib_source --data_dir $(DATA)
 	$(BIN)/beam-datasets head stdlib_source --split 'train[:10%]' --count 2 --data_dir $(DATA)
+	$(BIN)/beam-datasets materialize stdlib_source --data_dir $(DATA) --to stdlib_few \
+		--split 'train=train[:10%]' --split 'validation=test[:50%]'
+	$(BIN)/beam-datasets info stdlib_few --data_dir $(DATA)
 
 # All three run whatever the others say, and pytest's summary stands last.
 test: .venv/.ready

@@ -22,6 +22,7 @@ PAGES = [
     "generating",
     "housekeeping",
     "looking",
+    "materializing",
     "reading",
     "resuming",
     "slim",
