@@ -94,6 +94,7 @@ class WebDataset:
                         writer.write({"__key__": f"{prefix}-{row.nth:09d}", **sample(row.value)})
                     except FeatureError as error:
                         raise type(error)(f"{row.place}: {error}") from error
+                writer.tarstream.members.clear()  # tarfile keeps what it has written
 
 
 def sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,22 @@ def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytes
     export(source, tmp_path / "out", "jsonl", split="train[1%:2%]")
     assert sum(stop - start for _, start, stop in calls.reads) == size
     assert len(set(calls.opened())) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_does_not_grow_with_a_shard(tmp_path: Path, name: str) -> None:
+    def peak(count: int) -> int:
+        source = write_dataset(tmp_path / f"d{count}" / "1.0.0", {"train": [count]}, size=500)
+        chosen = Parquet(row_group_bytes=1 << 18) if name == "parquet" else name
+        tracemalloc.start()
+        export(source, tmp_path / f"out{count}", chosen)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(200)  # what is made once and kept
+    small, large = peak(1000), peak(4000)
+    assert large < 1.25 * small + 100_000  # 8 bytes of offsets a record, not 500
 
 
 def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:

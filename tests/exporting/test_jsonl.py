@@ -17,9 +17,9 @@ from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.jsonl import json_converter, json_text
 from beam_datasets.exporting.schema import as_files, schema_of
-from beam_datasets.features import compile_decoder, compile_encoder
+from beam_datasets.features import compile_decoder
 from tests import strategies
-from tests.exporting.conftest import MANY, dataset_of, export, plain
+from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
 from tests.exporting.test_parquet import has_empty_dict, strings_below
 from tests.reading.conftest import write_dataset
 
@@ -56,7 +56,7 @@ def test_any_features_are_the_same_values(sample: Any) -> None:
     if has_empty_dict(sample.feature):
         return
     stored = as_files(sample.feature)
-    encode, decode = compile_encoder(sample.feature), compile_decoder(stored)
+    encode, decode = encoder_of(sample.feature), compile_decoder(stored)
     convert = json_converter(schema_of(sample.feature, strings_below(sample.feature)))
     for value in sample.values:
         decoded = decode(encode(value))

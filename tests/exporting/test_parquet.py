@@ -20,9 +20,9 @@ from beam_datasets import features as F
 from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
 from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.schema import as_files, schema_of
-from beam_datasets.features import compile_decoder, compile_encoder
+from beam_datasets.features import compile_decoder
 from tests import strategies
-from tests.exporting.conftest import MANY, dataset_of, export, plain
+from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_any_features_are_columns_of_the_same_values(sample: Any) -> None:
             schema_of(sample.feature)
         return
     stored = as_files(sample.feature)
-    encode, decode = compile_encoder(sample.feature), compile_decoder(stored)
+    encode, decode = encoder_of(sample.feature), compile_decoder(stored)
     values = [decode(encode(value)) for value in sample.values]
     schema = schema_of(sample.feature, strings_below(sample.feature))
     made = arrow_converter(pa, schema)(values)
