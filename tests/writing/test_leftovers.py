@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -20,6 +21,7 @@ from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftove
 from beam_datasets.writing.owners import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 BUILDER = """
@@ -51,21 +53,23 @@ def data_dir(tmp_path: Path) -> Path:
     return folder
 
 
-def start_build(folder: Path, data_dir: Path) -> tuple[subprocess.Popen[bytes], Path]:
-    """Starts a build that waits for a file; returns the process and its staging directory."""
+@contextlib.contextmanager
+def running_build(folder: Path, data_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Starts a build that waits for a file; gives the process and its staging directory."""
     (folder / "slow.py").write_text(BUILDER)
-    command = ["build", "slow.py", "--data_dir", str(data_dir), "--num_workers", "1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "beam_datasets.cli", *command],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    while not (found := list(data_dir.glob("slow/incomplete.*/owner.json"))):
-        assert process.poll() is None
-        time.sleep(0.05)
-    return process, found[0].parent
+    command = [sys.executable, "-m", "beam_datasets.cli", "build", "slow.py", "--data_dir", str(data_dir)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    options = {"cwd": folder, "env": environment, "stderr": subprocess.STDOUT}
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen([*command, "--num_workers", "1"], stdout=log, **options)
+    try:
+        while not (found := list(data_dir.glob("slow/incomplete.*/owner.json"))):
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield process, found[0].parent
+    finally:
+        process.kill()
+        process.wait()
 
 
 def staged(data_dir: Path, name: str = "ds", *, owner: Owner | None, age: float = 0) -> Path:
@@ -96,21 +100,19 @@ def states(data_dir: Path, **options: float) -> dict[str, tuple[bool, str]]:
 
 
 def test_a_run_that_is_under_way_is_let_alone_and_a_killed_one_is_removed(data_dir: Path, tmp_path: Path) -> None:
-    process, staging = start_build(tmp_path, data_dir)
-    assert states(data_dir, older_than=0) == {staging.name: (False, f"in use by process {process.pid}")}
-    assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
-    assert staging.exists()
-    (tmp_path / "go_on").touch()
-    assert process.wait(60) == 0
+    with running_build(tmp_path, data_dir) as (process, staging):
+        assert states(data_dir, older_than=0) == {staging.name: (False, f"in use by process {process.pid}")}
+        assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
+        assert staging.exists()
+        (tmp_path / "go_on").touch()
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
     assert find_leftovers(data_dir) == []
 
     (tmp_path / "go_on").unlink()
-    killed, left = start_build(tmp_path, data_dir / "other")
-    killed.kill()
-    assert states(data_dir / "other") == {
-        left.name: (True, f"process {killed.pid} is gone")
-    }  # nobody waited for it yet
-    killed.wait(60)
+    with running_build(tmp_path, data_dir / "other") as (killed, left):
+        killed.kill()
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # dead, but nobody has asked how it ended
+        assert states(data_dir / "other") == {left.name: (True, f"process {killed.pid} is gone")}
     assert states(data_dir / "other") == {left.name: (True, f"process {killed.pid} is gone")}
     assert main(["gc", str(data_dir / "other")]) == 0
     assert left.exists()
