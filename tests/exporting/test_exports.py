@@ -190,7 +190,7 @@ def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_does_not_grow_with_a_shard(tmp_path: Path, name: str) -> None:
     def peak(count: int) -> int:
-        source = write_dataset(tmp_path / f"d{count}" / "1.0.0", {"train": [count]}, size=500)
+        source = write_dataset(tmp_path / f"d{count}" / "1.0.0", {"train": [count]}, size=2000)
         chosen = Parquet(row_group_bytes=1 << 18) if name == "parquet" else name
         tracemalloc.start()
         export(source, tmp_path / f"out{count}", chosen)
@@ -198,9 +198,9 @@ def test_memory_does_not_grow_with_a_shard(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
         return found
 
-    peak(200)  # what is made once and kept
-    small, large = peak(1000), peak(4000)
-    assert large < 1.25 * small + 100_000  # 8 bytes of offsets a record, not 500
+    peak(600)  # what is made once and kept
+    small, large = peak(1200), peak(4800)
+    assert large < 1.25 * small + 100_000  # 8 bytes of offsets a record, not 2000
 
 
 def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
