@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.reading.decoding import Batch, Map, Raw, compose
+from beam_datasets.reading.decoding import Batch, Map, Raw, compose, compose_many
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
     ENDLESS,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from beam_datasets.reading.lookup import Lookup
     from beam_datasets.reading.session import Session
     from beam_datasets.reading.source import Source
+
+
+_COMPILED = ("function", "function_of_many", "maker")  # attributes that are made again where they do not pickle
 
 
 class Dataset(Frameworks):
@@ -91,12 +94,17 @@ class Dataset(Frameworks):
         return compose(self._steps)
 
     @functools.cached_property
+    def function_of_many(self) -> Callable[[list[Any]], list[Any]]:
+        """What makes a list of examples of a list of records, or of batches."""
+        return compose_many(self._steps)
+
+    @functools.cached_property
     def maker(self) -> Maker:
         """What makes examples of blocks of records."""
         return Maker.of(self._steps)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("function", "maker")}
+        return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
 
     def __repr__(self) -> str:
         what = fingerprint(**self._identity, operations=self._operation.texts)
@@ -222,10 +230,10 @@ class Dataset(Frameworks):
         self._check_dataset_order("ds[i]")
         if isinstance(index, slice):
             wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
-            return list(map(self.function, self._source.fetch_indices(wanted)))
+            return self.function_of_many(self._source.fetch_indices(wanted))
         if isinstance(index, (list, tuple, np.ndarray)) and np.ndim(index):
             wanted = np.array([self._checked(number) for number in index], np.int64)
-            return list(map(self.function, self._source.fetch_indices(wanted)))
+            return self.function_of_many(self._source.fetch_indices(wanted))
         return self.function(self._source.fetch_index(self._checked(index)))
 
     def _checked(self, index: Any) -> int:

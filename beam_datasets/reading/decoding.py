@@ -15,6 +15,8 @@ from beam_datasets.features.stacking import stack
 
 Function: TypeAlias = Callable[[Any], Any]
 
+_BLOCK = 256  # items that are decoded at once
+
 
 class Step(Protocol):
     """What is done to each item."""
@@ -113,8 +115,8 @@ class Batch:
         first, pad = self.steps[0], self.pad
         if len(self.steps) == 1 and isinstance(first, Decode) and not first.with_ids:
             return first.compile_batch(pad)
-        function = compose(self.steps)
-        return lambda items: stack([function(item) for item in items], pad=pad)
+        made = compose_many(self.steps)
+        return lambda items: stack(made(items), pad=pad)
 
 
 def compose(steps: tuple[Step, ...]) -> Function:
@@ -129,6 +131,30 @@ def compose(steps: tuple[Step, ...]) -> Function:
         return item
 
     return composed
+
+
+def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
+    """Returns the function from a list of items to the list of what `compose(steps)` makes of each."""
+    first, *others = steps
+    each, rest = compose(steps), compose(tuple(others)) if others else None
+    whole = first.compile_block() if isinstance(first, Decode) else None
+
+    def of_block(items: list[Any]) -> list[Any]:
+        try:
+            values: list[Any] | None = None if whole is None else whole(items)
+        except Exception:  # one by one, the error is the item's
+            values = None
+        if values is None:
+            return list(map(each, items))
+        return values if rest is None else list(map(rest, values))
+
+    def of_many(items: list[Any]) -> list[Any]:
+        if len(items) <= _BLOCK:
+            return of_block(items)
+        blocks = (items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK))
+        return [value for block in blocks for value in of_block(block)]
+
+    return of_many
 
 
 def _with_id(decode: Function) -> Function:
