@@ -36,6 +36,7 @@ C_FILES = (
     "decode",
     "examples",
     "png",
+    "deflate",
     "encode",
 )
 NATIVE = Extension(

@@ -6,7 +6,6 @@ encoder, and any other dict to the encoder of the dict; so this changes the time
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -101,7 +100,7 @@ def encoder(
         fallback: the function in Python, for what is not a plain dict of these fields.
         whole: make a function to the record instead.
     """
-    if core is None or sys.byteorder != "little":
+    if core is None:
         return None
     rows = [_row(key, wire, feature.usual(), encode) for key, wire, feature, encode in fields]
     made: Encode = core.encoder(rows, fallback, _TYPES, whole)

@@ -26,7 +26,7 @@ void png_init(void) {
             crc_table[k][i] = crc_table[0][crc_table[k - 1][i] & 0xFF] ^ crc_table[k - 1][i] >> 8;
 }
 
-static uint32_t crc32_of(const uint8_t *data, size_t n) {
+uint32_t crc32_of(const uint8_t *data, size_t n) {
     uint32_t crc = 0xFFFFFFFFu;
     for (; n >= 8; n -= 8, data += 8) {
         uint64_t word;
