@@ -17,6 +17,7 @@ PAGES = [
     "building",
     "deriving",
     "diff",
+    "exporting",
     "features",
     "format",
     "generating",
