@@ -30,6 +30,7 @@ C_FILES = (
     "crc32c",
     "records",
     "gather",
+    "md5",
     "iterator",
     "schema",
     "lists",

@@ -129,8 +129,13 @@ static PyObject *use(BlockIterator *self, PyObject *function) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(close_doc, "close()\n--\n\nDoes nothing; for a subclass to override.");
+
+static PyObject *do_nothing(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) { Py_RETURN_NONE; }
+
 static PyMethodDef methods[] = {
     {"_forget", (PyCFunction)(void (*)(void))forget, METH_NOARGS, forget_doc},
+    {"close", do_nothing, METH_NOARGS, close_doc},
     {"_use", (PyCFunction)(void (*)(void))use, METH_O, use_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -9,6 +9,7 @@
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
+extern PyMethodDef md5_methods[];     /* md5.c: sort keys */
 extern PyMethodDef schema_methods[];  /* schema.c, decode.c: tf.train.Example -> columns */
 extern PyMethodDef decode_methods[];
 extern PyMethodDef png_methods[];     /* png.c: PNG -> pixels */

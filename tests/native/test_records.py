@@ -1,0 +1,321 @@
+"""records.c, gather.c, crc32c.c and md5.c against Python, on good, damaged and hostile input."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+from typing import Any
+
+import crc32c
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.formats import framing, tfrecord
+from beam_datasets.model import keys as sort_keys
+from beam_datasets.native import core
+from beam_datasets.writing import shard_writer
+
+if core is None:
+    pytest.skip("the native module was not built", allow_module_level=True)
+
+RECORDS = st.lists(st.binary(max_size=300), max_size=40)
+SMALL = [b"", b"a", b"hello", bytes(200), b"x" * 60]
+LIES = st.one_of(
+    st.integers(-40, 1500),
+    st.sampled_from([2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64, 2**70, -(2**62), -(2**63), -(2**70)]),
+)
+BEYOND = [2**62, 2**63 - 1, -(2**62), -(2**63), -1, 400]
+
+
+def framed(records: list[bytes]) -> bytes:
+    return b"".join(map(tfrecord.frame, records))
+
+
+def places_of(records: list[bytes]) -> np.ndarray:
+    return np.cumsum([0, *(len(record) + 16 for record in records)])
+
+
+def damaged(data: bytes) -> Any:
+    """Yields the data with each byte flipped, and cut at each place."""
+    for place in range(len(data)):
+        yield data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :]
+        yield data[:place]
+
+
+# ------------------------------------------------------------------------------------------------------------ CRC-32C
+
+
+@pytest.mark.parametrize("sum_up", [core.crc32c, core.crc32c_by_table])
+@pytest.mark.parametrize(
+    "data, crc",
+    [
+        (b"123456789", 0xE3069283),  # the check value
+        (bytes(32), 0x8A9136AA),  # RFC 3720, B.4
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(range(31, -1, -1)), 0x113FDB5C),
+        (b"", 0),
+    ],
+)
+def test_crc_vectors(sum_up: Any, data: bytes, crc: int) -> None:
+    assert sum_up(data) == crc
+
+
+def test_crc_of_every_length_and_alignment() -> None:
+    """Three stretches go side by side from some length on, and each has at most 1024 bytes."""
+    pool = np.random.default_rng(0).bytes(200_000)
+    sizes = [*range(1200), *range(3 * 1024 - 30, 3 * 1024 + 60), 65535, 65536, 65537, 100_000]
+    for size in sizes:
+        data = memoryview(pool)[size % 17 : size % 17 + size]
+        want = crc32c.crc32c(data)
+        assert core.crc32c(data) == core.crc32c_by_table(data) == want, size
+        assert core.crc32c(data[size // 3 :], core.crc32c(data[: size // 3])) == want, size
+        assert core.crc32c_by_table(data, 12345) == crc32c.crc32c(data, 12345), size
+
+
+@pytest.mark.parametrize("sum_up", [core.crc32c, core.crc32c_by_table])
+def test_crc_takes_buffers_alone(sum_up: Any) -> None:
+    array = np.arange(100, dtype=np.int64)
+    assert sum_up(array) == sum_up(array.tobytes()) == sum_up(bytearray(array.tobytes()))
+    for wrong in ("text", None, 5, [1]):
+        with pytest.raises(TypeError):
+            sum_up(wrong)
+    with pytest.raises((BufferError, ValueError)):
+        sum_up(array[::2])
+    with pytest.raises(TypeError):
+        sum_up()
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+@given(RECORDS, st.booleans())
+def test_reads_as_python_does(records: list[bytes], check: bool) -> None:
+    data = framed(records)
+    offsets = np.frombuffer(core.scan(data, check), np.int64)
+    assert offsets.tolist() == places_of(records).tolist()
+    assert core.unframe(data, offsets, check) == records
+    assert core.unframe(data, offsets.tolist(), check) == core.unframe(data, tuple(offsets.tolist()), check) == records
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_each_damage_is_seen_as_in_python(check: bool) -> None:
+    data, places = framed(SMALL), places_of(SMALL)
+    for bad in damaged(data):
+        view = memoryview(bad)
+        assert np.frombuffer(core.scan(bad, check), np.int64).tolist() == framing.good_offsets(view, check).tolist()
+        for offsets in (places, places[1:], places[::-1].copy(), places[:1]):
+            assert core.unframe(bad, offsets, check) == framing.good_records(view, offsets, check)
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_garbage(data: bytes, check: bool) -> None:
+    found = np.frombuffer(core.scan(data, check), np.int64).tolist()
+    assert found == framing.good_offsets(memoryview(data), check).tolist()
+
+
+@given(RECORDS, st.lists(LIES, max_size=40), st.booleans())
+def test_offsets_that_lie(records: list[bytes], places: list[int], check: bool) -> None:
+    data = framed(records)
+    want = []
+    for start, stop in itertools.pairwise(places):
+        inside = 0 <= start <= stop <= len(data)
+        good = inside and np.frombuffer(core.scan(data[start:stop], True), np.int64).tolist() == [0, stop - start]
+        if not good:
+            break
+        want.append(data[start + 12 : stop - 4])
+    assert core.unframe(data, places, check) == want
+    if all(-(2**63) <= place < 2**63 for place in places):
+        assert core.unframe(data, np.array(places, np.int64), check) == want
+
+
+@pytest.mark.parametrize("length", [2**64 - 1, 2**64 - 16, 2**63, 2**62, 285, 284])
+def test_lengths_that_lie(length: int) -> None:
+    header = struct.pack("<Q", length)
+    data = framed(SMALL) + header + struct.pack("<I", framing.masked_crc32c(header)) + bytes(288)
+    for check in (True, False):
+        found = np.frombuffer(core.scan(data, check), np.int64)
+        whole = length + 16 <= 300 and not check
+        assert found.tolist() == [*places_of(SMALL), *([places_of(SMALL)[-1] + length + 16] if whole else [])]
+        assert core.unframe(data, [len(framed(SMALL)), len(data)], check) == (
+            [bytes(284)] if whole and length == 284 else []
+        )
+
+
+def test_large_buffers_go_without_the_gil() -> None:
+    records = [bytes([i]) * 5000 for i in range(60)]
+    data = bytearray(framed(records))
+    assert core.unframe(data, places_of(records), True) == records
+    data[-1] ^= 1
+    assert core.unframe(data, places_of(records), True) == records[:-1]
+    assert core.frame(records, None, 100)[0] == [framed(records)]
+
+
+@pytest.mark.parametrize(
+    "offsets", [np.arange(3, dtype=np.int32), np.zeros(3), np.zeros((2, 2), np.int64), b"12345678"]
+)
+def test_offsets_of_another_kind(offsets: Any) -> None:
+    with pytest.raises(ValueError, match="offsets must be a one-dimensional array of int64"):
+        core.unframe(b"", offsets, True)
+
+
+def test_arguments_of_another_kind() -> None:
+    for wrong in (["0", "1"], [0.5], [None]):
+        with pytest.raises(TypeError):
+            core.unframe(b"", wrong, True)
+    for wrong in (None, "01", 5, {1, 2}):
+        with pytest.raises(TypeError):
+            core.unframe(b"", wrong, True)
+    with pytest.raises((BufferError, ValueError)):
+        core.unframe(b"", np.arange(6)[::2], True)
+    for buffer in (None, "text", 3):
+        with pytest.raises(TypeError):
+            core.unframe(buffer, [0, 1], True)
+        with pytest.raises(TypeError):
+            core.scan(buffer, True)
+    assert core.unframe(b"", [], True) == core.unframe(b"", [0], True) == []
+    assert core.scan(memoryview(b"").toreadonly(), True) == bytes(8)
+
+
+def test_a_list_that_changes_while_it_is_read() -> None:
+    places: list[Any] = [0, 16]
+
+    class Shrinks:
+        def __index__(self) -> int:
+            places.clear()
+            return 16
+
+    places[1] = Shrinks()
+    assert core.unframe(framed([b""]), places, True) == [b""]
+    assert places == []
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+@given(RECORDS, st.integers(1, 50), st.data())
+def test_frames_as_python_does(records: list[bytes], group: int, data: st.DataObject) -> None:
+    order = data.draw(st.lists(st.integers(0, len(records) - 1), max_size=60)) if records else []
+    want, sizes = framing.frame([records[i] for i in order], group)
+    parts, got = core.frame(records, np.array(order, np.int64), group)
+    assert parts == want
+    assert np.frombuffer(got, np.uint64).tolist() == sizes.tolist()
+    assert core.frame(records, None, group)[0] == framing.frame(records, group)[0]
+
+
+@pytest.mark.parametrize("place", [2, -1, *BEYOND])
+def test_an_order_that_lies(place: int) -> None:
+    with pytest.raises(ValueError, match="there are 2 records"):
+        core.frame([b"a", b"b"], [0, place], 3)
+
+
+def test_frames_bytes_alone() -> None:
+    for wrong in ("text", 5, None, bytearray(b"a"), memoryview(b"a")):
+        with pytest.raises(TypeError, match="record 1 is not bytes"):
+            core.frame([b"a", wrong], None, 1)
+    for records in ((b"a",), None, b"abc"):
+        with pytest.raises(TypeError):
+            core.frame(records, None, 1)
+    for group in (0, -1, -(2**62)):
+        with pytest.raises(ValueError, match="group must be at least 1"):
+            core.frame([b"a"], None, group)
+    assert core.frame([b"a"] * 3, None, 2**62)[0] == [framed([b"a"] * 3)]
+    assert core.frame([], None, 1) == ([], b"")
+
+
+STRETCHES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50)), max_size=30)
+
+
+@given(st.lists(st.binary(max_size=100), min_size=4, max_size=4), STRETCHES)
+def test_gathers_as_python_does(buffers: list[bytes], stretches: list[tuple[int, int, int]]) -> None:
+    which, starts, sizes = np.array(stretches, np.int64).reshape(-1, 3).T.copy()
+    inside = all(start + size <= len(buffers[i]) for i, start, size in stretches)
+    if not inside:
+        with pytest.raises(ValueError, match="not inside it"):
+            core.gather(buffers, which, starts, sizes)
+        return
+    want = b"".join(buffers[i][start : start + size] for i, start, size in stretches)
+    assert core.gather(buffers, which, starts, sizes) == want
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_writer, "core", None)
+        assert shard_writer.gather(buffers, which, starts, sizes) == want
+
+
+@pytest.mark.parametrize("lie", BEYOND)
+@pytest.mark.parametrize("argument", [0, 1, 2])
+def test_stretches_that_lie(argument: int, lie: int) -> None:
+    arguments = [[0, 0], [0, 0], [1, 1]]
+    arguments[argument][1] = lie
+    with pytest.raises(ValueError, match="stretch 1 is"):
+        core.gather([b"abc"], *arguments)
+
+
+def test_gathers_what_fits_together() -> None:
+    with pytest.raises(ValueError, match="2 buffer numbers, 1 starts and 2 sizes"):
+        core.gather([b"abc"], [0, 0], [0], [1, 1])
+    for wrong in (["text"], [None], 5, [b"a", np.arange(6)[::2]]):
+        with pytest.raises((TypeError, BufferError, ValueError)):
+            core.gather(wrong, [0], [0], [1])
+    assert core.gather([], [], [], []) == b""
+    assert core.gather((bytearray(b"abc"), np.array([1, 2], np.int8)), [1, 0], [1, 0], [1, 3]) == b"\x02abc"
+    with pytest.raises(ValueError, match="not inside it"):
+        core.gather([], [0], [0], [0])
+
+
+# --------------------------------------------------------------------------------------------------------- sort keys
+
+RFC_1321 = {  # A.5
+    b"": "d41d8cd98f00b204e9800998ecf8427e",
+    b"a": "0cc175b9c0f1b6a831c399e269772661",
+    b"abc": "900150983cd24fb0d6963f7d28e17f72",
+    b"message digest": "f96b697d7cb7938d525a2f31aaf161d0",
+    b"abcdefghijklmnopqrstuvwxyz": "c3fcd3d76192e4007dfb496cca67e13b",
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789": "d174ab98d277d9f5a5611c2c9f419d9f",
+    b"1234567890" * 8: "57edf4a22be3c955ac49da2e2107b67a",
+}
+KEYS = st.one_of(st.integers(), st.integers(-(2**64), 2**64), st.binary(), st.text(), st.booleans())
+
+
+def test_md5_vectors() -> None:
+    assert core.hash_keys(b"", list(RFC_1321)).hex() == "".join(RFC_1321.values())
+
+
+@given(st.binary(max_size=150), st.lists(st.binary(max_size=300)))
+def test_md5_of_any_text(salt: bytes, texts: list[bytes]) -> None:
+    assert core.hash_keys(salt, texts) == b"".join(hashlib.md5(salt + text).digest() for text in texts)
+
+
+def test_md5_of_every_length() -> None:
+    for size in range(300):
+        text = bytes(range(256))[:size] + b"." * (size - 256)
+        assert core.hash_keys(text[: size // 2], [text[size // 2 :]]) == hashlib.md5(text).digest()
+
+
+@given(st.text(st.characters(codec="utf-8")), st.lists(KEYS))
+def test_hashes_keys_as_python_does(split: str, keys: list[Any]) -> None:
+    want = b"".join(sort_keys.hash_key(split, key) for key in keys)
+    assert sort_keys.hash_keys(split, keys) == want
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sort_keys, "core", None)
+        assert sort_keys.hash_keys(split, keys) == want
+
+
+@pytest.mark.parametrize("key", [True, 2**63, -(2**63) - 1, 1.5, None, "\ud800", np.int64(1), bytearray(b"a")])
+def test_keys_that_are_left_to_python(key: Any) -> None:
+    assert core.hash_keys(b"s", [1, b"2", "3", key]) is None
+
+
+def test_keys_of_another_kind() -> None:
+    for wrong in (5, None):
+        with pytest.raises(TypeError):
+            core.hash_keys(b"s", wrong)
+    with pytest.raises(TypeError):
+        core.hash_keys("s", [])
+    assert core.hash_keys(b"s", []) == b""
+    assert core.hash_keys(b"s", iter([1])) == core.hash_keys(b"s", (1,)) == hashlib.md5(b"s1").digest()
+    assert core.hash_keys(b"s", [-(2**63), 2**63 - 1, 0]) == b"".join(
+        hashlib.md5(b"s%d" % key).digest() for key in (-(2**63), 2**63 - 1, 0)
+    )
