@@ -87,7 +87,7 @@ def read_range(
     """
     maker, path = Maker.of(steps), storage.join(pool.directory, run.filename)
     with contextlib.ExitStack() as stack:
-        blocks = _blocks(run, pool, stack)
+        blocks = _read(run, pool, stack)
         made = itertools.chain.from_iterable(maker.make(blocks, size_of(run, pool) / max(run.take, 1)))
         values = made if maker.rest is None else map(maker.rest, made)
         for number in range(run.skip, run.skip + run.take):
@@ -100,10 +100,21 @@ def read_range(
             yield number, value
 
 
-def _blocks(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[list[Any]]:
+def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[list[bytes]]:
+    """Yields the records of a run, checked, some at a time.
+
+    Raises:
+        StorageError: the shard cannot be read.
+        CorruptRecordError: a record is damaged; it names file, byte and record.
+    """
+    with contextlib.ExitStack() as stack:
+        yield from _read(run, pool, stack)
+
+
+def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[list[Any]]:
     """Yields the records of a run, some at a time; threads that read ahead end with the stack."""
     submit, chunk_bytes = None, CHUNK_BYTES
-    if storage.is_remote(pool.directory):
+    if storage.is_remote(storage.join(pool.directory, run.filename)):
         executor = ThreadPoolExecutor(1, "beam_datasets-range")
         stack.callback(executor.shutdown, cancel_futures=True)
         submit, chunk_bytes = executor.submit, _REMOTE_CHUNK
