@@ -33,7 +33,7 @@ from beam_datasets.storage.files import (
     usage,
     write_bytes,
 )
-from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename, dirname, is_remote, join, normalize
+from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename, dirname, is_remote, is_temporary, join, normalize
 from beam_datasets.storage.patterns import glob, has_wildcard
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "is_dir",
     "is_link",
     "is_remote",
+    "is_temporary",
     "join",
     "link",
     "list_dir",

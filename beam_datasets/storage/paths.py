@@ -12,7 +12,17 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 TEMPORARY_PREFIX = ".tmp-"
 """How the names of unfinished local files begin; a killed process may leave some."""
 
+_TEMPORARY = re.compile(re.escape(TEMPORARY_PREFIX) + r"[0-9a-f]{32}")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+
+
+def is_temporary(name: str) -> bool:
+    """Returns whether a name is one that this room gives to an unfinished file.
+
+    >>> is_temporary(".tmp-0123456789abcdef0123456789abcdef"), is_temporary(".tmp-mine")
+    (True, False)
+    """
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def scheme(path: str) -> str:

@@ -24,7 +24,6 @@ WEEK = 7 * 24 * 3600.0
 
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
 _STAGING = re.compile(r"incomplete\.[0-9A-Za-z]+_.+")
-_TEMPORARY = re.compile(re.escape(storage.TEMPORARY_PREFIX) + r"[0-9a-f]{32}")
 _EMPTY_SECONDS = 3600.0  # after which nobody is just about to put something into an empty directory
 
 
@@ -143,7 +142,7 @@ class _Search:
             path = storage.join(folder, name)
             if storage.is_link(path):
                 continue
-            if _TEMPORARY.fullmatch(name):
+            if storage.is_temporary(name):
                 yield from self._found(path, "temporary")
             elif _STAGING.fullmatch(name):
                 yield from self._found(path, "staging")

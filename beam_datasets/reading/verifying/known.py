@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -21,14 +20,12 @@ from beam_datasets.model.names import Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.verifying.findings import Finding
 from beam_datasets.reading.verifying.shard_facts import ShardTask
+from beam_datasets.reading.verifying.unexpected import find_unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 RUN_FILE = "run.json"
-UNFINISHED = ("parts", "spill", "owner.json", "workers.log")
-"""What a run has in its staging directory, beside temporary files, and a published version has not."""
-
 _MOST_EXAMPLES = 1 << 60  # of a split, as a reader takes it
 
 
@@ -134,11 +131,14 @@ def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Kno
     """
     small = _SmallFiles(storage.normalize(dataset_dir), instead or {})
     small.read_all()
-    if small.info is not None and small.info.file_format != "tfrecord":
+    if small.info is not None and small.info.file_format != "tfrecord" and not small.is_damaged(INFO_FILE):
         raise MetadataError(
             f"{small.directory}: the examples are stored as {small.info.file_format}; only tfrecord can be verified."
         )
     splits = tuple(small.splits())
+    shards = {name for split in splits for name in split.filenames}
+    other_formats = small.info.alternative_file_formats if small.info is not None else ()
+    extra = find_unexpected(small.directory, small.names, shards, other_formats)
     return Known(
         small.directory,
         small.manifest,
@@ -148,7 +148,7 @@ def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Kno
         splits,
         small.names,
         small.indexed,
-        (*small.findings, *_unexpected(small, splits)),
+        (*small.findings, *extra),
         tuple(small.not_known),
     )
 
@@ -217,9 +217,13 @@ class _SmallFiles:
 
     def _find(self, name: str, kind: str, message: str) -> None:
         """Adds a finding; of one file only the first."""
-        if not any(finding.file == name for finding in self.findings):
+        if not self.is_damaged(name):
             path = storage.join(self.directory, name)
             self.findings.append(Finding(name, None, None, kind, message.removeprefix(path).lstrip(": ")))
+
+    def is_damaged(self, name: str) -> bool:
+        """Whether there is a finding of a file."""
+        return any(finding.file == name for finding in self.findings)
 
     def _miss(self, name: str) -> None:
         self._find(name, "missing", "there is no such file")
@@ -275,7 +279,7 @@ class _SmallFiles:
             tree = self._with_labels(tree, name)
         if unknown := [name for name, _ in _unknown(tree)]:
             self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
-        if not any(finding.file == catalog.FEATURES_FILE for finding in self.findings):
+        if not self.is_damaged(catalog.FEATURES_FILE):
             self.features = tree  # of another version, it would find fault with each record
 
     def _with_labels(self, tree: Any, file: str) -> Any:
@@ -316,7 +320,7 @@ class _SmallFiles:
         """Yields what should be of each split: by the manifest, else by dataset_info.json, else by the files' names."""
         if self.manifest is not None:
             for name, columns in self.manifest.splits.items():
-                template = self._template(self.manifest.name, name)
+                template = self._template(self.manifest.name, name, columns.num_shards)
                 examples, size = list(columns.num_examples), sum(columns.num_bytes)
                 filenames, starts = template.filenames(columns.num_shards), self._new_starts(name)
                 yield KnownSplit(name, filenames, examples, size, columns, starts)
@@ -334,54 +338,20 @@ class _SmallFiles:
         materialized = self.manifest_text is not None and b'"source": {' in self.manifest_text
         return None if materialized else frozenset()
 
-    def _template(self, dataset: str, split: str) -> FilenameTemplate:
+    def _template(self, dataset: str, split: str, num_shards: int) -> FilenameTemplate:
+        """Returns how shards are called: as dataset_info.json says, unless that is damaged, and so they are not."""
+        usual = FilenameTemplate(dataset, split)
         known = self.info.splits.get(split) if self.info is not None else None
-        return (known and known.filename_template) or FilenameTemplate(dataset, split)
+        if known is None or known.filename_template is None:
+            return usual
+        told = FilenameTemplate(dataset, split, template=known.filename_template.template)
+        return usual if self.is_damaged(INFO_FILE) and usual.filename(0, num_shards) in (self.names or ()) else told
 
     def _splits_by_name(self) -> Iterator[KnownSplit]:
         self.not_known.append("how many examples each shard should have: no file says it")
         shards = [ShardFilename.parse(name) for name in self.names or () if self._is_shard(name)]
         for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):
             yield KnownSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
-
-
-def _unexpected(small: _SmallFiles, splits: Sequence[KnownSplit]) -> Iterator[Finding]:
-    """Yields a finding for each file that looks like part of the dataset, or of an unfinished one, and is none."""
-    expected = {name for split in splits for name in split.filenames}
-    expected |= {name + INDEX_SUFFIX for name in expected}
-    forms = {_form(name) for name in expected}
-    others = small.info.alternative_file_formats if small.info is not None else ()
-    for name in _listed(small, expected):
-        base = storage.basename(name)
-        if base.startswith(storage.TEMPORARY_PREFIX) or name in UNFINISHED:
-            yield Finding(name, None, None, "leftover", "an unfinished file, which a run left that was killed")
-        elif name not in expected and (_form(name) in forms or _is_like_a_shard(base, others)):
-            yield Finding(name, None, None, "extra", "no split of the dataset has this file")
-
-
-def _listed(small: _SmallFiles, expected: set[str]) -> Iterator[str]:
-    """Yields the files in the directory, and in those below it that have shards."""
-    yield from small.names or ()
-    folders = sorted({name.rpartition("/")[0] for name in expected} - {""})
-    for folder in folders if small.names is not None else ():
-        try:
-            yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(small.directory, folder)))
-        except PathNotFoundError:
-            continue  # the shards in it are missing, which is found when they are read
-
-
-def _form(name: str) -> str:
-    """Returns a name with all its long numbers alike.
-
-    >>> _form("digits-train.tfrecord-00007-of-00010")
-    'digits-train.tfrecord-#-of-#'
-    """
-    return re.sub(r"\d{5,}", "#", name)
-
-
-def _is_like_a_shard(name: str, other_formats: Sequence[str]) -> bool:
-    shard = name.removesuffix(INDEX_SUFFIX)
-    return ShardFilename.is_valid(shard) and ShardFilename.parse(shard).fileformat not in other_formats
 
 
 def _unknown(tree: Any) -> list[tuple[str, Any]]:

@@ -216,7 +216,7 @@ def add(directory: Path, rng: random.Random) -> Damaged:
             f"ds-valid.tfrecord-{0:05d}-of-{1:05d}",
             f"other-train.tfrecord-{0:05d}-of-{count:05d}",
             shard.name.replace("-of-0000", "-of-0001"),
-            f".tmp-{rng.randrange(1 << 40):x}",
+            f".tmp-{rng.randbytes(16).hex()}",
         ]
     )
     name += rng.choice(["", ".index"]) if not name.startswith(".tmp-") else ""

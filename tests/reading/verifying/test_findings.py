@@ -208,6 +208,21 @@ def test_an_edited_label_file(copy: Path, as_tfds: Path, tmp_path: Path) -> None
     assert "has 3 names for the 2 classes" in one(directory).message
 
 
+@pytest.mark.parametrize(
+    "name", ["dataset_info.json", "features.json", "label.labels.txt", "manifest.json", f"{SHORT}.index"]
+)
+def test_each_byte_of_another_file_is_blamed_on_that_file_alone(copy: Path, name: str) -> None:
+    path = copy / name
+    content = path.read_bytes()
+    for place in range(len(content)):
+        for size, bit in ((len(content), 1 << place % 7), (place, 0))[: 2 if place % 5 == 0 else 1]:
+            damaged = bytearray(content[:size])
+            if bit:
+                damaged[place] ^= bit
+            path.write_bytes(damaged)
+            assert one(copy).file == name, (place, bit)
+
+
 def test_small_files_that_are_gone(copy: Path) -> None:
     whole = contents(copy)
     kinds = {"dataset_info.json": "missing", "features.json": "missing", "label.labels.txt": "missing"}
@@ -234,10 +249,11 @@ def test_no_dataset(tmp_path: Path) -> None:
         bd.verify(tmp_path, jobs=0)
 
 
-def test_another_format(copy: Path) -> None:
-    edit_json(copy / "dataset_info.json", lambda info: info.update(fileFormat="array_record"))
+def test_another_format(as_tfds: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    edit_json(directory / "dataset_info.json", lambda info: info.update(fileFormat="array_record"))
     with pytest.raises(MetadataError, match="only tfrecord"):
-        bd.verify(copy)
+        bd.verify(directory)
 
 
 def test_a_directory_in_the_place_of_a_shard(copy: Path) -> None:
