@@ -128,10 +128,14 @@ static inline uint8_t paeth(int left, int above, int corner) {
     return (uint8_t)(to_left <= to_above && to_left <= to_corner ? left : nearer);
 }
 
-/* Undoes the filter of a row; `pixel` is the distance in bytes to the same byte of the pixel before. */
+/* Undoes the filter of a row; `pixel` is the distance in bytes to the same byte of the pixel before.
+ *
+ * That pixel is kept in `left`, and the one above it in `corner`: `pixel` is known when this is compiled, so these are
+ * registers, and all bytes of a pixel are computed at once. */
 static inline void unfilter_row(int filter, const uint8_t *in, const uint8_t *above, uint8_t *out, size_t n,
                                 size_t pixel) {
-    size_t i, first = pixel < n ? pixel : n;
+    uint8_t left[8] = {0}, corner[8] = {0};
+    size_t i, k;
     switch (filter) {
     case NONE:
         memcpy(out, in, n);
@@ -140,16 +144,19 @@ static inline void unfilter_row(int filter, const uint8_t *in, const uint8_t *ab
         for (i = 0; i < n; i++) out[i] = (uint8_t)(in[i] + above[i]);
         return;
     case SUB:
-        memcpy(out, in, first);
-        for (i = first; i < n; i++) out[i] = (uint8_t)(in[i] + out[i - pixel]);
+        for (i = 0; i < n; i += pixel)
+            for (k = 0; k < pixel; k++) out[i + k] = left[k] = (uint8_t)(in[i + k] + left[k]);
         return;
     case AVERAGE:
-        for (i = 0; i < first; i++) out[i] = (uint8_t)(in[i] + (above[i] >> 1));
-        for (; i < n; i++) out[i] = (uint8_t)(in[i] + ((out[i - pixel] + above[i]) >> 1));
+        for (i = 0; i < n; i += pixel)
+            for (k = 0; k < pixel; k++) out[i + k] = left[k] = (uint8_t)(in[i + k] + ((left[k] + above[i + k]) >> 1));
         return;
     default:
-        for (i = 0; i < first; i++) out[i] = (uint8_t)(in[i] + above[i]);
-        for (; i < n; i++) out[i] = (uint8_t)(in[i] + paeth(out[i - pixel], above[i], above[i - pixel]));
+        for (i = 0; i < n; i += pixel)
+            for (k = 0; k < pixel; k++) {
+                out[i + k] = left[k] = (uint8_t)(in[i + k] + paeth(left[k], above[i + k], corner[k]));
+                corner[k] = above[i + k];
+            }
     }
 }
 
@@ -203,7 +210,7 @@ static int get_rows(PyObject *list, Py_buffer *rows, Py_ssize_t size, Py_ssize_t
 
 static int check_sizes(Py_ssize_t n, Py_ssize_t height, Py_ssize_t stride, Py_ssize_t pixel, Py_ssize_t out) {
     int known = pixel == 1 || pixel == 2 || pixel == 3 || pixel == 4 || pixel == 6 || pixel == 8;
-    if (!known || height < 1 || stride < 1 || height > PY_SSIZE_T_MAX / 2 / stride ||
+    if (!known || height < 1 || stride < 1 || stride % pixel || height > PY_SSIZE_T_MAX / 2 / stride ||
         (n && height * stride > PY_SSIZE_T_MAX / 2 / n) || n * height * stride != out) {
         PyErr_Format(PyExc_ValueError, "%zd images of %zd rows of %zd bytes, %zd a pixel, do not fit into %zd bytes", n,
                      height, stride, pixel, out);

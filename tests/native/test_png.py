@@ -216,6 +216,7 @@ def test_wrong_arguments_are_an_error() -> None:
         ([bytes(8)], out, 2, 3, 1),
         ([bytes(8), bytes(7)], out, 2, 3, 1),
         ([bytes(8), bytes(8)], out, 2, 3, 5),
+        ([bytes(8), bytes(8)], out, 2, 3, 2),
         ([], bytearray(6), 2, 3, 1),
         ([bytes(8)], bytearray(6), -2, -3, 1),
         ([bytes(8)], bytearray(6), 2**40, 2**40, 1),
