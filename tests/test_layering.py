@@ -22,7 +22,7 @@ ROOMS = (
     ("features", "model"),
     ("catalog",),
     ("reading",),
-    ("adapters", "writing"),
+    ("adapters", "statistics", "writing"),
     ("exporting",),
     ("transforms",),
     ("builders", "materializing", "exports"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
-from beam_datasets.cli import adopt, build, diff, export, gc, head, info, materialize, slices, verify
+from beam_datasets.cli import adopt, build, diff, export, gc, head, info, materialize, slices, stats, verify
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
 
@@ -28,6 +28,7 @@ COMMANDS = {
     "info": info.run_info,
     "head": head.run,
     "slices": slices.run,
+    "stats": stats.run,
     "diff": diff.run,
     "verify": verify.run,
     "gc": gc.run,
@@ -45,6 +46,7 @@ Generates, describes and shows datasets.
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is
   beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples
   beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
+  beam-datasets stats DIR_OR_NAME                   what its features hold, as a table or a page with plots
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets verify DIR_OR_NAME                  whether a dataset is whole; --repair restores what it can
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it

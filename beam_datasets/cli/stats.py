@@ -1,0 +1,218 @@
+"""`beam-datasets stats`: what the features of a dataset hold, as a table, as JSON and as an HTML page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import storage
+from beam_datasets.cli.build import as_usage_errors, import_beam
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, until_dashes
+from beam_datasets.cli.tables import table
+from beam_datasets.errors import StorageError
+from beam_datasets.statistics.gathering import prepare
+from beam_datasets.statistics.page import page
+from beam_datasets.statistics.report import SIZES, constant_size, json_text, read_saved, save
+from beam_datasets.statistics.wording import number_text, share_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from beam_datasets.statistics import Statistics
+    from beam_datasets.statistics.gathering import Request
+
+USAGE = "beam-datasets stats DIR_OR_NAME [options] [options of Beam]"
+_DESCRIPTION = """\
+Says what the features of a dataset hold: counts, extremes, means, quantiles, different and most frequent values,
+lengths, labels. Each split is told by itself. A Beam pipeline reads all of it once.
+
+Statistics of a whole dataset are saved beside its versions and shown from there the next time.
+
+  beam-datasets stats digits --html digits.html
+  beam-datasets stats digits --split 'train[:10%]' --split test --features image,label"""
+_HEADER = ("values", "missing", "distinct", "min", "median", "mean", "max", "std")
+_PARTS = ("items", "bytes", *SIZES)
+_SHOWN, _LABEL_WIDTH, _LINE = 5, 24, 100
+
+
+def run(args: Sequence[str]) -> int:
+    """Prints the statistics of a dataset."""
+    args, unchecked = until_dashes(args)
+    parser = _parser()
+    known, rest = parser.parse_known_args(args)
+    features = _names(known.features)
+    _check_html(known.html)
+    request = prepare(known.dataset, known.split, features, known.data_dir)
+    started = time.monotonic()
+    found = None if known.again or not request.whole else read_saved(request)
+    place = "saved before" if found is not None else ""
+    if found is None:
+        import_beam()
+        check_beam_options(rest, parser)
+        found = _compute(request, known, [*rest, *unchecked])
+        place = _save(found, request, known)
+    if known.html:
+        storage.write_bytes(known.html, page(found).encode())
+    if known.json:
+        sys.stdout.write(json_text(found))
+        return 0
+    print("\n".join(lines(found)))
+    took = "" if place == "saved before" else f" in {time.monotonic() - started:.1f} s"
+    print(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "beam-datasets stats",
+        usage=USAGE,
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("dataset", metavar="DIR_OR_NAME", help="the directory of a version, or name[/config][:version]")
+    add("--data_dir", help=DATA_DIR_HELP)
+    add("--split", action="append", help="such as 'train[:10%%]'; can be repeated. Default: each split by itself")
+    add("--features", action="append", metavar="A,B/C", help="only these, with all that is below them; can be repeated")
+    add("--json", action="store_true", help="print it as JSON")
+    add("--html", metavar="FILE", help="write a page with plots, in place of what is there")
+    add("--no_save", action="store_true", help="do not save it beside the dataset")
+    add("--again", action="store_true", help="compute it, though it was saved")
+    group = parser.add_argument_group("engine (it changes no number)")
+    group.add_argument(
+        "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
+    )
+    group.add_argument("--report", metavar="FILE", help="where remote workers leave the statistics; all must see it")
+    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
+    return parser
+
+
+def _names(given: Sequence[str] | None) -> list[str] | None:
+    if given is None:
+        return None
+    names = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"--features is {','.join(given)!r}; write names with commas between, such as image,label")
+    return names
+
+
+def _check_html(path: str | None) -> None:
+    """Checks that the page can be written, before all is read."""
+    if path is None or storage.is_remote(path):
+        return
+    if os.path.isdir(path):
+        raise UsageError(f"--html is the directory {path}; give a file, such as {os.path.join(path, 'stats.html')}")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise UsageError(f"--html is {path}, but there is no directory {folder}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise UsageError(f"--html is {path}, which may not be written")
+
+
+def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
+    from beam_datasets.transforms.stats import run as run_pipeline
+
+    with as_usage_errors("stats"):
+        return run_pipeline(
+            request,
+            report=known.report,
+            beam_options=beam_options,
+            num_workers=known.num_workers,
+            shared_disk=known.shared_disk,
+        )
+
+
+def _save(found: Statistics, request: Request, known: argparse.Namespace) -> str:
+    """Saves statistics of a whole dataset, and returns what to say of it."""
+    if known.no_save or not request.whole:
+        return ""
+    try:
+        return f"saved in {save(found)}"
+    except StorageError as error:
+        print(f"not saved: {error} (--no_save does not try)", file=sys.stderr)
+        return ""
+
+
+def _count(found: Statistics) -> str:
+    features = len(next(iter(found.slices.values()))["features"]) if found.slices else 0
+    examples = sum(part["examples"] for part in found.slices.values())
+    return f"{features} feature{'' if features == 1 else 's'} of {examples:,} example{'' if examples == 1 else 's'}"
+
+
+# -------------------------------------------------------------------------------------------------------------- a table
+
+
+def lines(found: Statistics) -> Iterator[str]:
+    """Yields statistics as lines for people."""
+    for number, (name, part) in enumerate(found.slices.items()):
+        yield from [""] * bool(number)
+        yield f"{found.dataset}, {name}: {part['examples']:,} example{'' if part['examples'] == 1 else 's'}"
+        yield from [""] * bool(part["features"])
+        rows = [row for path, feature in part["features"].items() for row in _rows(path, feature)]
+        width = max((len(row[0]) for row in rows), default=0)
+        if rows:
+            cells = [[f"{row[0]:{width}}  {row[1]}".rstrip(), *row[2:]] for row in rows]
+            yield table([f"{'feature':{width}}  type", *_HEADER], cells)
+        frequent = [(path, text) for path, feature in part["features"].items() if (text := _frequent(feature))]
+        if frequent:
+            yield "\nmost frequent"
+            width = max(len(path) for path, _ in frequent)
+            yield from (f"{path:{width}}  {text}" for path, text in frequent)
+        yield from _oddities(part["features"])
+    if found.unknown:
+        yield f"\nleft out, as their class is not known here: {', '.join(found.unknown)}"
+
+
+def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
+    distinct = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
+    size = constant_size(feature)
+    kind = f"{feature['type']} {size}" if size else feature["type"]
+    yield [path, kind, feature["values"], feature["missing"], distinct, *_numbers(feature)]
+    for name in _PARTS:
+        if name in feature and not (size and name in SIZES):
+            yield [f"  {name}", "", "", "", "", *_numbers(feature[name])]
+
+
+def _numbers(found: dict[str, Any]) -> list[str]:
+    if "mean" not in found:
+        return [""] * 5
+    values = found["min"], found["quantiles"]["0.5"], found["mean"], found["max"], found["std"]
+    return [number_text(value) for value in values]
+
+
+def _frequent(feature: dict[str, Any]) -> str:
+    """Returns the most frequent values of a feature on a line."""
+    if "labels" in feature:
+        labels = sorted(feature["labels"], key=lambda label: -label[2])
+        top = [(name if name is not None else str(number), count) for number, name, count in labels if count]
+    else:
+        top = [(value if isinstance(value, str) else number_text(value), n) for value, n in feature.get("top", ())]
+    about = "" if feature.get("top_exact", True) else "~"
+    texts, width = [], 0
+    for value, count in top[:_SHOWN]:
+        shown = value if len(value) <= _LABEL_WIDTH else value[: _LABEL_WIDTH - 3] + "..."
+        shown = repr(shown) if feature["kind"] == "text" else shown
+        texts.append(f"{shown} {about}{share_text(count, feature['values'])}")
+        width += len(texts[-1]) + 2
+        if width > _LINE:
+            break
+    more = feature["distinct"] - len(texts)
+    return ", ".join(texts) + (", ..." if texts and more > 0 else "")
+
+
+def _oddities(features: dict[str, Any]) -> Iterator[str]:
+    """Yields what else is to be known: zeros, NaN, infinite, empty."""
+    names = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
+    names["unreadable"] = "of unknown size"
+    found = []
+    for path, feature in features.items():
+        some = [f"{feature[key]:,} {name}" for key, name in names.items() if feature.get(key)]
+        found += [(path, ", ".join(some))] if some else []
+    if found:
+        yield "\nalso"
+        width = max(len(path) for path, _ in found)
+        yield from (f"{path:{width}}  {text}" for path, text in found)

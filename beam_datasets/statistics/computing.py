@@ -1,0 +1,31 @@
+"""Statistics computed here, without a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.statistics.gathering import gather, merge, prepare
+from beam_datasets.statistics.report import Statistics, conclude
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from beam_datasets.statistics.gathering import Gathered
+
+
+def compute(
+    name_or_dir: str | os.PathLike[str],
+    splits: Sequence[Any] | None = None,
+    features: Sequence[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> Statistics:
+    """Returns the statistics of a dataset, computed in this process; the arguments are those of `gathering.prepare`.
+
+    `beam_datasets.transforms.stats.run` has workers compute them.
+    """
+    request = prepare(name_or_dir, splits, features, data_dir)
+    gathered: Gathered = {}
+    for run in request.runs():
+        gathered = merge(gathered, gather(run, request))
+    return conclude(gathered, request)

@@ -1,0 +1,197 @@
+"""Statistics as values that JSON expresses, and where they are saved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import MetadataError, PathNotFoundError
+from beam_datasets.features import ClassLabel
+from beam_datasets.statistics.codes import values_of
+from beam_datasets.statistics.histogram import histogram
+from beam_datasets.statistics.leaves import LABEL, TEXT, Leaf
+from beam_datasets.statistics.summary import SHOWN_BYTES, Summary, empty
+
+if TYPE_CHECKING:
+    from beam_datasets.statistics.gathering import Gathered, Request
+    from beam_datasets.statistics.spread import Spread
+
+FORMAT = 1
+FOLDER = ".stats"
+"""Beside the versions of a dataset: a directory with a file for each version. Names that begin with a dot are no
+versions to any reader, TensorFlow Datasets included."""
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+TOP = 20
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of slices of a dataset.
+
+    Attributes:
+        dataset: its name, config and version.
+        digest: of the published version.
+        directory: the version's.
+        slices: name -> {'examples': how many, 'features': path -> what is known of it}; see docs/stats.md.
+        unknown: the paths of features of classes that are not known; they are left out.
+    """
+
+    dataset: str
+    digest: str
+    directory: str
+    slices: dict[str, Any]
+    unknown: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns values that JSON expresses; the directory is left out, as it may be another one tomorrow."""
+        return {
+            "format": FORMAT,
+            "dataset": self.dataset,
+            "digest": self.digest,
+            "unknown": list(self.unknown),
+            "slices": self.slices,
+        }
+
+    @classmethod
+    def from_json(cls, content: Any, directory: str) -> Statistics:
+        """Returns the statistics of such values.
+
+        Raises:
+            MetadataError: they are none.
+        """
+        try:
+            if content["format"] != FORMAT:
+                raise MetadataError(f"statistics of format {content['format']!r}; this version reads format {FORMAT}")
+            return cls(content["dataset"], content["digest"], directory, content["slices"], tuple(content["unknown"]))
+        except (KeyError, TypeError) as error:
+            raise MetadataError(f"these are no statistics: {error!r}") from None
+
+
+def conclude(gathered: Gathered, request: Request) -> Statistics:
+    """Returns the statistics that follow from all that was gathered."""
+    slices = {}
+    for number, (name, runs) in enumerate(request.slices):
+        summaries = gathered.get(number) or [empty(leaf) for leaf in request.leaves]
+        features = {leaf.path: _feature(leaf, summary) for leaf, summary in zip(request.leaves, summaries)}
+        slices[name] = {"examples": int(runs.num_examples), "features": features}
+    return Statistics(request.full_name, request.digest, request.directory, slices, request.unknown)
+
+
+def saved_path(directory: str) -> str:
+    """Returns where the statistics of a whole dataset are saved: beside the version's directory, never in it.
+
+    >>> saved_path("/data/digits/1.0.0")
+    '/data/digits/.stats/1.0.0.json'
+    """
+    directory = storage.normalize(directory)
+    return storage.join(storage.dirname(directory), FOLDER, storage.basename(directory) + ".json")
+
+
+def save(statistics: Statistics) -> str:
+    """Saves the statistics of a whole dataset, and returns where.
+
+    Raises:
+        StorageError: they cannot be written.
+    """
+    path = saved_path(statistics.directory)
+    storage.make_dirs(storage.dirname(path))
+    storage.write_bytes(path, json_text(statistics).encode())
+    return path
+
+
+def read_saved(request: Request) -> Statistics | None:
+    """Returns the saved statistics of a whole dataset; None where there are none, or of another one."""
+    try:
+        content = json.loads(storage.read_bytes(saved_path(request.directory)))
+        found = Statistics.from_json(content, request.directory)
+    except (PathNotFoundError, MetadataError, ValueError):
+        return None
+    return found if found.digest == request.digest else None
+
+
+def json_text(statistics: Statistics) -> str:
+    """Returns the statistics as text, the same for the same."""
+    return json.dumps(statistics.to_json(), indent=1, allow_nan=False, sort_keys=True) + "\n"
+
+
+# ----------------------------------------------------------------------------------------------------------- a feature
+
+
+def _feature(leaf: Leaf, summary: Summary) -> dict[str, Any]:
+    counts = summary.counts
+    found: dict[str, Any] = {
+        "type": leaf.type,
+        "kind": leaf.kind,
+        "values": counts["values"],
+        "missing": counts["missing"],
+    }
+    found |= {name: counts[name] for name in ("zeros", "nan", "inf", "-inf", "empty", "unreadable") if name in counts}
+    found |= {name: _spread(spread) for name, spread in summary.spreads.items() if name != "values" and spread.count}
+    if "values" in summary.spreads:
+        found |= _spread(summary.spreads["values"])
+    if leaf.kind == LABEL:
+        return found | _labels(leaf.feature, summary)
+    return found | _values(leaf, summary)
+
+
+def _spread(spread: Spread) -> dict[str, Any]:
+    """Returns what is known of numbers; nothing of none."""
+    if not spread.count:
+        return {}
+    mean, deviation = spread.mean_and_deviation()
+    quantiles = {f"{share:g}": spread.quantile(share) for share in QUANTILES}
+    return {
+        "min": spread.value(spread.low),
+        "max": spread.value(spread.high),
+        "mean": mean,
+        "std": deviation,
+        "quantiles": {share: value for share, (value, _) in quantiles.items()},
+        "quantile_errors": {share: error for share, (_, error) in quantiles.items()},
+        "histogram": histogram(spread),
+    }
+
+
+def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
+    """Returns how often each class occurs, in the order of the classes, those that never do included."""
+    counts: dict[int, int] = summary.labels or {}
+    names = feature.label_names if isinstance(feature, ClassLabel) else None
+    known = range(feature.num_classes or 0)
+    numbers = sorted({*counts, *known})
+    labels = [[n, names[n] if names and 0 <= n < len(names) else None, counts.get(n, 0)] for n in numbers]
+    return {"labels": labels, "distinct": len(counts), "distinct_exact": True}
+
+
+def _values(leaf: Leaf, summary: Summary) -> dict[str, Any]:
+    values: Any = summary.values
+    found = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
+    if leaf.kind not in (TEXT, "number"):
+        return found
+    total = summary.counts["values"]
+    top = [(_shown(leaf, summary, value), count) for value, count in values.top(TOP, total) if count > 1]
+    return found | {"top": [[value, count] for value, count in top], "top_exact": values.complete}
+
+
+def _shown(leaf: Leaf, summary: Summary, value: Any) -> Any:
+    if leaf.kind != TEXT:
+        return values_of(np.array([value], np.uint64), summary.spreads["values"].kind).tolist()[0]
+    text = value.decode("utf-8", "backslashreplace" if len(value) < SHOWN_BYTES else "ignore")
+    return text + ("..." if len(value) == SHOWN_BYTES else "")
+
+
+SIZES = ("height", "width", "channels")
+
+
+def constant_size(feature: dict[str, Any]) -> str:
+    """Returns the size of images that all have the same, such as '28x28x1'; '' for others.
+
+    Args:
+        feature: what is known of it.
+    """
+    sizes = [feature.get(name, {}) for name in SIZES]
+    constant = all("min" in size and size["min"] == size["max"] for size in sizes)
+    return "x".join(str(size["min"]) for size in sizes) if constant else ""
