@@ -198,7 +198,7 @@ class DatasetBuilder:
         if self.is_prepared():
             return
         given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
-        self.build(**{name: value for name, value in given.items() if value} | options)
+        self.build(**{name: value for name, value in given.items() if value is not None} | options)
 
     def as_dataset(self, split: Any = None, **options: Any) -> Any:
         """Reads the published dataset; see `beam_datasets.reading`.

@@ -159,7 +159,7 @@ def as_usage_errors(what: str) -> Iterator[None]:
 
 def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
     options = {name: getattr(known, name) for name in _PASSED_ON}
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
     told: dict[str, Any] = {"counters": _show_counters}
     if sys.stderr.isatty():
         told["progress"] = bar

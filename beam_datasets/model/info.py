@@ -6,6 +6,7 @@ import dataclasses
 import json
 import posixpath
 import textwrap
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +17,7 @@ from beam_datasets.model.split_info import SplitDict, SplitInfo
 from beam_datasets.model.version import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 INFO_FILE = "dataset_info.json"
 METADATA_FILE = "metadata.json"
@@ -79,7 +80,7 @@ class DatasetInfo:
 
     Attributes:
         description: of the dataset; common indentation is taken away.
-        features: the tree of feature connectors.
+        features: the tree of feature connectors; a dict is taken for the FeaturesDict that it means.
         supervised_keys: (input, target) or (input, target, sample weight): names of features, or tuples and dicts of
             them; what `as_supervised` yields.
         disable_shuffling: whether examples stand in the order of their keys, instead of a shuffled one.
@@ -128,6 +129,10 @@ class DatasetInfo:
             self._set(identity=builder if known else DatasetIdentity.from_builder(builder))
         if split_dict is not None:
             self._set(splits=split_dict)
+        if isinstance(self.features, Mapping):
+            from beam_datasets.features.features_dict import FeaturesDict
+
+            self._set(features=FeaturesDict(self.features))
         if self.metadata is not None and not isinstance(self.metadata, dict):
             raise ValueError(f"metadata is {self.metadata!r}; needed: a MetadataDict.")
         if self.supervised_keys is not None:

@@ -18,7 +18,7 @@ from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_datasets import storage
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
@@ -87,6 +87,7 @@ class WriteExamples(beam.PTransform):
     def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
         self.sharding.check_splits(examples)
+        compile_encoder(self.publication.features)  # what cannot be encoded is refused before anything runs
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
@@ -216,7 +217,10 @@ class _EncodeBlocks(beam.DoFn):
                 yield WindowedValue(output, window.max_timestamp(), (window,))
 
     def _outputs(self) -> Iterator[Any]:
-        block = self._builder.flush()
+        try:
+            block = self._builder.flush()
+        except InvalidKeyError as error:
+            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
         if block is None:
             return
         keys, sizes = block.load()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 
 from beam_datasets import catalog, storage
-from beam_datasets.features import FeaturesDict
 from beam_datasets.model.info import DatasetIdentity, DatasetInfo
 from beam_datasets.model.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.model.version import Version
@@ -84,8 +83,7 @@ class WriteDataset(beam.PTransform):
             check_config_name(config)
         directory = storage.join(catalog.root_dir(data_dir), name, *filter(None, [config]), str(Version(version)))
         identity = DatasetIdentity(name, Version(version), directory, config_name=config, release_notes=release_notes)
-        tree = FeaturesDict(features) if isinstance(features, Mapping) else features
-        self._info = DatasetInfo(builder=identity, features=tree, **info)
+        self._info = DatasetInfo(builder=identity, features=features, **info)
         self._split = split
         self._sharding = ShardingOptions.of(
             num_shards=num_shards,

@@ -141,6 +141,7 @@ def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.Captu
         (["build", "csv", "--pattern", __file__, "--feature", "zz=bool"], "Csv: feature 'zz' is not in the files"),
         (["build", "csv", "--pattern", "none*"], "no file matches .*none"),
         (["build", "digits", "--num_workers", "-1"], "num_workers is -1"),
+        (["build", "digits", "--max_examples_per_split", "0"], "max_examples_per_split is 0; give at least 1"),
         (["build", "image_folder"], "required: --root"),
         (["info"], "NAME_OR_DIR"),
     ],
