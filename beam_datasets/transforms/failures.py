@@ -50,9 +50,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
         return _rebuild(known, message)
     place = _place(stage, text[: last.start()]) if last else _place(stage, "", _raised_at(error))
-    if name == "UnicodeEncodeError" and not re.search(
-        r"[(,] ?at ", place
-    ):  # Beam's own: it looks how large elements are
+    if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", place):  # Beam measures elements
         return errors.InvalidKeyError(
             "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. "
             f"Give such a key as bytes, and text without it.{place}"
