@@ -25,7 +25,7 @@ body { margin: 0 auto; padding: 1.5rem; max-width: 76rem; background: var(--back
 h1 { margin: 0 0 .2rem; font-size: 1.6rem; }
 h2 { margin: 0; font-size: 1.1rem; overflow-wrap: anywhere; }
 h3 { margin: 0 0 .4rem; font-size: .95rem; color: var(--soft); font-weight: 600; }
-p { margin: .3rem 0; }
+p { margin: .3rem 0; overflow-wrap: anywhere; }
 a { color: var(--bar); }
 .soft, .note { color: var(--soft); }
 .note { font-size: .85rem; }
@@ -49,11 +49,11 @@ rect { fill: var(--bar); }
 .end { text-anchor: end; }
 table { border-collapse: collapse; }
 .bars { width: 100%; font-size: .85rem; table-layout: fixed; margin-bottom: .4rem; }
-.bars th { width: 32%; font-weight: 400; text-align: left; overflow: hidden; text-overflow: ellipsis;
+.bars th { width: 40%; font-weight: 400; text-align: left; overflow: hidden; text-overflow: ellipsis;
   white-space: pre; padding: 1px .5rem 1px 0; }
 .bars .bar { width: auto; }
 .bars .bar div { height: .8rem; min-width: 1px; background: var(--bar); border-radius: 2px; }
-.number { text-align: right; width: 5.2rem; padding-left: .5rem; font-variant-numeric: tabular-nums; }
+.number { text-align: right; width: 4.6rem; padding-left: .5rem; font-variant-numeric: tabular-nums; }
 """
 _COUNTS = {
     "missing": "missing",
@@ -64,6 +64,7 @@ _COUNTS = {
     "empty": "empty",
     "unreadable": "of unknown size",
 }
+_TOP = 10
 _CAPTIONS = {"items": "items of an example", "bytes": "bytes", "height": "height", "width": "width"}
 _CAPTIONS["channels"] = "channels"
 
@@ -86,7 +87,7 @@ def _page(statistics: Statistics) -> Iterator[str]:
     if statistics.unknown:
         yield f"<p>Left out, as their class is not known: {escape(', '.join(statistics.unknown))}</p>"
     links = (f'<a href="#f{number}">{escape(path)}</a>' for number, path in enumerate(paths))
-    yield f'<nav aria-label="features">{"".join(links)}</nav><main>'
+    yield f'<nav aria-label="features">{" ".join(links)}</nav><main>'
     for number, path in enumerate(paths):
         parts = {name: part["features"][path] for name, part in statistics.slices.items()}
         yield from _feature(number, path, parts)
@@ -116,6 +117,8 @@ def _facts(feature: dict[str, Any]) -> str:
 def _spread(found: dict[str, Any]) -> dict[str, str]:
     if "mean" not in found:
         return {}
+    if found["min"] == found["max"]:
+        return {"always": number_text(found["min"])}
     quantiles = found["quantiles"]
     values = {"min": found["min"], "5%": quantiles["0.05"], "25%": quantiles["0.25"], "median": quantiles["0.5"]}
     values |= {"75%": quantiles["0.75"], "95%": quantiles["0.95"], "max": found["max"]}
@@ -129,20 +132,16 @@ def _list(facts: dict[str, str]) -> str:
 
 
 def _plots(feature: dict[str, Any]) -> Iterator[str]:
-    if "histogram" in feature and feature["min"] != feature["max"]:
+    if feature.get("min") != feature.get("max"):
         yield _figure(feature, "values")
     for name, caption in _CAPTIONS.items():
-        if name in feature and not (name in SIZES and feature[name]["min"] == feature[name]["max"]):
-            yield (
-                _figure(feature[name], caption)
-                if feature[name]["min"] != feature[name]["max"]
-                else _constant(feature[name], caption)
-            )
+        if name in feature and not (name in SIZES and constant_size(feature)):
+            yield _figure(feature[name], caption)
     if "labels" in feature:
         rows = [(str(number) if name is None else name, count) for number, name, count in feature["labels"]]
         yield bars_table(rows, feature["values"], "labels")
     elif feature.get("top"):
-        rows = [(_shown(value), count) for value, count in feature["top"]]
+        rows = [(_shown(value), count) for value, count in feature["top"][:_TOP]]
         yield bars_table(rows, feature["values"], "most frequent", exact=feature["top_exact"])
 
 
@@ -153,13 +152,11 @@ def _shown(value: Any) -> str:
 
 
 def _figure(found: dict[str, Any], caption: str) -> str:
+    if found["min"] == found["max"]:
+        return f'<p class="soft">{escape(caption)}: {number_text(found["min"])} each</p>'
     facts = "" if caption == "values" else _list(_spread(found))
-    plot = histogram_svg(found["histogram"], caption)
+    plot = histogram_svg(found, caption)
     return f"<figure><figcaption>{escape(caption)}</figcaption>{facts}{plot}</figure>"
-
-
-def _constant(found: dict[str, Any], caption: str) -> str:
-    return f'<p class="soft">{escape(caption)}: {number_text(found["min"])} each</p>'
 
 
 def _notes() -> str:

