@@ -18,13 +18,14 @@ NATIVE := $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-interop test-adapters lint format bench clean
+.PHONY: help quickstart test test-interop test-adapters sanitize lint format bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
 	@echo 'make test          ruff, mypy and all tests'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
+	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
 	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
 	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
 	@echo 'make clean         removes environments, caches and $(DATA)'
@@ -70,6 +71,9 @@ test-interop: .venv-interop/.ready
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
 	BEAM_DATASETS_ADAPTERS='torch torchdata grain datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(PYTEST_ARGS)
+
+sanitize: .venv/.ready
+	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q $(PYTEST_ARGS)
 
 lint: ruff mypy
 
