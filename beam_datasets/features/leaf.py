@@ -145,8 +145,17 @@ class Leaf(FeatureConnector):
         return lambda value: frame(pack(value))
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of a sequence."""
+        """Returns the function that encodes the items of a sequence.
+
+        Raises:
+            FeatureValueError: how many values an item takes varies, and is not stored.
+        """
         codec = self.codec(name)
+        if codec.size is None:
+            raise FeatureValueError(
+                f"{name}: a sequence of {self!r} could be written but not read, as nothing says where an item ends. "
+                "Use a Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'"
+            )
         names = self.wire_names(name, rank)
         frame = list_framer(codec.kind, names[0])
         lengths_framers = [(key, list_framer("int64", key)) for key in names[1:]]

@@ -128,8 +128,6 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         return lower(array)
 
     def pack_many(items: Items) -> NDArray[Any]:
-        if None in shape:
-            return np.concatenate([lower(make(item)) for item in items] or [lower(np.empty(0, dtype))])
         array = make_many(items)
         if check and array.size:
             check(array)

@@ -83,7 +83,7 @@ FEATURES: dict[str, Any] = {
     "labels": F.Sequence(F.ClassLabel(num_classes=3)),
     "vectors": F.Sequence(F.Tensor(shape=(3,), dtype=np.float64)),
     "matrices": F.Sequence(F.Tensor(shape=(1, 3), dtype=np.int64), length=1),
-    "rows": F.Sequence(F.Tensor(shape=(None,), dtype=np.int64)),
+    "rows": F.Sequence(F.Tensor(shape=(None,), dtype=np.int64, encoding="bytes")),
     "optional_items": F.Sequence(F.Scalar(np.int64, optional=True)),
     "ragged": F.Sequence(F.Sequence(np.int64)),
     "dataset": F.Dataset(np.int64),
@@ -147,7 +147,7 @@ def test_any_array(value: Any, data: Any) -> None:
     unknown = data.draw(st.integers(0, len(shape)))
     shape = tuple(None if i == unknown else length for i, length in enumerate(shape))
     assert_agree({"x": F.Tensor(shape=shape, dtype=dtype)}, {"x": value}, {"x": value.tolist()})
-    if shape:
+    if shape and None not in shape[1:]:
         assert_agree({"x": F.Sequence(F.Tensor(shape=shape[1:], dtype=dtype))}, {"x": value}, {"x": value.tolist()})
 
 
