@@ -36,6 +36,7 @@ class Form(NamedTuple):
 
     Attributes:
         header: the same as it stands in the file.
+        beginning: what stands before the pixels, where nothing but the header does.
         shape: (height, width, channels).
         dtype: uint8 or uint16.
         stride: bytes of a row of pixels.
@@ -44,6 +45,7 @@ class Form(NamedTuple):
     """
 
     header: bytes
+    beginning: bytes
     shape: tuple[int, int, int]
     dtype: np.dtype[Any]
     stride: int
@@ -62,8 +64,10 @@ def _form(header: bytes) -> Form | None:
     if colour not in _CHANNELS or bits not in (8, 16) or any(rest):
         return None
     channels, dtype = _CHANNELS[colour], np.dtype(np.uint8 if bits == 8 else np.uint16)
-    pixel = channels * dtype.itemsize
-    return Form(header, (height, width, channels), dtype, width * pixel, pixel, height * (1 + width * pixel))
+    pixel, chunk = channels * dtype.itemsize, b"IHDR" + header
+    beginning = SIGNATURE + struct.pack(">I", len(header)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    shape = height, width, channels
+    return Form(header, beginning, shape, dtype, width * pixel, pixel, height * (1 + width * pixel))
 
 
 def decode(data: bytes) -> NDArray[Any] | None:
@@ -120,7 +124,7 @@ def _fits(data: bytes, form: Form) -> bool:
 
 def _decode_into(pixels: NDArray[Any], files: Sequence[bytes], form: Form) -> bool:
     """Puts the pixels of files into an array; returns whether all are of that form."""
-    inflate, (header, shape, dtype, stride, pixel, size) = _inflater(), form
+    inflate, (header, _, shape, dtype, stride, pixel, size) = _inflater(), form
     rows = []
     for file in files:
         compressed = core.png_compressed(file, header)  # type: ignore[union-attr]
@@ -171,16 +175,15 @@ def _decode_plain(files: Sequence[bytes], form: Form) -> NDArray[Any] | None:
     """Decodes small PNGs whose rows are not filtered, as `png.encode` makes them."""
     if form.size >= _SMALL:
         return None
-    chunk = b"IHDR" + form.header
-    beginning = SIGNATURE + struct.pack(">I", len(form.header)) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    plain = [_plain_rows(file, beginning, form.size) for file in files]
+    plain: list[Any] = [_plain_rows(file, form.beginning, form.size) for file in files]
     if None in plain:
         return None
-    rows = np.frombuffer(b"".join(plain), np.uint8).reshape(len(files), form.shape[0], -1)  # type: ignore[arg-type]
-    if rows[:, :, 0].any():
+    joined = plain[0] if len(plain) == 1 else b"".join(plain)
+    if any(joined[:: 1 + form.stride]):  # the numbers of filters
         return None
-    pixels = rows[:, :, 1:].copy()
-    if form.dtype.itemsize == 2:
+    rows: NDArray[Any] = np.frombuffer(joined, np.uint8).reshape(-1, 1 + form.stride)
+    pixels = rows[:, 1:].copy()
+    if form.pixel != form.shape[2]:
         pixels = pixels.view(">u2").astype(np.uint16)
     return pixels.reshape(len(files), *form.shape)
 
