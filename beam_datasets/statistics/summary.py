@@ -59,9 +59,11 @@ def empty(leaf: Leaf) -> Summary:
         return Summary(Counter(), spreads, labels=Counter())
     if leaf.kind == NUMBER:
         kind = widened(np.zeros(0, dtype_of(leaf.feature))).dtype.kind
-        return Summary(Counter(), {"values": Spread(kind), **spreads}, values=Values.empty(np.uint64))
+        counts = dict.fromkeys(("zeros", "nan", "inf", "-inf") if kind == "f" else ("zeros",), 0)
+        return Summary(Counter(counts), {"values": Spread(kind), **spreads}, values=Values.empty(np.uint64))
+    counts = dict.fromkeys(("empty", "unreadable") if leaf.kind == IMAGE else ("empty",), 0)
     sizes = ("bytes", "height", "width", "channels") if leaf.kind == IMAGE else ("bytes",)
-    return Summary(Counter(), spreads | {name: Spread("i") for name in sizes}, values=Values.empty(STRING))
+    return Summary(Counter(counts), spreads | {name: Spread("i") for name in sizes}, values=Values.empty(STRING))
 
 
 def _shape(leaf: Leaf) -> Any:

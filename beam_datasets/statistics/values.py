@@ -92,7 +92,7 @@ class Values:
 
     def _keep(self, hashes: Codes, counts: NDArray[np.int64], shown: NDArray[Any]) -> None:
         # What was dropped once has MOST_VALUES smaller hashes before it for ever; so what is kept is counted wholly.
-        if not self.complete:
+        if not self.complete and len(self.hashes) == MOST_VALUES:
             some = np.flatnonzero(hashes <= self.hashes[-1])
             hashes, counts, shown = hashes[some], counts[some], shown[some]
         both = np.concatenate([self.hashes, hashes])

@@ -1,0 +1,261 @@
+"""Statistics of datasets, against NumPy on all their values."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import errors
+from beam_datasets.features import RaggedArray
+from beam_datasets.model.shards import FileInstruction
+from beam_datasets.statistics import Statistics, compute
+from beam_datasets.statistics.gathering import Gathered, Range, cut, gather, merge, prepare
+from beam_datasets.statistics.page import page
+from beam_datasets.statistics.report import conclude, json_text
+from tests.exporting.conftest import DATA, MANY, dataset_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+f = bd.features
+TREE = {
+    "n": np.int64,
+    "x": np.float32,
+    "wide": f.Tensor(shape=(), dtype=np.float64, encoding="bytes"),
+    "big": np.uint64,
+    "flag": np.bool_,
+    "text": f.Text(),
+    "maybe": f.Scalar(np.int32, optional=True),
+    "words": f.Text(optional=True),
+    "tokens": f.Sequence(np.int32),
+    "rows": f.Sequence(f.Sequence(np.int64)),
+    "label": f.ClassLabel(names=["a", "b", "never"]),
+    "at": {"point": f.Tensor(shape=(2,), dtype=np.float32), "names": f.Sequence(f.Text())},
+    "constant": np.int8,
+    "image": f.Image(shape=(None, None, 1)),
+}
+NUMBERS = ("n", "x", "wide", "big", "flag", "maybe", "tokens", "rows", "at/point", "constant")
+
+
+def examples_of(count: int) -> list[dict[str, Any]]:
+    random = np.random.default_rng(count)
+    special = [np.nan, np.inf, -np.inf, 0.0, -0.0]
+    return [
+        {
+            "n": int(random.integers(-(2**63), 2**63)),
+            "x": np.float32(special[i % 50] if i % 50 < 5 else random.normal()),
+            "wide": float(1e9 + random.normal() * 1e-6),
+            "big": int(random.integers(0, 2**64, dtype=np.uint64)),
+            "flag": bool(i % 3),
+            "text": "" if i % 10 == 0 else f"ä{random.integers(0, 30)}",
+            "maybe": None if i % 4 == 0 else i % 7,
+            "words": None if i % 5 else "w" * (i % 100),
+            "tokens": random.integers(0, 9, random.integers(0, 6)).astype(np.int32),
+            "rows": [[1] * int(n) for n in random.integers(0, 3, i % 3)],
+            "label": -1 if i % 40 == 39 else i % 2,
+            "at": {"point": random.normal(size=2).astype(np.float32), "names": ["n"] * (i % 3)},
+            "constant": 7,
+            "image": np.zeros((1 + i % 3, 4, 1), np.uint8),
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module", params=[1, 700])
+def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    examples = examples_of(request.param)
+    return dataset_of(tmp_path_factory.mktemp("made"), TREE, examples, 1 if request.param == 1 else 3), examples
+
+
+def column(examples: list[Any], path: str) -> list[Any]:
+    values = []
+    for example in examples:
+        for key in path.split("/"):
+            example = example[key]
+        values.append(example)
+    return values
+
+
+def flat(values: list[Any], dtype: Any) -> Any:
+    """Returns all numbers of examples, one by one."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, RaggedArray):
+            value = value.flat_values
+        if value is not None:
+            found += np.asarray(value).reshape(-1).tolist()
+    return np.array(found, dtype)
+
+
+def decoded(directory: Path) -> list[Any]:
+    published = bd.builder_from_directory(directory)
+    config = bd.ReadConfig(interleave_cycle_length=1)
+    return list(published.as_dataset("train", read_config=config))
+
+
+@pytest.mark.parametrize("path", NUMBERS)
+def test_numbers(made: tuple[Path, list[Any]], path: str) -> None:
+    directory, _ = made
+    found = compute(directory, features=[path]).slices["train"]["features"][path]
+    values = column(decoded(directory), path)
+    kind = np.uint64 if path in ("big", "flag") else np.float64 if path in ("x", "wide", "at/point") else np.int64
+    numbers = flat(values, kind)
+    finite = numbers[np.isfinite(numbers)]
+    assert found["values"] == len(numbers)
+    assert found["missing"] == sum(value is None for value in values)
+    assert found["zeros"] == int((finite == 0).sum())
+    if kind is np.float64:
+        counts = int(np.isnan(numbers).sum()), int(np.isposinf(numbers).sum()), int(np.isneginf(numbers).sum())
+        assert tuple(found[key] for key in ("nan", "inf", "-inf")) == counts
+    if not len(finite):
+        assert "mean" not in found
+        return
+    assert (found["min"], found["max"]) == (finite.min().item(), finite.max().item())
+    whole = finite.astype(object)
+    mean = sum(whole) / len(whole) if kind is not np.float64 else finite.mean()
+    assert found["mean"] == pytest.approx(mean, rel=1e-12, abs=1e-12)
+    deviation = float(np.std((whole - finite[0].item()).astype(np.float64)))
+    assert found["std"] == pytest.approx(deviation, rel=1e-9)
+    for share, value in found["quantiles"].items():
+        exact = np.quantile(finite, float(share), method="inverted_cdf").item()
+        assert abs(value - exact) <= found["quantile_errors"][share]
+    assert (found["distinct"], found["distinct_exact"]) == (len(set(finite.tolist())), True)
+    common = Counter(finite.tolist()).most_common()
+    assert [count for _, count in found["top"]] == [count for _, count in common if count > 1][:20]
+    assert all(Counter(finite.tolist())[value] == count for value, count in found["top"])
+
+
+def test_texts_labels_sequences_and_images(made: tuple[Path, list[Any]]) -> None:
+    directory, examples = made
+    found = compute(directory).slices["train"]["features"]
+    assert set(found) == {*NUMBERS, "text", "words", "label", "at/names", "image"}
+    texts = [example["text"].encode() for example in examples]
+    assert found["text"]["distinct"] == len(set(texts))
+    assert found["text"]["empty"] == texts.count(b"")
+    assert found["text"]["bytes"]["mean"] == np.mean([len(text) for text in texts])
+    assert all(texts.count(value.encode()) == count for value, count in found["text"]["top"])
+    assert found["words"]["missing"] == sum(example["words"] is None for example in examples)
+    labels = Counter(example["label"] for example in examples)
+    assert {(n, count) for n, _, count in found["label"]["labels"] if count} == set(labels.items())
+    assert [2, "never", 0] in found["label"]["labels"]
+    for path in ("tokens", "rows", "at/names"):
+        lengths = [len(value) for value in column(examples, path)]
+        assert (found[path]["items"]["min"], found[path]["items"]["max"]) == (min(lengths), max(lengths))
+        assert found[path]["items"]["mean"] == pytest.approx(np.mean(lengths))
+    heights = [example["image"].shape[0] for example in examples]
+    assert (found["image"]["height"]["max"], found["image"]["width"]["min"]) == (max(heights), 4)
+    assert (found["image"]["channels"]["max"], found["image"]["unreadable"]) == (1, 0)
+    assert found["image"]["distinct"] == len(set(heights))
+
+
+def test_grouping_changes_no_byte(made: tuple[Path, list[Any]]) -> None:
+    directory, _ = made
+    expected = json_text(compute(directory))
+    request = prepare(directory)
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        parts = [part for run in request.runs() for part in pieces(run, random)]
+        gathered: list[Gathered] = [gather(parts[i], request) for i in random.permutation(len(parts))]
+        while len(gathered) > 1:
+            gathered.append(merge(gathered.pop(0), gathered.pop(0)))
+        assert json_text(conclude(gathered[0], request)) == expected
+
+
+def pieces(whole: Range, random: Any) -> list[Range]:
+    run = whole.run
+    cuts = sorted({0, run.take, *random.integers(0, run.take + 1, 4).tolist()})
+    return [
+        Range(
+            whole.number,
+            whole.first + start,
+            FileInstruction(run.filename, run.skip + start, stop - start, run.examples_in_shard),
+        )
+        for start, stop in pairwise(cuts)
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- others' directories
+
+
+INFOS = chain(DATA.glob("*/*/dataset_info.json"), DATA.glob("*/*/*/dataset_info.json"))
+DIRECTORIES = sorted(path.parent for path in INFOS)
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda path: path.relative_to(DATA).as_posix())
+def test_directories_of_tfds(directory: Path) -> None:
+    found = compute(directory)
+    published = bd.builder_from_directory(directory)
+    assert {name: part["examples"] for name, part in found.slices.items()} == {
+        name: split.num_examples for name, split in published.info.splits.items()
+    }
+    for part in found.slices.values():
+        for path, feature in part["features"].items():
+            assert feature["missing"] + feature["values"] >= part["examples"] or "items" in feature, path
+    assert "</html>" in page(found)
+    assert Statistics.from_json(json.loads(json_text(found)), found.directory) == found
+
+
+def test_all_kinds_of_features() -> None:
+    found = compute(MANY, ["train"]).slices["train"]["features"]
+    published = bd.builder_from_directory(MANY)
+    examples = list(published.as_dataset("train"))
+    assert {"vid", "tv/language", "steps/o", "dyn", "zl", "u64", "aud", "objs/bbox", "nest/deep/lab"} <= set(found)
+    assert found["vid"]["items"]["max"] == max(len(example["vid"]) for example in examples)
+    assert found["vid"]["height"]["max"] == examples[0]["vid"].shape[1]
+    assert found["dyn"]["values"] == sum(example["dyn"].size for example in examples)
+    assert found["steps/r"]["items"]["mean"] == pytest.approx(np.mean([len(example["steps"]) for example in examples]))
+    assert found["opt"]["missing"] == sum(example["opt"] is None for example in examples)
+    assert found["u64"]["max"] == max(int(example["u64"].max()) for example in examples)
+
+
+def test_slices() -> None:
+    whole = compute(DATA / "spec_three" / "1.2.3").slices
+    assert list(whole) == list(bd.builder_from_directory(DATA / "spec_three" / "1.2.3").info.splits)
+    some = compute(DATA / "spec_three" / "1.2.3", ["train[10%:20%]+test[:3]", "train[:0]"], ["idx"]).slices
+    published = bd.builder_from_directory(DATA / "spec_three" / "1.2.3")
+    ids = [int(example["idx"]) for example in published.as_dataset("train[10%:20%]+test[:3]")]
+    found = some["train[10%:20%]+test[:3]"]
+    assert (found["examples"], found["features"]["idx"]["min"]) == (len(ids), min(ids))
+    assert found["features"]["idx"]["mean"] == pytest.approx(np.mean(ids))
+    assert some["train[:0]"]["features"]["idx"]["values"] == 0
+    assert "</html>" in page(compute(DATA / "spec_three" / "1.2.3", ["train[:0]"]))
+
+
+def test_cut_has_all_records(made: tuple[Path, list[Any]]) -> None:
+    request = prepare(made[0])
+    parts = [part for run in request.runs() for part in cut(run, request, 1000)]
+    assert sum(part.run.take for part in parts) == len(made[1])
+    assert [part.first for part in parts] == np.cumsum([0, *(part.run.take for part in parts)])[:-1].tolist()
+
+
+# ------------------------------------------------------------------------------------------------------------- mistakes
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(errors.FeatureKeyError, match=r"no feature 'nest/sep'.*Did you mean 'nest/s'"):
+        prepare(MANY, features=["nest/sep"])
+    with pytest.raises(errors.SplitError, match="trian"):
+        prepare(MANY, ["trian"])
+    with pytest.raises(errors.SplitError, match="twice"):
+        prepare(MANY, ["train", "train"])
+    with pytest.raises(errors.DatasetNotFoundError):
+        prepare(tmp_path / "nothing")
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    directory = dataset_of(tmp_path, {"n": np.int64, "s": f.Sequence(np.int64)}, [{"n": 1, "s": [1]}] * 9)
+    other = dataset_of(tmp_path / "other", {"n": np.float32, "s": f.Sequence(np.int64)}, [{"n": 1.0, "s": [1]}] * 9)
+    shard = directory / "made-train.tfrecord-00001-of-00002"
+    whole = shard.read_bytes()
+    shard.write_bytes((other / shard.name).read_bytes())
+    with pytest.raises(errors.FeatureError, match=r"00001-of-00002 \(record 0\): n: "):
+        compute(directory)
+    shard.write_bytes(whole[:-10] + b"x" + whole[-9:])
+    with pytest.raises(errors.CorruptRecordError, match=r"00001-of-00002, byte \d+ \(record 3\)"):
+        compute(directory)
