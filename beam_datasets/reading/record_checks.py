@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import FeatureValueError
+from beam_datasets.errors import FeatureError, FeatureValueError
+from beam_datasets.features.columns import compile_block_decoder
 from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.features.nested import NestedDataset
 from beam_datasets.formats.example import spans_of
@@ -28,6 +29,25 @@ def decoding_check(features: Any, decoders: Any = None) -> Check:
     return lambda record: _touch(decode(record))
 
 
+def block_check(features: Any) -> Callable[[list[Buffer]], bool]:
+    """Returns the function that says whether small records all decode; False where they are to be asked singly."""
+    decode = compile_block_decoder(features)
+    if decode is None:
+        return lambda records: False
+
+    def check(records: list[Buffer]) -> bool:
+        try:
+            examples = decode(records)
+            if examples and _has_items(examples[0]):
+                for example in examples:
+                    _touch(example)
+        except (FeatureError, ValueError):
+            return False
+        return True
+
+    return check
+
+
 def _touch(example: Any) -> None:
     """Decodes what is decoded when it is asked for."""
     if isinstance(example, dict):
@@ -36,6 +56,13 @@ def _touch(example: Any) -> None:
     elif isinstance(example, NestedDataset):
         for item in example:
             _touch(item)
+
+
+def _has_items(example: Any) -> bool:
+    """Whether something of an example is decoded when it is asked for; it is so in all examples, or in none."""
+    if isinstance(example, dict):
+        return any(map(_has_items, example.values()))
+    return isinstance(example, NestedDataset)
 
 
 def names_check(features: Any) -> Check:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
-from beam_datasets.reading.verifying.shard_facts import read_shard
+from beam_datasets.reading.verifying.shard_facts import RecordChecks, read_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -112,11 +112,12 @@ def _read(
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
     counted = _Counter(progress, total)
+    checks = RecordChecks.of(tasks[0].features, decode=tasks[0].decode) if tasks else None
     workers = min(jobs or os.cpu_count() or 1, len(tasks))
     if workers <= 1:
-        return [read_shard(task, counted) for task in tasks]
+        return [read_shard(task, counted, checks) for task in tasks]
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(read_shard, task, counted) for task in tasks]
+        futures = [pool.submit(read_shard, task, counted, checks) for task in tasks]
         try:
             return [future.result() for future in futures]
         except BaseException:

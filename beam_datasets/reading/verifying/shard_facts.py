@@ -15,7 +15,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError, parse
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
-from beam_datasets.reading.record_checks import decoding_check, names_check
+from beam_datasets.reading.record_checks import block_check, decoding_check, names_check
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
@@ -147,7 +147,41 @@ class ShardTask:
     decode: bool = False
 
 
-def read_shard(task: ShardTask, progress: Callable[[int], None] | None = None) -> ShardFacts:
+@dataclass(frozen=True)
+class RecordChecks:
+    """What records must pass: made once for all shards of a dataset.
+
+    Attributes:
+        one: what is asked of the first of each read; it raises where that is not so.
+        each: what is asked of each; None where only samples are looked at.
+        block: whether all of a list of records pass `each`; False where they are to be asked singly.
+    """
+
+    one: Check
+    each: Check | None = None
+    block: Callable[[list[Buffer]], bool] = lambda records: False
+
+    @classmethod
+    def of(cls, features: Any, *, decode: bool) -> RecordChecks:
+        """Returns what records must pass that should have some features; None where nothing says which."""
+        if features is None:
+            return cls(_parses)
+        stored, names = decoding_check(features.stored()), names_check(features)
+
+        def fits(record: Buffer) -> None:
+            names(record)
+            stored(record)
+
+        return cls(fits, decoding_check(features), block_check(features)) if decode else cls(fits)
+
+
+def _parses(record: Buffer) -> None:
+    parse(record)
+
+
+def read_shard(
+    task: ShardTask, progress: Callable[[int], None] | None = None, checks: RecordChecks | None = None
+) -> ShardFacts:
     """Returns what a shard and its index hold, having read all of both.
 
     Memory is bounded by `READ_BYTES`, the largest record and the index.
@@ -155,12 +189,14 @@ def read_shard(task: ShardTask, progress: Callable[[int], None] | None = None) -
     Args:
         task: which shard.
         progress: called with how many bytes of the shard were read since the last call.
+        checks: what records must pass; None makes them of the task.
     """
+    checks = checks or RecordChecks.of(task.features, decode=task.decode)
     path = storage.join(task.directory, task.filename)
     index, facts = _read_index(path)
     try:
         with storage.open_reader(path) as reader:
-            walk = _Walk(reader, path, index, _checks(task), progress or (lambda _: None))
+            walk = _Walk(reader, path, index, checks, progress or (lambda _: None))
             walk.run()
             return walk.facts(facts)
     except PathNotFoundError as error:
@@ -194,23 +230,6 @@ def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
     return index, facts
 
 
-def _checks(task: ShardTask) -> tuple[Check | None, Check]:
-    """Returns what each record must pass, if any, and what the first of each read must."""
-    if task.features is None:
-        return None, _parses
-    stored, names = decoding_check(task.features.stored()), names_check(task.features)
-
-    def fits(record: Buffer) -> None:
-        names(record)
-        stored(record)
-
-    return (decoding_check(task.features) if task.decode else None), fits
-
-
-def _parses(record: Buffer) -> None:
-    parse(record)
-
-
 class _Walk:
     """A walk through a file, from record to record."""
 
@@ -219,13 +238,13 @@ class _Walk:
         reader: storage.Reader,
         path: str,
         index: Index | None,
-        checks: tuple[Check | None, Check],
+        checks: RecordChecks,
         progress: Callable[[int], None],
     ) -> None:
         self._reader = reader
         self._path = path
         self._index = index
-        self._check_each, self._check_one = checks
+        self._checks = checks
         self._progress = progress
         self._offset = self._record = self._crc = 0
         self._whole = self._sampling = True
@@ -299,6 +318,8 @@ class _Walk:
         """Adds a damage; what stands directly behind the last one, or has no place any more, is joined to it."""
         last = self._damages[-1] if self._damages else None
         if last is not None and last.kind == kind and last.count is not None:
+            if record < last.record + last.count:
+                return  # it is told already
             many = len(self._damages) >= _MOST_DAMAGES
             if many or last.record + last.count == record:
                 whole = None if count is None else record + count - last.record
@@ -327,13 +348,20 @@ class _Walk:
         return Mismatch(self._record, int(self._index.offsets[self._record]), self._reader.size)
 
     def _check_records(self, chunk: tfrecord.Chunk) -> None:
-        looked_at = chunk if self._check_each else chunk._replace(offsets=chunk.offsets[: 2 if self._sampling else 1])
-        for number, record in enumerate(looked_at.records()):
+        """Asks the first record, and where that is wanted each, whether it is an example of the dataset."""
+        if self._checks.each is None:
+            few = chunk._replace(offsets=chunk.offsets[: 2 if self._sampling else 1])
+            self._check_each(few, few.records(), self._checks.one)
+            return
+        records = chunk.records()
+        self._check_each(chunk, records[:1], self._checks.one)
+        if not self._checks.block(records):  # type: ignore[arg-type]
+            self._check_each(chunk, records, self._checks.each)
+
+    def _check_each(self, chunk: tfrecord.Chunk, records: list[bytes], check: Check) -> None:
+        for number, record in enumerate(records):
             try:
-                if number == 0:
-                    self._check_one(record)
-                if self._check_each is not None:
-                    self._check_each(record)
+                check(record)
             except (ExampleError, FeatureError) as error:
                 what = "is no tf.train.Example" if isinstance(error, ExampleError) else "does not fit the features"
                 offset = chunk.start + int(chunk.offsets[number])
