@@ -45,13 +45,17 @@ def run(args: Sequence[str]) -> int:
     known, rest = parser.parse_known_args(args)
     features = _names(known.features)
     _check_html(known.html)
+    if known.num_workers is not None and known.num_workers < 1:
+        raise UsageError(f"--num_workers is {known.num_workers}; needed: how many processes, 1 or more")
+    if rest:
+        import_beam()
+        check_beam_options(rest, parser)
     request = prepare(known.dataset, known.split, features, known.data_dir)
     started = time.monotonic()
     found = None if known.again or not request.whole else read_saved(request)
     place = "saved before" if found is not None else ""
     if found is None:
         import_beam()
-        check_beam_options(rest, parser)
         found = _compute(request, known, [*rest, *unchecked])
         place = _save(found, request, known)
     if known.html:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.errors import MetadataError, PathNotFoundError
+from beam_datasets.errors import MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.statistics.codes import values_of
 from beam_datasets.statistics.histogram import histogram
@@ -105,11 +105,11 @@ def save(statistics: Statistics) -> str:
 
 
 def read_saved(request: Request) -> Statistics | None:
-    """Returns the saved statistics of a whole dataset; None where there are none, or of another one."""
+    """Returns the saved statistics of a whole dataset; None where there are none that can be read, or of another."""
     try:
         content = json.loads(storage.read_bytes(saved_path(request.directory)))
         found = Statistics.from_json(content, request.directory)
-    except (PathNotFoundError, MetadataError, ValueError):
+    except (StorageError, MetadataError, ValueError):
         return None
     return found if found.digest == request.digest else None
 

@@ -1,0 +1,164 @@
+"""`beam-datasets stats`: what it prints, where it saves, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.cli import main
+from beam_datasets.statistics import compute
+from beam_datasets.statistics.report import json_text, saved_path
+from tests.exporting.conftest import dataset_of
+from tests.reading.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["stats", *map(str, args)])
+    return code, *capsys.readouterr()
+
+
+def test_a_table(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    code, out, err = run(capsys, copy, "--split", "train", "--num_workers", 1)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "ds/1.0.0, train: 60 examples"
+    header = "feature type values missing distinct min median mean max std"
+    assert lines[2].split() == header.split(" ")
+        "feature",
+        "type",
+        "values",
+        "missing",
+        "distinct",
+        "min",
+        "median",
+        "mean",
+        "max",
+        "std",
+    ]
+    assert lines[3].split() == ["label", "label", "60", "0", "2"]
+    assert lines[4].split() == ["n", "int64", "60", "0", "60", "0", "29", "29.5", "59", "17.32"]
+    assert "label   even 50.0%, odd 50.0%" in lines
+    assert lines[-1].startswith("4 features of 60 examples in ")
+    assert max(map(len, lines)) <= 100
+
+
+def test_saved_beside(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    before = contents(copy)
+    place = copy.parent / ".stats" / "1.0.0.json"
+    assert saved_path(str(copy)) == str(place)
+    for args in (["--no_save"], ["--split", "train"], ["--features", "n"]):
+        assert run(capsys, copy, "--num_workers", 1, *args)[0] == 0
+        assert not place.exists()
+    _, out, _ = run(capsys, copy, "--num_workers", 1)
+    assert out.endswith(f"; saved in {place}\n")
+    assert place.read_text() == json_text(compute(copy))
+    assert contents(copy) == before
+    assert bd.verify(copy).whole
+    assert [bd.builder("ds", data_dir=copy.parents[1]).dataset_dir] == [str(copy)]
+    _, again, _ = run(capsys, copy)
+    assert again.endswith("4 features of 72 examples; saved before\n")
+    assert again.splitlines()[:-1] == out.splitlines()[:-1]
+    assert "saved in" in run(capsys, copy, "--again", "--num_workers", 1)[1]
+    place.write_text(place.read_text().replace(compute(copy).digest, "0" * 64))
+    assert "saved in" in run(capsys, copy, "--num_workers", 1)[1]
+    place.write_text("{")
+    assert "saved in" in run(capsys, copy, "--num_workers", 1)[1]
+
+
+def test_a_place_that_cannot_be_written(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (copy.parent / ".stats").write_text("a file")
+    code, out, err = run(capsys, copy, "--num_workers", 1)
+    assert (code, "4 features of 72 examples" in out) == (0, True)
+    assert err.startswith(f"not saved: {copy.parent}")
+    assert "--no_save" in err
+
+
+def test_json(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    code, out, _ = run(capsys, copy, "--json", "--num_workers", 2)
+    assert (code, out) == (0, json_text(compute(copy)))
+    assert list(json.loads(out)["slices"]) == sorted(["train", "test"])
+
+
+class Page(HTMLParser):
+    """What a page has."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in ("meta", "line", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("line", "rect"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    examples = [{"<i>": i % 7, "text": "<script>alert('1')</script>", "x": np.float32(i)} for i in range(50)]
+    directory = dataset_of(tmp_path, {"<i>": np.int64, "text": bd.features.Text(), "x": np.float32}, examples)
+    target = tmp_path / "page.html"
+    target.write_text("what was there before")
+    code, out, _ = run(capsys, directory, "--html", target, "--num_workers", 1)
+    assert (code, out.endswith(f"; page in {target}\n")) == (0, True)
+    page = Page(target.read_text())
+    assert page.open == []
+    assert "script" not in page.tags
+    assert "i" not in page.tags
+    assert "<script>alert('1')</script>" in page.text
+    assert page.tags.count("svg") == 2
+    assert all(link.startswith("#") for link in page.links)
+    assert "http" not in target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--split", "trian"], 1, "Did you mean 'train'?"),
+        (["--split", "train[:101%]"], 1, "101"),
+        (["--features", "nn"], 1, "ds/1.0.0 has no feature 'nn' with statistics; it has label, n, text, values."),
+        (["--features", ","], 2, "write names with commas between"),
+        (["--html", "."], 2, "give a file"),
+        (["--html", "nowhere/page.html"], 2, "there is no directory"),
+        (["--wrong"], 2, "there is no option --wrong"),
+        (["--num_workers", "0", "--again"], 2, "num_workers"),
+    ],
+)
+def test_mistakes(
+    published: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    code: int,
+    said: str,
+) -> None:
+    found, out, err = run(capsys, published, "--no_save", *args)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_no_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "squares", "--data_dir", tmp_path)
+    assert (code, "no dataset 'squares' is published" in err) == (1, True)
+    assert run(capsys)[0] == 2
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,60 @@
+"""SummarizeDataset: the statistics of the pipeline are those of the function, with any number of workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+
+from beam_datasets.statistics import compute
+from beam_datasets.statistics.gathering import prepare
+from beam_datasets.statistics.report import json_text
+from beam_datasets.transforms import SummarizeDataset
+from beam_datasets.transforms.stats import run
+from pipelines.stats import main
+from tests.exporting.conftest import DATA, MANY
+from tests.reading.verifying.conftest import copy, published  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INTER = DATA / "spec_inter" / "1.2.3"
+
+
+@pytest.mark.parametrize("directory", [MANY, INTER], ids=["many", "inter"])
+def test_the_same_statistics(directory: Path) -> None:
+    with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as p:
+        assert_that(p | SummarizeDataset(directory), equal_to([compute(directory)]))
+
+
+def test_slices_features_and_nothing() -> None:
+    asked = ["train[:50%]", "train[:0]"]
+    with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as p:
+        assert_that(
+            p | SummarizeDataset(MANY, asked, ["nest", "text"]), equal_to([compute(MANY, asked, ["nest", "text"])])
+        )
+
+
+def test_any_number_of_workers(published: Path) -> None:  # noqa: F811
+    request = prepare(published)
+    expected = json_text(compute(published))
+    for workers in (1, 2):
+        assert json_text(run(request, num_workers=workers)) == expected
+
+
+def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
+    assert main([*arguments, "--split", "test"]) == 0
+    assert "ds/1.0.0, test: 12 examples" in capsys.readouterr().out
+
+
+def test_paths_that_workers_cannot_see(published: Path) -> None:  # noqa: F811
+    flink = ["--runner=FlinkRunner", "--flink_master=localhost:1"]
+    request = prepare(published)
+    with pytest.raises(ValueError, match="--report"):
+        run(request, beam_options=flink)
+    with pytest.raises(ValueError, match="the dataset is .* cannot see"):
+        run(request, beam_options=flink, report="/shared/report.json")
