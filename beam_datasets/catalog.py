@@ -8,6 +8,7 @@ passed over, and hides no lower version.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +20,8 @@ from beam_datasets.model.names import DatasetName, check_config_name, did_you_me
 from beam_datasets.model.version import Version, choose_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from beam_datasets.model.version import VersionOrStr
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
@@ -51,6 +54,20 @@ def register(builder: BuilderClass) -> None:
 def registered() -> dict[str, BuilderClass]:
     """Returns the registered builder classes by name."""
     return dict(_registered)
+
+
+def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
+    """Returns the registered builder class of a name, which says which version is the canonical one; None for none.
+
+    A builder that cannot be made without arguments of its own, as those of anybody's files, says nothing without them.
+    """
+    builder = _registered.get(name)
+    if builder is not None and not kwargs:
+        try:
+            inspect.signature(builder).bind(data_dir=None, config=None, version=None)
+        except TypeError:
+            return None
+    return builder
 
 
 def root_dir(data_dir: DataDir = None) -> str:
@@ -89,7 +106,7 @@ def find_dataset_dir(
     wanted = DatasetName.parse(name) if isinstance(name, str) else name
     config, version = config or wanted.config, version or wanted.version
     root = root_dir(data_dir)
-    builder = registered().get(wanted.name)
+    builder = code_of(wanted.name, wanted.kwargs)
     if builder is not None and version is None and (config is None or config in builder.configs()):
         return _canonical(builder(data_dir=root, config=config, **wanted.kwargs), root)
     if config is None and not list_versions(wanted.name, data_dir=root):

@@ -334,8 +334,8 @@ def builder(
     """
     wanted = DatasetName.parse(name)
     config, version = config or wanted.config, version or wanted.version
-    code = catalog.registered().get(wanted.name)
     kwargs = {**wanted.kwargs, **kwargs}
+    code = catalog.code_of(wanted.name, kwargs)
     known = code is not None and (config is None or not isinstance(config, str) or config in code.configs())
     if code is not None and known and (version is None or kwargs):
         return code(data_dir=data_dir, config=config, version=version, **kwargs)

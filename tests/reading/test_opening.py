@@ -136,3 +136,18 @@ def test_code_wins_where_no_version_is_asked_for(registered: Any, tmp_path: Path
         bd.load("spec_three", split="train", data_dir=tmp_path / "empty")
     with pytest.raises(bd.errors.DatasetNotFoundError, match="2.0.0"):
         bd.builder("spec_three:2.0.0", data_dir=tmp_path)
+
+
+def test_code_that_needs_arguments_does_not_stand_in_the_way(
+    registered: Any, tmp_path: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = Path(write({"train": [3]}))
+    name = bd.builder_from_directory(published).info.name
+
+    class OfFiles:
+        def __init__(self, *, pattern: str, data_dir: Any = None, version: Any = None) -> None:
+            raise AssertionError
+
+    monkeypatch.setitem(catalog._registered, name, OfFiles)
+    shutil.copytree(published, tmp_path / name / "1.0.0")
+    assert len(bd.load(name, split="train", data_dir=tmp_path)) == 3
