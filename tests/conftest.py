@@ -1,7 +1,15 @@
 """What all tests share."""
 
+import os
+
 from hypothesis import settings
+
+from beam_datasets.native import core
 
 # A busy machine is no defect of what is tested.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# Without a compiler all works, and no warning of it disturbs what a test or a page expects, also in other processes.
+if core is None:
+    os.environ["BEAM_DATASETS_NATIVE"] = "0"

@@ -6,18 +6,40 @@ installation without a compiler uses. Set `BEAM_DATASETS_NATIVE=0` to do without
 
 from __future__ import annotations
 
+import functools
 import os
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 core: ModuleType | None = None
+_problem = ""
 
 if os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
     try:
         from beam_datasets.native import _core as core
-    except ImportError:  # no compiler was there when the package was installed
-        core = None
+    except ImportError as error:  # no compiler was there when the package was installed
+        core, _problem = None, str(error)
 
-__all__ = ["core"]
+__all__ = ["NoNativeModuleWarning", "core", "note_if_missing"]
+
+
+class NoNativeModuleWarning(UserWarning):
+    """The native module was not built, or cannot be loaded."""
+
+
+@functools.cache
+def note_if_missing() -> None:
+    """Warns, once a process, where there is no native module and nobody chose to do without.
+
+    What reads or generates calls it first; importing the package says nothing.
+    """
+    if core is None and os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
+        warnings.warn(
+            f"beam_datasets has no native module here ({_problem}), so reading and generating take several times as "
+            "long. Install a C compiler and reinstall beam_datasets. BEAM_DATASETS_NATIVE=0 silences this.",
+            NoNativeModuleWarning,
+            stacklevel=2,
+        )

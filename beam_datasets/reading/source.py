@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.native import note_if_missing
 from beam_datasets.reading.config import arrange_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation, every
@@ -81,6 +82,7 @@ class Source(Operation):
         Raises:
             ValueError: the configuration does not fit the slice.
         """
+        note_if_missing()
         self.pool = pool
         self.instructions = instructions
         self._config = config

@@ -20,6 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
+from beam_datasets.native import note_if_missing
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing
@@ -86,6 +87,7 @@ class WriteExamples(beam.PTransform):
 
     def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
+        note_if_missing()  # before worker processes, which inherit that it was said
         self.sharding.check_splits(examples)
         compile_encoder(self.publication.features)  # what cannot be encoded is refused before anything runs
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]

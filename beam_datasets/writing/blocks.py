@@ -18,6 +18,7 @@ from beam_datasets import storage
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model import keys as sort_keys
+from beam_datasets.native import note_if_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -207,6 +208,7 @@ class BlockBuilder:
         ordered: bool = False,
         spill_dir: str | None = None,
     ) -> None:
+        note_if_missing()
         self._split = split
         self._encode = encode
         self._block_size = block_size
