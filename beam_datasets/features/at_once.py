@@ -138,19 +138,21 @@ class AtOnce:
     def _leaf(self, feature: Leaf, name: str) -> Group | None:
         """Returns the group of a leaf; None where it is to be decoded by itself."""
         codec, default = feature.codec(name), _default(feature, name)
-        if codec.size is None:
-            missing, optional = feature.missing(name), default is not _ERROR
-            return Lists([name], KINDS[codec.kind], ANY, optional, self._pad, unpack=codec.unpack, missing=missing)
-        if codec.size == 0 or not (default is None or default is _ERROR):
+        kind, optional = KINDS[codec.kind], default is not _ERROR
+        of_strings = codec.kind == "bytes" and codec.from_bytes is None
+        if not codec.size or (of_strings and not _is_string(feature)):
+            missing = feature.missing(name)
+            return Lists([name], kind, ANY, optional, self._pad, unpack=codec.unpack, missing=missing)
+        if optional and default is not None:
             return None
-        common = [name], KINDS[codec.kind], codec.size, default is None, self._pad
-        if codec.from_bytes is None and codec.kind == "bytes":
-            return Texts(*common) if codec.size == 1 else None
+        common = [name], kind, codec.size, optional, self._pad
+        if of_strings:
+            return Texts(*common)
         if codec.from_bytes is None:
             return Arrays(*common, codec=codec)
         size = _decoded_size(feature)
         small = size is not None and size <= _LARGE
-        form = Images.form_of(feature) if isinstance(feature, Image) else None
+        form = feature.png_form() if isinstance(feature, Image) else None
         if form is not None:
             return Images(*common, small, unpack=codec.from_bytes, form=form)
         return Files(*common, small, unpack=codec.from_bytes)
@@ -193,6 +195,11 @@ def _is_number(feature: Leaf) -> bool:
     return isinstance(feature, ClassLabel) or (
         isinstance(feature, Tensor) and feature.scalar_kind in ("float", "int64")
     )
+
+
+def _is_string(feature: Leaf) -> bool:
+    """Returns whether a leaf is a single string."""
+    return isinstance(feature, Tensor) and feature.scalar_kind == "bytes"
 
 
 def _decoded_size(feature: Any) -> int | None:

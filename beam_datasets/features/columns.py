@@ -17,7 +17,7 @@ from beam_datasets.features import png_decoding
 from beam_datasets.features.at_once import AtOnce
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import FeaturesDict, join
-from beam_datasets.features.groups import Images, UnusualError
+from beam_datasets.features.groups import UnusualError
 from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
@@ -209,7 +209,7 @@ def _sequences(feature: Sequence, item: Leaf, name: str, pad: bool) -> Column | 
 
 
 def _images(feature: Image, name: str) -> Column | None:
-    form, read = Images.form_of(feature), _bytes_reader(name)
+    form, read = feature.png_form(), _bytes_reader(name)
     return None if form is None else lambda datas, spans: png_decoding.decode_many(read(datas, spans), form)
 
 

@@ -17,7 +17,6 @@ from beam_datasets.features import png_decoding
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
 from beam_datasets.features.stacking import stack
-from beam_datasets.features.values import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.features.base import Decode
-    from beam_datasets.features.image import Image
     from beam_datasets.features.leaf import Codec
 
 KINDS = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}  # the tags of lists
@@ -247,14 +245,6 @@ class Images(Files):
         """Returns one array."""
         pixels = png_decoding.decode_many(found, self.form)
         return super().batch(found, n) if pixels is None else [pixels]
-
-    @staticmethod
-    def form_of(image: Image) -> png_decoding.Form | None:
-        """Returns the form of the PNGs of a feature; None where it is not known, or pixels are not stored as such."""
-        shape = image.shape or ()
-        if image.dtype.kind != "u" or len(shape) != 3 or not size_of(shape):
-            return None
-        return png_decoding.form_of(shape, image.dtype)  # type: ignore[arg-type]
 
 
 @dataclass

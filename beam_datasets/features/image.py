@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features import pictures, png
+from beam_datasets.features import pictures, png, png_decoding
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_shape, shape_fits
 from beam_datasets.features.raw import no_items, one_value_codec
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.features.values import shape_from_json, shape_to_json
+from beam_datasets.features.values import shape_from_json, shape_to_json, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +143,13 @@ class Image(Leaf):
             return pixels
 
         return unpack
+
+    def png_form(self) -> png_decoding.Form | None:
+        """Returns the form of PNGs whose pixels are the image's; None where they differ, or are decoded otherwise."""
+        shape = self.shape or ()
+        if self.dtype.kind != "u" or len(shape) != 3 or not size_of(shape) or type(self).unpacker is not Image.unpacker:
+            return None
+        return png_decoding.form_of(shape, self.dtype)  # type: ignore[arg-type]
 
     def _check_header(self, data: bytes, path: str) -> None:
         """Refuses a PNG of other lengths than the feature's before memory is taken for its pixels."""
