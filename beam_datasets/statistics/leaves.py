@@ -5,6 +5,7 @@ Images and files are taken as they are stored: what is told of an image stands i
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from beam_datasets.features import Audio, ClassLabel, FeaturesDict, Image, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import dtype_of, shape_of
-from beam_datasets.features.columns import compile_batch_decoder
+from beam_datasets.features.columns import compile_batch_decoder, compile_block_decoder
 from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
@@ -137,19 +138,34 @@ def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[
     even = stored_tree(feature, {leaf.path for leaf in leaves if leaf.even})
     uneven = stored_tree(feature, {leaf.path for leaf in leaves if not leaf.even})
     batch = None if even is None else compile_batch_decoder(even)
-    one = None if uneven is None else compile_decoder(uneven)
+    decode = _many_decoder(uneven)
     at_even = [_getter(even, leaf.path) if leaf.even else None for leaf in leaves]
     at_uneven = [None if leaf.even else _getter(uneven, leaf.path) for leaf in leaves]
 
     def columns(records: list[Any]) -> list[Column]:
         whole = batch(records) if batch else None
-        examples = list(map(one, records)) if one else []
+        examples = decode(records)
         return [
             _of_batch(get(whole)) if get is not None else _of_examples(list(map(get_each, examples)), leaf)  # type: ignore[arg-type]
             for leaf, get, get_each in zip(leaves, at_even, at_uneven)
         ]
 
     return columns
+
+
+def _many_decoder(tree: FeatureConnector | None) -> Callable[[list[Any]], list[Any]]:
+    """Returns the function from records to examples, at once where that can be."""
+    if tree is None:
+        return lambda records: []
+    one, many = compile_decoder(tree), compile_block_decoder(tree)
+
+    def decode(records: list[Any]) -> list[Any]:
+        if many is not None:
+            with contextlib.suppress(ValueError):  # one by one, the error is the record's
+                return many(records)
+        return list(map(one, records))
+
+    return decode
 
 
 def _getter(tree: FeatureConnector | None, path: str) -> Callable[[Any], Any]:
