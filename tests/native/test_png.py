@@ -99,6 +99,14 @@ def test_any_filters(shape: tuple[int, int, int], dtype: Any, data: Any) -> None
     assert np.array_equal(many, np.stack([pixels] * 3))
 
 
+@pytest.mark.parametrize("number", range(5))
+def test_neighbours_that_are_equally_near(number: int) -> None:
+    pixels = np.random.default_rng(0).choice(
+        np.array([0, 1, 2, 3, 126, 127, 128, 253, 254, 255], np.uint8), (120, 120, 1)
+    )
+    assert np.array_equal(png_decoding.decode(file_of(pixels, [number] * 120)), pixels)
+
+
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_large_images(channels: int, dtype: Any) -> None:
