@@ -58,7 +58,8 @@ def materialize(
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
-        **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, progress.
+        **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
+            progress.
 
     Raises:
         DatasetNotFoundError: there is no such source.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,7 @@ def run(args: Sequence[str]) -> int:
     known, beam_options, request, parser = _parse(list(args))
     checked, unchecked = beam_options
     check_beam_options(checked, parser)
+    _check_code(known, [*checked, *unchecked])
     builder = _make_builder(request, known)
     if known.skip_published and builder.is_prepared():
         print(f"{builder.info.full_name} is published already in {builder.dataset_dir}")
@@ -75,9 +77,21 @@ def run(args: Sequence[str]) -> int:
     started = time.monotonic()
     with as_usage_errors("build"), ProgressBar() as bar:
         directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
+    if not builder.is_prepared():  # a job that is not waited for
+        print(f"Submitted; it will publish in {directory}")
+        return 0
     print(splits_table(builder.info.splits))
     print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
+
+
+def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
+    from beam_datasets.transforms.engine import check_code_is_shared
+
+    file = re.match(r".+\.py(?=[:/]|$)", known.dataset)
+    if file and not known.dry_run:
+        with as_usage_errors("build"):
+            check_code_is_shared(file[0], beam_options, shared_disk=known.shared_disk)
 
 
 def import_beam() -> None:
@@ -163,7 +177,7 @@ def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any
     told: dict[str, Any] = {"counters": _show_counters}
     if sys.stderr.isatty():
         told["progress"] = bar
-    return given | told | {"num_shards": num_shards(known.num_shards)}
+    return given | told | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
 
 
 def _announcement(builder: DatasetBuilder) -> str:

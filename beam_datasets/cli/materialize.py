@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from beam_datasets.catalog import is_published
 from beam_datasets.cli.build import as_usage_errors, import_beam
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
@@ -43,10 +44,14 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     import_beam()
+    from beam_datasets.transforms.engine import check_code_is_shared
     from beam_datasets.transforms.materialize import run as run_job
 
     known, beam_options = _parse(list(args))
     with as_usage_errors("materialize"):
+        file = known.filter.rpartition(":")[0] if known.filter else ""
+        if file.endswith(".py") and not known.dry_run:
+            check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
         job = _job(known)
         to_come = _to_come(job)
     print(f"{job.info.full_name} -> {job.dataset_dir}")
@@ -63,8 +68,12 @@ def run(args: Sequence[str]) -> int:
             payload=known.payload,
             spill_dir=known.spill_dir,
             shared_disk=known.shared_disk,
+            wait=not known.no_wait,
             progress=None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, _total(job)),
         )
+    if not is_published(directory):  # a job that is not waited for
+        print(f"Submitted; it will publish in {directory}")
+        return 0
     print(splits_table(builder_from_directory(directory).info.splits))
     print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0

@@ -50,6 +50,7 @@ def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.Argu
         "--report": (known.report, "--beam"),
         "--num_workers": (known.num_workers, "--beam"),
         "--shared_disk": (known.shared_disk, "--beam"),
+        "--no_wait": (known.no_wait, "--beam"),
     }
     for option, (value, needed) in needs.items():
         if value and not getattr(known, needed.removeprefix("--")):
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--report", metavar="FILE", help="where the pipeline leaves its report; all workers must see it")
     group.add_argument("--num_workers", type=int, metavar="N", help="worker processes of a local run")
     group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
+    group.add_argument("--no_wait", action="store_true", help="end when a remote runner has the job")
     return parser
 
 
@@ -108,7 +110,11 @@ def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str], pars
             beam_options=beam_options,
             num_workers=known.num_workers,
             shared_disk=known.shared_disk,
+            wait=not known.no_wait,
         )
+    if report is None:  # the job is not waited for
+        print(f"Submitted; its report will be {known.report}")
+        return 0
     return _show(report, known, started)
 
 

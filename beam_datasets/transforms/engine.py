@@ -22,7 +22,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from beam_datasets import storage
-from beam_datasets.transforms import workers
+from beam_datasets.transforms import dataflow, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,12 +41,14 @@ class Engine:
         local: on Beam's FnApiRunner, in this machine's processes.
         num_workers: worker processes of a local run; 1 runs within this process.
         shares_disk: whether the workers see this machine's files.
+        waits: whether the end of the job is waited for.
     """
 
     options: PipelineOptions
     local: bool
     num_workers: int
     shares_disk: bool
+    waits: bool = True
 
     @property
     def name(self) -> str:
@@ -82,14 +84,19 @@ def _new_processes(worker_log: str) -> environments.Environment:
 
 
 def choose_engine(
-    beam_options: PipelineOptions | Sequence[str] | None, *, num_workers: int | None = None, shared_disk: bool = False
+    beam_options: PipelineOptions | Sequence[str] | None,
+    *,
+    num_workers: int | None = None,
+    shared_disk: bool = False,
+    wait: bool = True,
 ) -> Engine:
     """Returns the engine for these options; without any it is FnApiRunner with a worker process a core.
 
     Args:
         beam_options: Beam's pipeline options, as such or as command line arguments.
-        num_workers: worker processes of a local run; None for one a core.
+        num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
         shared_disk: the workers of a remote runner see this machine's paths (a network file system).
+        wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
 
     Raises:
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records.
@@ -99,8 +106,13 @@ def choose_engine(
     else:
         options = PipelineOptions(list(beam_options or []))
     if not _is_local(str(options.view_as(StandardOptions).runner or "")):
-        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options))
+        if dataflow.is_meant(options):
+            dataflow.prepare(options, num_workers)
+        waits = wait and not dataflow.makes_template(options)
+        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits)
     _refuse_threads(options)
+    if not wait:
+        raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
     direct = options.view_as(DirectOptions)
     asked = num_workers if num_workers is not None else direct.direct_num_workers
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
@@ -191,6 +203,28 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
                 f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
                 "Give a path that all can see, on a network file system say, and declare it with --shared_disk."
             )
+
+
+def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk: bool) -> None:
+    """Checks that workers can import a file of code that was given by its path.
+
+    Args:
+        path: of the file.
+        beam_options: Beam's pipeline options.
+        shared_disk: the workers of a remote runner see this machine's paths.
+
+    Raises:
+        ValueError: the workers are elsewhere, and nothing brings the file to them.
+    """
+    options = PipelineOptions(list(beam_options))
+    runner = str(options.view_as(StandardOptions).runner or "")
+    if shared_disk or _is_local(runner) or dataflow.ships_code(options) or _workers_are_here(options):
+        return
+    raise ValueError(
+        f"{path} is a file of this machine, and workers of {runner} import it by its name, which they do not know. "
+        "Make a package of it that they install (--setup_file ./setup.py, or --extra_package), or install it in "
+        "their image and name it as module:Name."
+    )
 
 
 @contextlib.contextmanager

@@ -58,6 +58,7 @@ def generate(
     block_size: int | None = None,
     shared_disk: bool = False,
     check_against: str | None = None,
+    wait: bool = True,
     progress: Callable[[Progress], None] | None = None,
     counters: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> str:
@@ -79,6 +80,7 @@ def generate(
         shared_disk: the workers of a remote runner see this machine's paths.
         check_against: a published version, or 'latest' for the highest one below this: before publishing, the two are
             compared, and where the number promises more than the data keep, nothing is published.
+        wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
             a set of strings}.
@@ -97,7 +99,7 @@ def generate(
         ignore_duplicates=ignore_duplicates,
         ordered=builder.info.disable_shuffling,
     )
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     publication = publishing.announce(
         builder.info,
         builder.dataset_dir,
@@ -108,13 +110,14 @@ def generate(
     )
     spilled = engines.choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
-    with publishing.staging(publication, spilled), engine.runner(publication.worker_log) as runner:
+    staging = publishing.staging(publication, spilled, wait=engine.waits)
+    with staging, engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples, readers = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size), readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
-        result = run_pipeline(pipeline, watching or contextlib.nullcontext())
-    if counters:
+        result = run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
+    if counters and engine.waits:
         counters(_counted(result))
     return publication.dataset_dir
 

@@ -128,6 +128,7 @@ def run(
     spill_dir: str | None = None,
     block_size: int | None = None,
     shared_disk: bool = False,
+    wait: bool = True,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
     """Materializes a dataset and returns its directory; for the arguments see `beam_datasets.materialize`.
@@ -137,13 +138,14 @@ def run(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     publication, spilled = _announce(job, engine, payload, spill_dir)
-    with publishing.staging(publication, spilled), engine.runner(publication.worker_log) as runner:
+    staging = publishing.staging(publication, spilled, wait=engine.waits)
+    with staging, engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         pipeline | _Flow(job, publication, EngineOptions(spilled, block_size))
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
-        run_pipeline(pipeline, watching or contextlib.nullcontext())
+        run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
     return publication.dataset_dir
 
 

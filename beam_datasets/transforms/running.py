@@ -17,32 +17,40 @@ if TYPE_CHECKING:
     from apache_beam.runners.runner import PipelineResult
 
 
-def run_pipeline(pipeline: beam.Pipeline, watching: contextlib.AbstractContextManager[None]) -> PipelineResult:
+def run_pipeline(
+    pipeline: beam.Pipeline, watching: contextlib.AbstractContextManager[None], *, wait: bool = True
+) -> PipelineResult:
     """Runs a pipeline, waits for its end, and returns its result.
 
     Args:
         pipeline: what to run.
         watching: a context that lasts as long.
+        wait: for its end; else it is only given to the runner, whose loggers tell where it is.
 
     Raises:
         BeamDatasetsError: it failed; what the runner raised is the cause.
     """
-    with watching, engines.safe_local_runner(), _readable_errors():
+    if not wait:
+        with _readable_errors(silent=False):
+            return pipeline.run()
+    with watching, engines.safe_local_runner(), _readable_errors(silent=True):
         result = pipeline.run()
         result.wait_until_finish()
     return result
 
 
 @contextlib.contextmanager
-def _readable_errors() -> Iterator[None]:
+def _readable_errors(*, silent: bool) -> Iterator[None]:
     """Raises what went wrong in a run as one error that says why; the runner's own words stay as its cause.
 
-    Beam's loggers and its threads' last words are silent meanwhile: they tell the same at length.
+    Beam's loggers, where they are to be silent, and its threads' last words are so meanwhile: they tell the same at
+    length.
     """
     logger = logging.getLogger("apache_beam")
     level = logger.level
     hook = threading.excepthook
-    logger.setLevel(logging.CRITICAL)
+    if silent:
+        logger.setLevel(logging.CRITICAL)
     threading.excepthook = lambda args: None
     try:
         yield

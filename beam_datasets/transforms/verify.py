@@ -101,8 +101,9 @@ def run(
     beam_options: PipelineOptions | Sequence[str] | None = None,
     num_workers: int | None = None,
     shared_disk: bool = False,
-) -> Report:
-    """Verifies a dataset by a pipeline, and returns the report.
+    wait: bool = True,
+) -> Report | None:
+    """Verifies a dataset by a pipeline, and returns the report; None where the job is not waited for.
 
     Args:
         name_or_dir: see `VerifyDataset`.
@@ -112,14 +113,15 @@ def run(
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         shared_disk: see there.
+        wait: for the end of the job; False returns when a remote runner has it.
 
     Raises:
         BeamDatasetsError: the dataset could not be verified.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     verifying = VerifyDataset(name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk)
-    if report is None and not engine.local and (shared_disk or not engine.shares_disk):
+    if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
         raise ValueError(
             f"workers of {engine.name} leave the report in a file: give one that they and you see, --report"
         )
@@ -129,7 +131,9 @@ def run(
         with engine.runner(os.path.join(scratch, "workers.log")) as runner:
             pipeline = beam.Pipeline(runner=runner, options=engine.options)
             _ = pipeline | "Verify" >> verifying | "Save" >> beam.Map(_save, path)
-            run_pipeline(pipeline, contextlib.nullcontext())
+            run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)
+        if not engine.waits:
+            return None
         return Report.from_json(json.loads(storage.read_bytes(path)))
 
 

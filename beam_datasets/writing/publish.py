@@ -163,11 +163,11 @@ def _bytes_fixing(sharding: ShardingOptions) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[None]:
+def staging(publication: Publication, spill_dir: str | None = None, *, wait: bool = True) -> Iterator[None]:
     """Makes the staging directory for a run, and removes it where the run does not end well.
 
     A file in it says which process on which machine owns it, so that what a killed run leaves can be told from a run
-    that is under way.
+    that is under way. A job that is not waited for removes what it spilled when it publishes.
     """
     storage.make_dirs(publication.staging_dir)
     Owner.of_this_process(publication.job, publication.started, publication.runner).write(publication.staging_dir)
@@ -175,10 +175,13 @@ def staging(publication: Publication, spill_dir: str | None = None) -> Iterator[
         yield
     except BaseException:
         storage.remove_tree(publication.staging_dir)
-        raise
-    finally:
         if spill_dir:
             storage.remove_tree(spill_dir)
+        raise
+    else:
+        if spill_dir and wait:
+            storage.remove_tree(spill_dir)
+    finally:
         if storage.is_remote(publication.staging_dir):
             storage.remove(publication.worker_log)
 

@@ -21,7 +21,8 @@ def test_local_runners_are_known_as_beam_writes_them(runner):
 
 @pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner", "PortableRunner"])
 def test_other_runners_are_not_local(runner):
-    assert not choose_engine([f"--runner={runner}"]).local
+    cloud = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
+    assert not choose_engine([f"--runner={runner}", *cloud]).local
 
 
 def test_the_options_that_were_given_stay_as_they_are():
