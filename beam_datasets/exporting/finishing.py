@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import socket
 import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from beam_datasets.errors import LostExamplesError, PathExistsError
 from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
 from beam_datasets.exporting.plan import check_free
 from beam_datasets.features.class_label import parse_names
+from beam_datasets.writing.owners import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,14 +36,13 @@ def worker_log(plan: ExportPlan) -> str:
 
 
 @contextlib.contextmanager
-def staging(plan: ExportPlan) -> Iterator[None]:
+def staging(plan: ExportPlan, runner: str = "") -> Iterator[None]:
     """Makes the staging directory for a run, and removes it where the run does not end well.
 
-    `owner.json` in it says which process on which machine owns it.
+    `owner.json` in it says which process on which machine owns it, and the name of the runner.
     """
     storage.make_dirs(plan.staging_dir)
-    owner = {"job": plan.job, "host": socket.gethostname(), "pid": os.getpid(), "started": plan.started}
-    storage.write_bytes(storage.join(plan.staging_dir, "owner.json"), _json(owner))
+    Owner.of_this_process(plan.job, plan.started, runner).write(plan.staging_dir)
     try:
         yield
     except BaseException:

@@ -128,7 +128,7 @@ def run(
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
     _check_reach(plan, engine)
-    with finishing.staging(plan), engine.runner(finishing.worker_log(plan)) as runner:
+    with finishing.staging(plan, engine.name), engine.runner(finishing.worker_log(plan)) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         _ = pipeline | _Flow(plan)
         run_pipeline(pipeline, _watch(plan, progress) if engine.local and progress else contextlib.nullcontext())

@@ -105,7 +105,7 @@ def test_a_run_that_is_under_way_is_let_alone_and_a_killed_one_is_removed(data_d
         assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
         assert staging.exists()
         (tmp_path / "go_on").touch()
-        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+        assert process.wait(240) == 0, (tmp_path / "log").read_text()
     assert find_leftovers(data_dir) == []
 
     (tmp_path / "go_on").unlink()
