@@ -14,13 +14,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-import grpc
-from apache_beam.portability.api import beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.portability.api import endpoints_pb2
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import GrpcWorkerHandler, WorkerHandler
-from apache_beam.runners.portability.local_job_service import BeamFnLoggingServicer
 from apache_beam.runners.worker import sdk_worker_main
 from apache_beam.transforms import environments
-from apache_beam.utils import thread_pool_executor
 from google.protobuf import json_format, text_format
 
 if TYPE_CHECKING:
@@ -163,22 +160,15 @@ class _ForkedWorkerHandler(GrpcWorkerHandler):
         self._pool = _pools[bytes(pool)]
 
     def start_worker(self) -> None:
-        self._log_server = grpc.server(thread_pool_executor.shared_unbounded_instance())
-        port = self._log_server.add_insecure_port("localhost:0")
-        self._log_server.start()
-        beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(BeamFnLoggingServicer(), self._log_server)
+        # Without a logging service: a worker prints what it logs, and what it prints goes to its log.
+        control = endpoints_pb2.ApiServiceDescriptor(url=self.control_address)
         self._pool.take(
             {
-                "CONTROL_API_SERVICE_DESCRIPTOR": _descriptor(self.control_address),
-                "LOGGING_API_SERVICE_DESCRIPTOR": _descriptor(f"localhost:{port}"),
+                "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(control),
                 "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
                 "WORKER_ID": self.worker_id,
             }
         )
 
     def stop_worker(self) -> None:
-        self._log_server.stop(0)
-
-
-def _descriptor(url: str) -> str:
-    return str(text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=url)))
+        """Does nothing: the pool ends its processes."""
