@@ -53,12 +53,13 @@ def test_runs_do_not_differ(tmp_path, expected, options):
     assert build(tmp_path, **options) == expected
 
 
-def test_hash_seed_and_process_do_not_matter(tmp_path, expected):
+@pytest.mark.parametrize("variable", ["PYTHONHASHSEED=4711", "BEAM_DATASETS_NATIVE=0"])
+def test_process_hash_seed_and_native_module_do_not_matter(tmp_path, expected, variable):
     code = (
         "from tests.end_to_end.test_determinism import build; from pathlib import Path; "
         f"build(Path({str(tmp_path)!r}), num_workers=1)"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    environment = {**os.environ, **dict([variable.split("=")])}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)
     assert digests(tmp_path / "numbers" / "1.0.0") == expected
 
