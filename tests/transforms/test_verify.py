@@ -57,8 +57,8 @@ def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  #
 
 
 def test_paths_that_workers_cannot_see(copy: Path) -> None:  # noqa: F811
-    flink = ["--runner=FlinkRunner", "--flink_master=localhost:1"]
+    elsewhere = ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=DOCKER"]
     with pytest.raises(ValueError, match="--report"):
-        run(copy, beam_options=flink)
+        run(copy, beam_options=elsewhere)
     with pytest.raises(ValueError, match="the dataset is .* cannot see"):
-        run(copy, beam_options=flink, report="/shared/report.json")
+        run(copy, beam_options=elsewhere, report="/shared/report.json")
