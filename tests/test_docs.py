@@ -28,6 +28,7 @@ PAGES = [
     "resuming",
     "slim",
     "splits",
+    "stats",
     "tfds",
     "verifying",
 ]

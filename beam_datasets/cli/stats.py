@@ -157,7 +157,7 @@ def lines(found: Statistics) -> Iterator[str]:
         yield f"{found.dataset}, {name}: {part['examples']:,} example{'' if part['examples'] == 1 else 's'}"
         yield from [""] * bool(part["features"])
         rows = [row for path, feature in part["features"].items() for row in _rows(path, feature)]
-        width = max((len(row[0]) for row in rows), default=0)
+        width = max(map(len, ["feature", *(row[0] for row in rows)]))
         if rows:
             cells = [[f"{row[0]:{width}}  {row[1]}".rstrip(), *row[2:]] for row in rows]
             yield table([f"{'feature':{width}}  type", *_HEADER], cells)

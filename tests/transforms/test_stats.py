@@ -52,7 +52,8 @@ def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  #
 
 
 def test_paths_that_workers_cannot_see(published: Path) -> None:  # noqa: F811
-    flink = ["--runner=FlinkRunner", "--flink_master=localhost:1"]
+    pool = ["--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
+    flink = ["--runner=FlinkRunner", "--flink_master=localhost:1", *pool]
     request = prepare(published)
     with pytest.raises(ValueError, match="--report"):
         run(request, beam_options=flink)
