@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from beam_datasets.cli.build import as_usage_errors, import_beam
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, with_underscores
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, until_dashes
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.tables import size_text
 from beam_datasets.reading.opening import find_published
@@ -32,10 +32,13 @@ The exit code is 0 where the dataset is whole, and 1 where anything was found (a
 def run(args: Sequence[str]) -> int:
     """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 where it is whole, else 1."""
     parser = _parser()
-    known, rest = parser.parse_known_args(with_underscores(args))
-    _check(known, rest, parser)
+    args, unchecked = until_dashes(args)
+    known, rest = parser.parse_known_args(args)
+    _check(known, [*rest, *unchecked], parser)
     if known.beam:
-        return _verify_on_beam(known, rest, parser)
+        import_beam()
+        check_beam_options(rest, parser)
+        return _verify_on_beam(known, [*rest, *unchecked])
     directory = find_published(known.dataset, known.data_dir)
     return _repair(directory, known) if known.repair else _verify(directory, known)
 
@@ -95,9 +98,7 @@ def _verify(directory: str, known: argparse.Namespace) -> int:
     return _show(report, known, started)
 
 
-def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str], parser: argparse.ArgumentParser) -> int:
-    import_beam()
-    check_beam_options(beam_options, parser)
+def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> int:
     from beam_datasets.transforms.verify import run as run_pipeline
 
     started = time.monotonic()
