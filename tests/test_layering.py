@@ -19,7 +19,8 @@ PACKAGE = ROOT / "beam_datasets"
 ROOMS = (
     ("errors", "native"),
     ("storage", "formats"),
-    ("features", "model"),
+    ("features",),
+    ("model",),
     ("catalog",),
     ("reading",),
     ("adapters", "statistics", "writing"),
