@@ -52,10 +52,10 @@ def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  #
 
 
 def test_paths_that_workers_cannot_see(published: Path) -> None:  # noqa: F811
-    pool = ["--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
-    flink = ["--runner=FlinkRunner", "--flink_master=localhost:1", *pool]
+    remote = ["--runner=PortableRunner", "--job_endpoint=there:8099", "--environment_type=EXTERNAL"]
+    remote.append("--environment_config=there:50000")
     request = prepare(published)
     with pytest.raises(ValueError, match="--report"):
-        run(request, beam_options=flink)
+        run(request, beam_options=remote)
     with pytest.raises(ValueError, match="the dataset is .* cannot see"):
-        run(request, beam_options=flink, report="/shared/report.json")
+        run(request, beam_options=remote, report="/shared/report.json")
