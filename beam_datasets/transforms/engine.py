@@ -22,7 +22,8 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from beam_datasets import storage
-from beam_datasets.transforms import dataflow, workers
+from beam_datasets.transforms import dataflow, flink, workers
+from beam_datasets.transforms.write import EngineOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _LOCAL_RUNNERS = frozenset({"", "fnapi", "direct", "bundlebaseddirect", "switchingdirect"})
+_HOLD_BUNDLES = frozenset({"flink", "spark"})  # Beam's runners in Java that take Python's bundles back as a whole
+_SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ class Engine:
     def name(self) -> str:
         """Name of the runner."""
         return "FnApiRunner" if self.local else str(self.options.view_as(StandardOptions).runner)
+
+    @property
+    def spills(self) -> bool:
+        """Whether payload is spilled unless something else is asked for."""
+        return _short_name(self.name) not in _SHUFFLE_BEST
+
+    def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
+        """Returns how records travel here."""
+        holds = _short_name(self.name) in _HOLD_BUNDLES
+        return EngineOptions(spill_dir, block_size, many_machines=not self.local, holds_bundles=holds)
 
     @contextlib.contextmanager
     def runner(self, worker_log: str) -> Iterator[beam.runners.PipelineRunner | None]:
@@ -99,13 +112,18 @@ def choose_engine(
         wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
 
     Raises:
-        ValueError: `direct_running_mode=multi_threading` is asked for, which loses records.
+        FlinkError: the cluster does not answer.
+        ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
+            unusable.
     """
     if isinstance(beam_options, PipelineOptions):
         options = copy.deepcopy(beam_options)  # the caller's stay as they are
     else:
         options = PipelineOptions(list(beam_options or []))
-    if not _is_local(str(options.view_as(StandardOptions).runner or "")):
+    runner = str(options.view_as(StandardOptions).runner or "")
+    if not _is_local(runner):
+        if _short_name(runner) == "flink":
+            flink.prepare(options)
         if dataflow.is_meant(options):
             dataflow.prepare(options, num_workers)
         waits = wait and not dataflow.makes_template(options)
@@ -140,7 +158,11 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
 
 def _is_local(runner: str) -> bool:
     """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it in this machine."""
-    return runner.rpartition(".")[2].lower().removesuffix("runner") in _LOCAL_RUNNERS
+    return _short_name(runner) in _LOCAL_RUNNERS
+
+
+def _short_name(runner: str) -> str:
+    return runner.rpartition(".")[2].lower().removesuffix("runner")
 
 
 def _refuse_threads(options: PipelineOptions) -> None:
@@ -157,7 +179,7 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
     Args:
         engine: where the pipeline runs.
         staging_dir: of this run.
-        payload: 'inline' or 'spilled'; None for spilled on a local run, inline elsewhere.
+        payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
         spill_dir: where to spill; None for the staging directory, or this machine's directory for temporary files
             where a local run publishes to an object store.
 
@@ -166,7 +188,7 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
     """
     if payload not in (None, "inline", "spilled"):
         raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
-    if not (engine.local if payload is None else payload == "spilled"):
+    if not (engine.spills if payload is None else payload == "spilled"):
         return None
     if engine.local and storage.is_remote(staging_dir):
         spill_dir = spill_dir or tempfile.gettempdir()
@@ -179,6 +201,10 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers run on this machine."""
     portable = options.view_as(PortableOptions)
     kind, config = portable.environment_type, str(portable.environment_config or "")
+    if _short_name(str(options.view_as(StandardOptions).runner or "")) == "flink" and not flink.workers_are_here(
+        options
+    ):
+        return False
     if kind == "LOOPBACK":
         return True
     host = config.removeprefix("http://").rpartition(":")[0].strip("[]")

@@ -11,9 +11,10 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms import remote
 from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
-from beam_datasets.transforms.write import EngineOptions, WriteExamples
+from beam_datasets.transforms.write import WriteExamples
 from beam_datasets.writing import promises
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.plan import ShardingOptions
@@ -74,7 +75,7 @@ def generate(
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         payload: 'inline' sends records through the engine's shuffle, 'spilled' through files in the staging directory;
-            None for spilled on a local run, inline elsewhere.
+            None for inline on Dataflow, spilled elsewhere.
         spill_dir: where payload is spilled; None for the staging directory.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
@@ -114,9 +115,12 @@ def generate(
     with staging, engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples, readers = _examples(builder, pipeline)
-        examples | WriteExamples(publication, sharding, EngineOptions(spilled, block_size), readers)
+        examples | WriteExamples(publication, sharding, engine.transport(spilled, block_size), readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
-        result = run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
+        if not engine.local:
+            remote.check_staging(pipeline, publication.staging_dir)
+        with remote.module_sent_along(None if engine.local else type(builder)):
+            result = run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
     if counters and engine.waits:
         counters(_counted(result))
     return publication.dataset_dir
@@ -162,7 +166,7 @@ def _counted(result: PipelineResult) -> dict[str, Any]:
     totals: dict[str, Any] = {}
     for metric in metrics:
         name = f"{metric.key.metric.namespace}/{metric.key.metric.name}"
-        if metric.key.metric.namespace == "beam_datasets":
+        if metric.key.metric.namespace in ("beam_datasets", "beam"):  # the latter are those of an engine itself
             continue
         value = metric.result
         old = totals.get(name, 0 if isinstance(value, int) else frozenset())

@@ -18,6 +18,7 @@ from apache_beam.transforms.display import DisplayDataItem
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms import remote
 from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import EngineOptions, write_blocks
@@ -28,11 +29,10 @@ from beam_datasets.writing.blocks import key_array, size_array
 from beam_datasets.writing.materialize import plan_job, salt_of
 from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
-from beam_datasets.writing.plan import ShardingOptions
 from beam_datasets.writing.shard_writer import Destination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -57,46 +57,30 @@ class Materialize(beam.PTransform):
         self,
         source: NameOrDir,
         *,
-        split: Any = None,
-        to: str | None = None,
-        data_dir: NameOrDir | None = None,
-        source_data_dir: NameOrDir | None = None,
-        sources: Mapping[str, NameOrDir] | None = None,
-        features: Collection[str] | None = None,
-        filter: str | Callable[[Any], Any] | None = None,
-        reshuffle: str | None = None,
-        num_shards: int | Mapping[str, int] | None = None,
-        min_shard_size: int | None = None,
-        max_shard_size: int | None = None,
         payload: str | None = None,
         spill_dir: str | None = None,
         block_size: int | None = None,
         shared_disk: bool = False,
+        **request: Any,
     ) -> None:
         """Opens the sources, and checks all that can be seen in their metadata.
 
-        The arguments are those of `beam_datasets.materialize`.
+        Args:
+            source: a published dataset, by its name or its directory.
+            payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for spilled on the local
+                runner and inline elsewhere.
+            spill_dir: where they are spilled, and what a filter leaves; None for the staging directory.
+            block_size: records are sorted and sent in blocks of about this size in bytes.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
+                sources, features, filter, reshuffle, num_shards, min_shard_size, max_shard_size.
 
         Raises:
             BeamDatasetsError: it cannot be done; the message says why.
             ValueError: an argument is unusable.
         """
         super().__init__()
-        sharding = ShardingOptions.of(
-            num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size
-        )
-        self._job = plan_job(
-            source,
-            split=split,
-            to=to,
-            data_dir=data_dir,
-            source_data_dir=source_data_dir,
-            sources=sources,
-            features=features,
-            filter=filter,
-            reshuffle=reshuffle,
-            sharding=sharding,
-        )
+        self._job = plan_job(source, **request)
         self._payload = payload
         self._spill_dir = spill_dir
         self._block_size = block_size
@@ -108,7 +92,7 @@ class Materialize(beam.PTransform):
             raise TypeError("Materialize begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
         engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
         publication, spill_dir = _announce(self._job, engine, self._payload, self._spill_dir)
-        return begin | _Flow(self._job, publication, EngineOptions(spill_dir, self._block_size))
+        return begin | _Flow(self._job, publication, engine.transport(spill_dir, self._block_size))
 
     def display_data(self) -> dict[str, DisplayDataItem]:
         """Returns what a job's page shows of this transform."""
@@ -143,8 +127,10 @@ def run(
     staging = publishing.staging(publication, spilled, wait=engine.waits)
     with staging, engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
-        pipeline | _Flow(job, publication, EngineOptions(spilled, block_size))
+        pipeline | _Flow(job, publication, engine.transport(spilled, block_size))
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
+        if not engine.local:
+            remote.check_staging(pipeline, publication.staging_dir)
         run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
     return publication.dataset_dir
 

@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms import flink
 from beam_datasets.transforms.failures import reason
 
 if TYPE_CHECKING:
@@ -33,10 +34,23 @@ def run_pipeline(
     if not wait:
         with _readable_errors(silent=False):
             return pipeline.run()
+    cluster = flink.cluster_of(pipeline.options)  # asked before the run, which forgets the runner's name
     with watching, engines.safe_local_runner(), _readable_errors(silent=True):
         result = pipeline.run()
-        result.wait_until_finish()
+        with flink.attended(result, cluster), _cancelled_where_interrupted(result):
+            result.wait_until_finish()
     return result
+
+
+@contextlib.contextmanager
+def _cancelled_where_interrupted(result: PipelineResult) -> Iterator[None]:
+    """Cancels a run that nobody waits for any more, so that it does not go on to write and publish."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with contextlib.suppress(Exception):  # it may have ended, or its runner
+            result.cancel()
+        raise
 
 
 @contextlib.contextmanager

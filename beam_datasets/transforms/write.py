@@ -5,6 +5,7 @@ The stages only wire; what they do stands in beam_datasets.writing as plain func
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
+# For engines that hold what a bundle yields, and send a hundred messages ahead whatever their size: docs/engines.md.
+HELD_BLOCK_SIZE = 1 << 20
+HELD_PART_SIZE = 8 << 20
+HELD_BUNDLE_SIZE = 128 << 20
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 _HISTOGRAMS = "histograms"
 
@@ -48,10 +53,14 @@ class EngineOptions:
     Attributes:
         spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
         block_size: records are sorted and sent in blocks of about this size in bytes.
+        many_machines: the engine is made for many machines, and datasets of many shards.
+        holds_bundles: the engine keeps in memory what a bundle yields until the bundle ends.
     """
 
     spill_dir: str | None = None
     block_size: int | None = None
+    many_machines: bool = False
+    holds_bundles: bool = False
 
     def __post_init__(self) -> None:
         if self.block_size is not None and self.block_size < 1:
@@ -60,7 +69,14 @@ class EngineOptions:
     @property
     def bytes_per_block(self) -> int:
         """Size of a block in bytes, the default where none was given."""
+        if self.is_held:
+            return min(self.block_size or HELD_BLOCK_SIZE, HELD_BLOCK_SIZE)
         return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the engine holds payload in memory, which then has to be small."""
+        return self.holds_bundles and self.spill_dir is None
 
 
 @dataclass
@@ -146,6 +162,8 @@ def write_blocks(
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of one element, for which publishing waits; None for nothing else.
     """
+    if engine.is_held:
+        sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, HELD_PART_SIZE))
     counted = counts | "CountKeys" >> beam.CombinePerKey(_MergeHistograms(_max_bins(sharding, engine)))
     once = blocks.pipeline | "Once" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
@@ -174,7 +192,7 @@ def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     """Returns how finely to count: more finely for many shards, and where they may become many."""
     asked = sharding.num_shards or 0
     shards = max(asked.values(), default=0) if isinstance(asked, Mapping) else asked
-    return histograms.max_bins(max(shards, 0 if engine.spill_dir else MANY_SHARDS))
+    return histograms.max_bins(max(shards, MANY_SHARDS if engine.many_machines else 0))
 
 
 class _EncodeBlocks(beam.DoFn):
@@ -199,6 +217,7 @@ class _EncodeBlocks(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._builder.reset()
+        self._bundle_bytes = 0
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
         try:
@@ -230,6 +249,12 @@ class _EncodeBlocks(beam.DoFn):
         counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=shift)
         self._examples.inc(len(block))
         self._bytes.inc(block.num_bytes)
+        self._bundle_bytes += block.num_bytes
+        if self._engine.is_held and self._bundle_bytes > HELD_BUNDLE_SIZE:
+            raise BeamDatasetsError(
+                f"split {self._split!r}: with payload='inline' one bundle has more than {HELD_BUNDLE_SIZE >> 20} MiB, "
+                "which this engine would hold in memory until the bundle ends, or hang. Use payload='spilled'."
+            )
         yield block
         yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
 

@@ -12,7 +12,7 @@ from beam_datasets.model.info import DatasetIdentity, DatasetInfo
 from beam_datasets.model.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.model.version import Version
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.write import EngineOptions, WriteExamples
+from beam_datasets.transforms.write import WriteExamples
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.plan import ShardingOptions
 
@@ -67,7 +67,7 @@ class WriteDataset(beam.PTransform):
             max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
             max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
             ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
-            payload: 'inline' or 'spilled'; None for spilled on the local runner and inline elsewhere.
+            payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
             spill_dir: where payload is spilled; None for the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
@@ -115,4 +115,4 @@ class WriteDataset(beam.PTransform):
             engine, publication.staging_dir, payload=self._payload, spill_dir=self._spill_dir
         )
         engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spill_dir})
-        return splits | WriteExamples(publication, self._sharding, EngineOptions(spill_dir, self._block_size))
+        return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._block_size))

@@ -239,10 +239,11 @@ def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
     )
     storage.write_bytes(storage.join(publication.staging_dir, RUN_FILE), _run_report(publication, columns))
     storage.write_bytes(storage.join(publication.staging_dir, MANIFEST_FILE), manifest.to_text().encode())
-    if publication.check_against:
-        promises.check(publication.check_against, publication.staging_dir)
     shard_files = {storage.basename(shard.path) for shard in shards}
     wanted = {*texts, RUN_FILE, MANIFEST_FILE, *shard_files, *(f"{s}.index" for s in shard_files)}
+    _check_staged(publication.staging_dir, wanted)
+    if publication.check_against:
+        promises.check(publication.check_against, publication.staging_dir)
     if storage.is_remote(publication.dataset_dir):
         _copy_in_place(publication, wanted)
     else:
@@ -311,6 +312,16 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True).encode()
+
+
+def _check_staged(directory: str, wanted: set[str]) -> None:
+    """Checks that the files are there: a launcher that gave its run up removes what the run still writes to."""
+    missing = sorted(wanted.difference(storage.list_dir(directory)))
+    if missing:
+        raise LostExamplesError(
+            f"{directory}: {len(missing)} of {len(wanted)} files that were written are not there, {missing[0]} say. "
+            "Somebody removed them, or the run was given up; nothing was published. Run it again."
+        )
 
 
 def _tidy(directory: str, wanted: set[str]) -> None:

@@ -1,0 +1,229 @@
+"""A Flink cluster as its REST interface tells: what is checked before a job, and how one is attended while it runs.
+
+Beam's runner waits for ever where a worker pool was asked for a worker that never comes, because the pool's `python`
+is another one, say. A task that waits so can be seen in its TaskManager's thread dump.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions, StandardOptions
+
+from beam_datasets.errors import BeamDatasetsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineResult
+
+WORKER_SECONDS = 40  # that a pool may take to start a worker
+CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
+_LOOK_SECONDS = 5
+_LOOKED_AT = 4  # TaskManagers at a time
+_ANSWER_SECONDS = 10
+_END_SECONDS = 30
+_WAITING = "ExternalEnvironmentFactory.createEnvironment"
+_ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+
+
+class FlinkError(BeamDatasetsError):
+    """A Flink cluster cannot be reached, or does not serve; nothing was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkCluster:
+    """A cluster that is reached by the REST interface of its JobManager.
+
+    Attributes:
+        url: of that interface.
+    """
+
+    url: str
+
+    def get(self, path: str, *, method: str = "GET") -> Any:
+        """Returns what the JobManager answers.
+
+        Raises:
+            FlinkError: it does not.
+        """
+        request = urllib.request.Request(f"{self.url}/{path}", method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+                return json.loads(answer.read() or b"null")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise FlinkError(
+                f"no Flink JobManager answers at {self.url} ({reason}). --flink_master is the address of its REST "
+                "interface, HOST:PORT; is the cluster running, and does the address lead there from here?"
+            ) from error
+
+    def job_id(self, name: str) -> str | None:
+        """Returns Flink's number of a job; None where there is none of this name."""
+        return next((job["jid"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name), None)
+
+    def cancel(self, job: str) -> None:
+        """Cancels a job and waits until it has ended, for some time."""
+        self.get(f"jobs/{job}?mode=cancel", method="PATCH")
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline and self.get(f"jobs/{job}")["state"] not in _ENDED:
+            time.sleep(0.5)
+
+    def task_managers(self) -> list[str]:
+        """Returns the hosts of the TaskManagers."""
+        paths = [manager["path"] for manager in self.get("taskmanagers")["taskmanagers"]]
+        return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
+
+    def waits_for_workers(self, job: str) -> set[tuple[str, str]]:
+        """Returns the (TaskManager, task) of a job's tasks that wait for a worker to start, of some TaskManagers."""
+        tasks: dict[str, list[str]] = {}
+        for vertex in self.get(f"jobs/{job}")["vertices"]:
+            if vertex["status"] == "RUNNING":
+                for subtask in self.get(f"jobs/{job}/vertices/{vertex['id']}")["subtasks"]:
+                    if subtask["status"] == "RUNNING":
+                        tasks.setdefault(subtask["taskmanager-id"], []).append(vertex["name"])
+        waiting = set()
+        for manager in sorted(tasks)[:_LOOKED_AT]:
+            for thread in self.get(f"taskmanagers/{manager}/thread-dump")["threadInfos"]:
+                name = str(thread["threadName"])
+                if _WAITING in thread["stringifiedThreadInfo"] and name.startswith(tuple(tasks[manager])):
+                    waiting.add((manager, name))
+        return waiting
+
+
+def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
+    """Returns the cluster that these options lead to; None where that is not said, or is no Flink cluster."""
+    runner = str(options.view_as(StandardOptions).runner or "").rpartition(".")[2].lower()
+    master = str(options.view_as(FlinkRunnerOptions).flink_master or "").strip().rstrip("/")
+    if runner.removesuffix("runner") != "flink" or not master or master.startswith("["):
+        return None
+    return FlinkCluster(master if "://" in master else f"http://{master}")
+
+
+def prepare(options: PipelineOptions) -> None:
+    """Checks that a pipeline can run with these options, and completes them.
+
+    Raises:
+        FlinkError: the cluster does not answer, or is of another version.
+        ValueError: it is not said where Python code is to run.
+    """
+    cluster = cluster_of(options)
+    portable = options.view_as(PortableOptions)
+    if portable.environment_cache_millis in (None, 0):
+        portable.environment_cache_millis = CACHE_MILLIS
+    if not portable.environment_type and (cluster or portable.job_endpoint):
+        raise ValueError(
+            "FlinkRunner needs to be told where Python code runs; without --environment_type it would start Docker "
+            "containers on the TaskManagers. With a worker pool beside each of them (python -m pipelines.worker_pool): "
+            "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
+            "--environment_type=DOCKER --environment_config=IMAGE."
+        )
+    if cluster is not None:
+        _check_version(cluster, options)
+
+
+def _check_version(cluster: FlinkCluster, options: PipelineOptions) -> None:
+    runs = str(cluster.get("overview")["flink-version"])
+    asked = str(options.view_as(FlinkRunnerOptions).flink_version)
+    beam_starts_job_server = not options.view_as(PortableOptions).job_endpoint
+    if beam_starts_job_server and not runs.startswith(f"{asked}."):
+        raise FlinkError(
+            f"{cluster.url} runs Flink {runs}, and --flink_version is {asked}, Beam's default where it was not given; "
+            f"the job server must be of the cluster's version: --flink_version={runs.rpartition('.')[0]}"
+        )
+
+
+def workers_are_here(options: PipelineOptions) -> bool:
+    """Returns whether all TaskManagers, which have their workers beside them, are on this machine."""
+    cluster = cluster_of(options)
+    if cluster is None:
+        return True  # then Beam starts Flink itself, here
+    hosts = cluster.task_managers()
+    return bool(hosts) and {"localhost", "127.0.0.1", "::1", socket.gethostname()}.issuperset(hosts)
+
+
+@dataclass
+class Attendant:
+    """Looks after a job: gives it up where its workers do not start, and cancels it where nobody waits for it any more.
+
+    Attributes:
+        cluster: where it runs.
+        name: of the job.
+        worker_seconds: that a worker may take to start.
+        problem: why the job was given up; None where it was not.
+    """
+
+    cluster: FlinkCluster
+    name: str
+    worker_seconds: float = WORKER_SECONDS
+    problem: str | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @contextlib.contextmanager
+    def attending(self) -> Iterator[None]:
+        """Attends the job as long as the context lasts.
+
+        Raises:
+            FlinkError: the job was given up.
+        """
+        thread = threading.Thread(target=self._look, name="attend Flink's job", daemon=True)
+        thread.start()
+        try:
+            yield
+        except Exception as error:
+            if self.problem:
+                raise FlinkError(self.problem) from error
+            raise
+        except BaseException:  # interrupted
+            self.cancel()
+            raise
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def cancel(self) -> None:
+        """Cancels the job, if it can be found."""
+        with contextlib.suppress(FlinkError):
+            job = self.cluster.job_id(self.name)
+            if job is not None:
+                self.cluster.cancel(job)
+
+    def _look(self) -> None:
+        since: dict[tuple[str, str], float] = {}
+        while not self._stop.wait(_LOOK_SECONDS):
+            with contextlib.suppress(FlinkError, KeyError, TypeError):  # it may be gone, or be of another version
+                job = self.cluster.job_id(self.name)
+                waiting = self.cluster.waits_for_workers(job) if job else set()
+                now = time.monotonic()
+                since = {task: since.get(task, now) for task in waiting}
+                if any(now - began > self.worker_seconds for began in since.values()):
+                    self._give_up()
+                    return
+
+    def _give_up(self) -> None:
+        self.problem = (
+            f"a worker pool did not bring up a worker within {self.worker_seconds} s, and the job was cancelled; "
+            "nothing was published. A pool starts the command `python`: PATH must lead to one that has apache-beam and "
+            "this project (python -m pipelines.worker_pool takes its own). What the pool printed says more."
+        )
+        self.cancel()
+
+
+@contextlib.contextmanager
+def attended(result: PipelineResult, cluster: FlinkCluster | None) -> Iterator[None]:
+    """Attends a running job; does nothing where there is no cluster."""
+    job = str(getattr(result, "_job_id", "")).rpartition("_")[0]
+    if cluster is None or not job:
+        yield
+        return
+    with Attendant(cluster, job).attending():
+        yield
