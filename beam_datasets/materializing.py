@@ -76,7 +76,6 @@ def materialize(
             raise
         raise MissingDependencyError("materialize() needs Apache Beam: pip install 'beam_datasets[beam]'") from error
     from beam_datasets.writing.materialize import plan_job
-    from beam_datasets.writing.plan import ShardingOptions
 
     job = plan_job(
         source,
@@ -88,8 +87,8 @@ def materialize(
         features=features,
         filter=filter,
         reshuffle=reshuffle,
-        sharding=ShardingOptions.of(
-            num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size
-        ),
+        num_shards=num_shards,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
     )
     return run(job, beam_options=beam_options, **engine)

@@ -134,7 +134,6 @@ def _parser() -> Parser:
 
 def _job(known: argparse.Namespace) -> Job:
     from beam_datasets.writing.materialize import plan_job
-    from beam_datasets.writing.plan import ShardingOptions
 
     if known.filter and known.filter.rpartition(":")[0].endswith(".py"):
         make_importable(os.path.dirname(os.path.abspath(known.filter.rpartition(":")[0])))
@@ -148,11 +147,9 @@ def _job(known: argparse.Namespace) -> Job:
         features=None if known.features is None else [name.strip() for name in known.features.split(",")],
         filter=known.filter,
         reshuffle=known.reshuffle,
-        sharding=ShardingOptions.of(
-            num_shards=num_shards(known.num_shards),
-            min_shard_size=known.min_shard_size,
-            max_shard_size=known.max_shard_size,
-        ),
+        num_shards=num_shards(known.num_shards),
+        min_shard_size=known.min_shard_size,
+        max_shard_size=known.max_shard_size,
     )
 
 

@@ -20,7 +20,7 @@ from beam_datasets.writing.materialize_filter import Filter
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.materialize_selection import Sources, named_splits, select
 from beam_datasets.writing.materialize_stages import Stretches
-from beam_datasets.writing.plan import choose_shards
+from beam_datasets.writing.plan import ShardingOptions, choose_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from beam_datasets.writing.materialize_copy import CopyPlan
     from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
     from beam_datasets.writing.materialize_stages import Prepared
-    from beam_datasets.writing.plan import ShardingOptions
 
 _OF_THE_SOURCE = (
     "name", "version", "config_name", "config_description", "config_tags", "release_notes", "module_name", "splits",
@@ -112,22 +111,35 @@ def salt_of(reshuffle: str, piece: int) -> str:
 def plan_job(
     source: NameOrDir,
     *,
-    split: Any,
-    to: str | None,
-    data_dir: NameOrDir | None,
-    source_data_dir: NameOrDir | None,
-    sources: Mapping[str, NameOrDir] | None,
-    features: Collection[str] | None,
-    filter: str | Callable[[Any], Any] | None,
-    reshuffle: str | None,
-    sharding: ShardingOptions,
+    split: Any = None,
+    to: str | None = None,
+    data_dir: NameOrDir | None = None,
+    source_data_dir: NameOrDir | None = None,
+    sources: Mapping[str, NameOrDir] | None = None,
+    features: Collection[str] | None = None,
+    filter: str | Callable[[Any], Any] | None = None,
+    reshuffle: str | None = None,
+    **shards: Any,
 ) -> Job:
-    """Returns what is to be done; the arguments are those of `beam_datasets.materialize`.
+    """Returns what is to be done.
+
+    Args:
+        source: this and the others are as of `beam_datasets.materialize`.
+        split: see there.
+        to: see there.
+        data_dir: see there.
+        source_data_dir: see there.
+        sources: see there.
+        features: see there.
+        filter: see there.
+        reshuffle: see there.
+        **shards: num_shards, min_shard_size, max_shard_size and others of `ShardingOptions`.
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
         ValueError: a name cannot be read.
     """
+    sharding = ShardingOptions.of(**shards)
     roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
     opened = Sources(roots, dict(sources or {}))
     first = opened.opened[opened.open(source)]

@@ -15,33 +15,21 @@ from beam_datasets.writing.histogram import count_keys, merge
 from beam_datasets.writing.materialize import Job, plan_job, salt_of
 from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
-from beam_datasets.writing.plan import ShardingOptions
 from beam_datasets.writing.shard_writer import Destination, join_parts, write_group
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def plan(source: Any, data_dir: Path, *, sharding: ShardingOptions | None = None, **asked: Any) -> Job:
-    """Returns the job of a request; what is not asked for is as by default."""
-    request: dict[str, Any] = dict.fromkeys(
-        ("split", "to", "source_data_dir", "sources", "features", "filter", "reshuffle")
-    )
-    return plan_job(source, data_dir=data_dir, sharding=sharding or ShardingOptions(), **request | asked)
-
-
 def materialize(
     source: Any,
     data_dir: Path,
     *,
-    num_shards: Any = None,
-    min_shard_size: int | None = None,
     stretch_bytes: int = 0,
     **asked: Any,
 ) -> Any:
     """Materializes, and returns what reads the dataset."""
-    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_part_size=200)
-    job = plan(source, data_dir, sharding=sharding, **asked)
+    job = plan_job(source, data_dir=data_dir, max_part_size=200, **asked)
     if stretch_bytes:
         job.__dict__["stretches"] = stages.Stretches(job.splits, stretch_bytes)
     publication = publishing.announce(

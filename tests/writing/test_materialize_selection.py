@@ -11,9 +11,12 @@ import pytest
 from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError
 from beam_datasets.model.splits import ReadInstruction, even_splits
-from beam_datasets.writing.plan import ShardingOptions
+from beam_datasets.writing.materialize import plan_job
 from tests.reading.conftest import write_dataset
-from tests.writing.materialized import plan
+
+
+def plan(source, data_dir, **asked):
+    return plan_job(source, data_dir=data_dir, **asked)
 
 
 @pytest.fixture
@@ -116,7 +119,7 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one", {"to": "a-b"}, ValueError, "'a-b' is no dataset name"),
         ("one", {"to": "made/k=v"}, BeamDatasetsError, "names no dataset to write"),
         ("one", {}, BeamDatasetsError, "one/2.0.0 in .*/one/2.0.0 is the source itself"),
-        ("one", {"sharding": ShardingOptions(num_shards={"tset": 1})}, ValueError, r"num_shards names .*\['tset'\]"),
+        ("one", {"num_shards": {"tset": 1}}, ValueError, r"num_shards names .*\['tset'\]"),
     ],
 )
 def test_what_cannot_be(data, source, asked, kind, words):
