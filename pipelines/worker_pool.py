@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import logging
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.transforms"]
+DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 
 _LOGGER = logging.getLogger(__name__)
@@ -70,10 +73,18 @@ def _end(worker: ForkServerProcess) -> None:
 
 
 def work(control: str, worker_id: str) -> None:
-    """Works for the runner at this address until it ends the connection."""
+    """Works for the runner at this address until it ends the connection, or the channel of its data breaks."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
+    threading.excepthook = _end_without_data
     SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1).run()
+
+
+def _end_without_data(failed: threading.ExceptHookArgs) -> None:
+    """Ends the worker where it will hear of no more data, so that its runner does not wait for it for ever."""
+    threading.__excepthook__(failed)
+    if failed.thread is not None and failed.thread.name in DATA_THREADS:
+        os._exit(1)
 
 
 def serve(port: int) -> tuple[grpc.Server, int]:

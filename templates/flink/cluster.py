@@ -126,6 +126,7 @@ class Cluster:
             f"--flink_version={FLINK_VERSION.rpartition('.')[0]}",
             f"--job_endpoint={HOST}:{self.ports['jobs']}",
             f"--parallelism={self.slots}",
+            f"--sdk_worker_parallelism={self.slots}",
             "--environment_type=EXTERNAL",
             f"--environment_config={HOST}:{self.ports['workers']}",
         ]
@@ -188,8 +189,13 @@ class Cluster:
             "taskmanager.bind-host": HOST,
             "taskmanager.numberOfTaskSlots": self.slots,
             "taskmanager.memory.process.size": "2048m",
+            "taskmanager.memory.managed.fraction": 0.3,
+            "taskmanager.memory.task.off-heap.size": "256m",  # of the channels to Python workers
             "taskmanager.memory.network.min": "256m",  # the graph has many exchanges, each of which takes its own
             "taskmanager.memory.network.max": "256m",
+            # What has run out of memory ends, so that its work is done again; it would wait for ever otherwise.
+            "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
+            "cluster.uncaught-exception-handling": "FAIL",
             "heartbeat.timeout": 20_000,
             "io.tmp.dirs": self.directory / "tmp",
         }
