@@ -25,13 +25,17 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def server(arguments: list[str], port: int, log: Path) -> Iterator[None]:
-    """Runs a Python module that listens on the port; what it prints goes to the log."""
-    # A worker pool starts the bare command `python`, so PATH leads to the environment that runs the tests.
-    env = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"}
+def server(arguments: list[str], port: int, log: Path, *, python: str = sys.executable) -> Iterator[None]:
+    """Runs a Python module that listens on the port; what it prints goes to the log.
+
+    With another `python` than that of the tests it runs in the log's folder, from where no checkout is found.
+    """
+    # A worker pool starts the bare command `python`, so PATH leads to its environment.
+    env = {**os.environ, "PATH": f"{os.path.dirname(python)}{os.pathsep}{os.environ['PATH']}"}
+    cwd = None if python == sys.executable else log.parent
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], stdout=out, stderr=out, env=env, start_new_session=True
+            [python, "-m", *arguments], stdout=out, stderr=out, env=env, cwd=cwd, start_new_session=True
         )
         try:
             _await(port, process, log)
@@ -56,12 +60,13 @@ def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @contextlib.contextmanager
-def portable_engine(directory: Path) -> Iterator[list[str]]:
-    """Runs Beam's portable job service and a pool of workers; yields the pipeline options that lead there."""
+def portable_engine(directory: Path, *, python: str = sys.executable) -> Iterator[list[str]]:
+    """Runs Beam's portable job service and a pool of workers, these with a Python; yields the options that lead there."""
     workers, jobs = free_port(), free_port()
     pool = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(workers)]
     service = ["apache_beam.runners.portability.local_job_service_main", "--port", str(jobs)]
-    with server(pool, workers, directory / "workers.log"), server(service, jobs, directory / "jobs.log"):
+    pool_runs = server(pool, workers, directory / "workers.log", python=python)
+    with pool_runs, server(service, jobs, directory / "jobs.log"):
         yield [
             "--runner=PortableRunner",
             f"--job_endpoint=localhost:{jobs}",
