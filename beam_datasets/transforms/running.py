@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -60,11 +61,12 @@ def _readable_errors(*, silent: bool) -> Iterator[None]:
     Beam's loggers, where they are to be silent, and its threads' last words are so meanwhile: they tell the same at
     length.
     """
-    logger = logging.getLogger("apache_beam")
+    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
     level = logger.level
     hook = threading.excepthook
     if silent:
         logger.setLevel(logging.CRITICAL)
+        root.addFilter(_not_of_beam)
     threading.excepthook = lambda args: None
     try:
         yield
@@ -72,4 +74,10 @@ def _readable_errors(*, silent: bool) -> Iterator[None]:
         raise reason(error) from error
     finally:
         threading.excepthook = hook
+        root.removeFilter(_not_of_beam)
         logger.setLevel(level)
+
+
+def _not_of_beam(record: logging.LogRecord) -> bool:
+    """Returns whether a record is somebody else's: what a job service says, Beam logs under no name."""
+    return f"{os.sep}apache_beam{os.sep}" not in record.pathname
