@@ -43,11 +43,11 @@ class Session:
             load: what makes a reader of these two, and reads a first chunk.
         """
         reader = self._readers.get(run)
-        if reader is None:
-            reader = load(run, first)
-        elif isinstance(reader, Future):
-            reader = reader.result()
-        self._keep(run, reader)
+        if reader is None or isinstance(reader, Future):
+            reader = load(run, first) if reader is None else reader.result()
+            self._keep(run, reader)
+        else:
+            self._readers.move_to_end(run)
         return reader
 
     def prepare(self, run: int, first: int, load: Load) -> None:

@@ -123,16 +123,20 @@ class Source(Operation):
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields the records in read order."""
-        return every(self._blocks(where.start, where.stop, epoch, session), where.step) if where else iter(())
+        if not where:
+            return iter(())
+        blocks = self._blocks(where.start, where.stop, epoch, session)
+        return blocks if where.step == 1 else every(blocks, where.step)
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
-        load = functools.partial(self._open, session)
+        load, with_ids = functools.partial(self._open, session), self._config.add_tfds_id
         for run, first, count in self._visits(start, stop, epoch, session):
             reader = session.reader(run, first, load)
             while count:
                 records = reader.read(first, count)
-                yield self.items(records, run, first)
-                first, count = first + len(records), count - len(records)
+                some = len(records)
+                yield self.items(records, run, first) if with_ids else records
+                first, count = first + some, count - some
             if first == reader.stop:
                 session.forget(run)
 

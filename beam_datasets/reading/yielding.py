@@ -94,14 +94,14 @@ def paced(blocks: Iterable[Items], most: int) -> Iterator[Items]:
     held: Items = []
     try:
         for block in blocks:
-            held = held + block if held else block
+            held += block
             del block  # it would hold its items while the next ones are read
             place = 0
             while place + size <= len(held):
                 some, place = held[place : place + size], place + size
                 size = min(GROWTH * size, most)
                 yield some
-            held = held[place:]
+            held = held[place:] if place else held
     except Exception:
         if held:
             yield held
@@ -125,6 +125,9 @@ class PlainBlockIterator:
         return self
 
     def __next__(self) -> Any:
+        if self._values and self._function is None:
+            self._taken += 1
+            return self._values.pop()
         try:
             value = self._take()
         except StopIteration as error:  # it would look like the end
