@@ -61,7 +61,10 @@ def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @contextlib.contextmanager
 def portable_engine(directory: Path, *, python: str = sys.executable) -> Iterator[list[str]]:
-    """Runs Beam's portable job service and a pool of workers, these with a Python; yields the options that lead there."""
+    """Runs Beam's portable job service and a pool of workers; yields the pipeline options that lead there.
+
+    The workers are of `python`, see `server`.
+    """
     workers, jobs = free_port(), free_port()
     pool = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(workers)]
     service = ["apache_beam.runners.portability.local_job_service_main", "--port", str(jobs)]
