@@ -1,0 +1,84 @@
+"""What stands in for Google's cloud on loopback: a Dataflow that takes jobs and runs none, and stores for both clients.
+
+Beam stages through Google's own client, and gets the emulator; this package's objects go through obstore, which wants
+a store that answers with an ETag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+from tests.end_to_end.engines import free_port, server
+from tests.engines.object_stores import object_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STAGING = "staging"
+
+
+@dataclass
+class Cloud:
+    """A running one.
+
+    Attributes:
+        data: URL of the bucket for datasets.
+        staging: port of the store that Beam stages to.
+        dataflow: port of the service.
+        env: environment variables that lead to the stores.
+        jobs: (path, job) of each that was submitted.
+    """
+
+    data: str
+    staging: int
+    dataflow: int
+    env: dict[str, str]
+    jobs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def staged(self, url: str) -> bytes:
+        """Returns what was staged under a URL."""
+        name = url.removeprefix(f"gs://{STAGING}/").replace("/", "%2F")
+        with urlopen(f"http://127.0.0.1:{self.staging}/download/storage/v1/b/{STAGING}/o/{name}?alt=media") as answer:
+            return bytes(answer.read())
+
+
+class _Dataflow(BaseHTTPRequestHandler):
+    """Takes jobs: POST /v1b3/projects/<project>/locations/<region>/jobs."""
+
+    jobs: list[tuple[str, dict[str, Any]]]
+
+    def do_POST(self) -> None:
+        job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.jobs.append((self.path.partition("?")[0], job))
+        answer = {"id": "job-1", "name": job["name"], "currentState": "JOB_STATE_PENDING"}
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@contextlib.contextmanager
+def cloud(directory: Path) -> Iterator[Cloud]:
+    """Runs the servers; logs go to the directory."""
+    staging = free_port()
+    emulator = ["gcp_storage_emulator", "start", "--host=127.0.0.1", f"--port={staging}", "--in-memory"]
+    jobs: list[tuple[str, dict[str, Any]]] = []
+    service = ThreadingHTTPServer(("127.0.0.1", 0), type("Dataflow", (_Dataflow,), {"jobs": jobs}))
+    with object_store("gs", directory) as store, service:
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        with server([*emulator, f"--default-bucket={STAGING}"], staging, directory / "staging.log"):
+            env = {**store.env, "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{staging}"}
+            yield Cloud(store.url, staging, service.server_port, env, jobs)
+        service.shutdown()

@@ -1,0 +1,274 @@
+"""The Flex Templates as far as they go without a cloud: metadata, how a job is launched, and what is submitted."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from apache_beam.portability.api import beam_runner_api_pb2
+
+from beam_datasets import storage
+from beam_datasets.cli import build, materialize, verify
+from tests.engines.dataflow_service import STAGING, Cloud, cloud
+from tests.engines.test_object_stores import build as build_numbers
+from tests.engines.test_object_stores import use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import ModuleType
+
+pytest.importorskip("google.cloud.dataflow_v1beta3")
+pytest.importorskip("gcp_storage_emulator")
+ROOT = Path(__file__).parents[2]
+TEMPLATES = ROOT / "templates" / "dataflow"
+NAMES = ("generate", "materialize", "verify")
+PARSERS = {"generate": build._parser, "materialize": materialize._parser, "verify": verify._parser}
+IMAGE = "europe-docker.pkg.dev/my-project/beam-datasets/generate:0.1.0"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"dataflow_{name}", TEMPLATES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def parameters(name: str) -> dict[str, dict[str, Any]]:
+    metadata = json.loads((TEMPLATES / "metadata" / f"{name}.json").read_text())
+    return {each["name"]: each for each in metadata["parameters"]}
+
+
+@pytest.mark.filterwarnings("ignore")  # of Google's libraries, about versions of Python
+@pytest.mark.parametrize("name", NAMES)
+def test_the_client_of_dataflow_takes_the_spec(name: str) -> None:
+    from google.cloud.dataflow_v1beta3 import ContainerSpec, ParameterType, SDKInfo
+    from google.protobuf.json_format import ParseError
+
+    printed = subprocess.run(
+        [sys.executable, TEMPLATES / "spec.py", name, "--image", IMAGE], capture_output=True, check=True
+    )
+    spec = ContainerSpec.from_json(printed.stdout)
+    assert spec.image == spec.default_environment.sdk_container_image == IMAGE
+    assert spec.sdk_info.language == SDKInfo.Language.PYTHON
+    for each in spec.metadata.parameters:
+        assert each.label
+        assert each.help_text
+        assert each.group_name
+        assert (each.param_type == ParameterType.ENUM) == bool(each.enum_options)
+    broken = json.loads(printed.stdout)
+    broken["metadata"]["parameters"][0]["helptext"] = "?"
+    with pytest.raises(ParseError, match="helptext"):
+        ContainerSpec.from_json(json.dumps(broken))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_parameter_is_an_option_of_the_program(name: str) -> None:
+    known = {word.lstrip("-"): action for action in PARSERS[name]()._actions for word in action.option_strings}
+    told = parameters(name)
+    assert told.keys() - {"dataset", "options"} <= known.keys()
+    assert {word for word, action in known.items() if action.required} <= told.keys()
+    required = {word for word, parameter in told.items() if not parameter["isOptional"]}
+    assert required == {"dataset", "report"} if name == "verify" else required == {"dataset", "data_dir"}
+    for word, parameter in told.items():
+        if word in known and known[word].nargs == 0:
+            assert parameter["paramType"] == "BOOLEAN"
+        if word in known and known[word].choices:
+            assert [option["value"] for option in parameter["enumOptions"]] == list(known[word].choices)
+        for regex in parameter.get("regexes", ()):
+            assert re.fullmatch(regex, parameter.get("defaultValue", "")) or "defaultValue" not in parameter
+
+
+def readme_runs() -> list[tuple[str, dict[str, str]]]:
+    """Returns (template, parameters) of each `flex-template run` in the README."""
+    text = (TEMPLATES / "README.md").read_text().replace("\\\n", " ")
+    runs = []
+    for line in re.findall(r"^gcloud dataflow flex-template run .*$", text, re.MULTILINE):
+        words = shlex.split(line.replace("$BUCKET", "my-bucket"))
+        given = [words[place + 1] for place, word in enumerate(words) if word == "--parameters"]
+        template = re.search(r"templates/(\w+)\.json", line)
+        assert template is not None
+        runs.append((template[1], dict(each.split("=", 1) for each in given)))
+    return runs
+
+
+def test_the_parameters_of_the_readme_are_accepted() -> None:
+    runs = readme_runs()
+    assert {name for name, _ in runs} == set(NAMES)
+    for name, given in runs:
+        told = parameters(name)
+        assert given.keys() <= told.keys()
+        assert {word for word, parameter in told.items() if not parameter["isOptional"]} <= given.keys()
+        for word, value in given.items():
+            assert all(re.fullmatch(regex, value) for regex in told[word].get("regexes", ())), (word, value)
+
+
+@pytest.mark.parametrize(
+    "word, value",
+    [("data_dir", "/home/me"), ("dataset", "my_dataset.py"), ("num_shards", "many"), ("max_shard_size", "large")],
+)
+def test_what_patterns_refuse(word: str, value: str) -> None:
+    assert not any(re.fullmatch(regex, value) for regex in parameters("generate")[word]["regexes"])
+
+
+def test_parameters_become_arguments() -> None:
+    given = [
+        "--dataset=csv", "--options=--pattern 'gs://b/a b/*.csv' --key id", "--num_shards=train=4; test=1",
+        "--ignore_duplicates=true", "--skip_published=false", "--check_against=", "--num_workers=3", "--labels={}",
+    ]  # fmt: skip
+    assert [*load("launch").arguments(given, parameters("generate"))] == [
+        "--dataset=csv", "--pattern", "gs://b/a b/*.csv", "--key", "id", "--num_shards=train=4", "--num_shards=test=1",
+        "--ignore_duplicates", "--no_wait", "--", "--runner=DataflowRunner", "--num_workers=3", "--labels={}",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud(tmp_path_factory.mktemp("cloud")) as there, pytest.MonkeyPatch.context() as patch:
+        use(there, patch)
+        yield there
+
+
+def launch(running: Cloud, name: str, *given: str, **options: str | None) -> subprocess.CompletedProcess[str]:
+    """Starts a template's program as its launcher does."""
+    flex = {
+        "runner": "DataflowRunner",
+        "project": "my-project",
+        "region": "europe-west1",
+        "job_name": f"{name}-1",
+        "temp_location": f"gs://{STAGING}/temp",
+        "staging_location": f"gs://{STAGING}/staging",
+        "sdk_container_image": IMAGE,
+        "num_workers": "3",
+        "dataflow_endpoint": f"http://localhost:{running.dataflow}",
+    } | options
+    words = [*given, "--no_auth", *(f"--{word}={value}" for word, value in flex.items() if value is not None)]
+    return subprocess.run(
+        [sys.executable, TEMPLATES / f"{name}.py", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **running.env},
+        check=False,
+        timeout=120,
+    )
+
+
+def submitted(running: Cloud) -> tuple[dict[str, Any], beam_runner_api_pb2.Pipeline]:
+    """Returns the job that was submitted last, and its graph."""
+    path, job = running.jobs[-1]
+    assert path == "/v1b3/projects/my-project/locations/europe-west1/jobs"
+    graph = running.staged(job["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"])
+    assert len(json.dumps(job)) + len(graph) < 20_000_000
+    pool = job["environment"]["workerPools"][0]
+    assert pool["numWorkers"] == 3
+    assert [image["containerImage"] for image in pool["sdkHarnessContainerImages"]] == [IMAGE]
+    assert [package["name"] for package in pool["packages"]] == ["submission_environment_dependencies.txt"]
+    return job, beam_runner_api_pb2.Pipeline.FromString(graph)
+
+
+def key_coders(graph: beam_runner_api_pb2.Pipeline) -> Mapping[str, str]:
+    """Returns {name of a GroupByKey: URNs of the coder of its keys, from outside in}."""
+    coders = graph.components.coders
+
+    def urns(identity: str) -> str:
+        parts = [urns(each) for each in coders[identity].component_coder_ids]
+        return coders[identity].spec.urn + (f"({', '.join(parts)})" if parts else "")
+
+    found = {}
+    for transform in graph.components.transforms.values():
+        if transform.spec.urn == "beam:transform:group_by_key:v1":
+            (source,) = transform.inputs.values()
+            pair = coders[graph.components.pcollections[source].coder_id]
+            found[transform.unique_name] = urns(pair.component_coder_ids[0])
+    return found
+
+
+def stages(graph: beam_runner_api_pb2.Pipeline) -> set[str]:
+    return {part for each in graph.components.transforms.values() for part in each.unique_name.split("/")}
+
+
+def test_generate_is_launched_and_left(running: Cloud) -> None:
+    done = launch(
+        running,
+        "generate",
+        "--dataset=digits",
+        f"--data_dir={running.data}/generated",
+        "--num_shards=train=4;test=2",
+        "--ignore_duplicates=true",
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"will publish in {running.data}/generated/digits/1.0.0" in done.stdout
+    assert "Submitted job: job-1" in done.stderr
+    job, graph = submitted(running)
+    assert job["name"] == "generate-1"
+    assert stages(graph) >= {"Encode train", "Encode test", "Plan", "Route", "GroupByShard", "Write", "Join", "Publish"}
+    coders = key_coders(graph)
+    assert any("GroupByShard" in name for name in coders)
+    assert all("pickle" not in urn and "fast_primitives" not in urn for urn in coders.values()), coders
+    (staging,) = storage.list_dir(f"{running.data}/generated/digits")  # stays, for the job
+    assert staging.startswith("incomplete.")
+
+
+@pytest.mark.parametrize("reshuffle", [[], ["--reshuffle=pepper"]], ids=["copy", "reshuffle"])
+def test_materialize_and_verify_are_launched(running: Cloud, reshuffle: list[str]) -> None:
+    data = f"{running.data}/{'salted' if reshuffle else 'kept'}"
+    build_numbers(data, num_workers=1)
+    split = "--split=train=train[:80%]; rest=train[80%:]+test"
+    done = launch(running, "materialize", "--dataset=numbers", f"--data_dir={data}", split, "--to=few", *reshuffle)
+    assert done.returncode == 0, done.stderr
+    _, graph = submitted(running)
+    wanted = {"GroupByShard", "Route", "Write", "Publish"} if reshuffle else {"Shards", "Copy", "Publish"}
+    assert stages(graph) >= wanted
+    done = launch(running, "verify", "--dataset=numbers", f"--data_dir={data}", f"--report={data}/report.json")
+    assert done.returncode == 0, done.stderr
+    assert f"report will be {data}/report.json" in done.stdout
+    _, graph = submitted(running)
+    assert stages(graph) >= {"Verify", "Conclude", "Save"}
+
+
+def test_a_job_written_to_a_file_is_not_waited_for(running: Cloud) -> None:
+    template = f"gs://{STAGING}/jobs/job_object"
+    count = len(running.jobs)
+    arguments = ["--dataset=digits", f"--data_dir={running.data}/written"]
+    done = launch(running, "generate", *arguments, template_location=template)
+    assert done.returncode == 0, done.stderr
+    assert len(running.jobs) == count
+    assert json.loads(running.staged(template))["name"] == "generate-1"
+
+
+@pytest.mark.parametrize(
+    "arguments, options, said",
+    [
+        (["--dataset=digits", "--data_dir=/home/me"], {}, "data_dir is '/home/me/.*cannot see"),
+        (
+            ["--dataset={numbers}", "--data_dir={data}"],
+            {},
+            "numbers_dataset.py is a file.*--setup_file",
+        ),
+        (["--dataset=digits", "--data_dir={data}"], {"temp_location": None, "staging_location": None}, "--temp_locat"),
+        (["--dataset=digits", "--data_dir={data}"], {"temp_location": "/tmp"}, "temp_location is '/tmp'.*gs://"),
+        (["--dataset=digits", "--data_dir={data}"], {"region": None}, "needs --region"),
+        (["--dataset=nothing", "--data_dir={data}"], {}, "there is no dataset 'nothing'"),
+    ],
+    ids=["data_dir", "code", "temp_location", "local temp_location", "region", "dataset"],
+)
+def test_what_is_refused_before_a_job(
+    running: Cloud, arguments: list[str], options: dict[str, str | None], said: str
+) -> None:
+    count = len(running.jobs)
+    places = {"numbers": ROOT / "tests/end_to_end/numbers_dataset.py", "data": f"{running.data}/refused"}
+    done = launch(running, "generate", *(argument.format(**places) for argument in arguments), **options)
+    assert done.returncode in (1, 2)
+    assert re.search(said, done.stderr, re.DOTALL), done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(running.jobs) == count
+    assert not storage.exists(f"{running.data}/refused")
