@@ -14,8 +14,12 @@ EXPORT = ["pyarrow>=15", "webdataset>=0.2.86", "array_record>=0.5; sys_platform 
 SKLEARN = ["scikit-learn>=1.3"]
 TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
 STORES = ["moto[server]>=5"]
-# What launching on Dataflow needs; all of apache-beam[gcp] is a hundred packages more.
-CLOUD = ["google-cloud-dataflow-client>=0.8.10,<0.14", "google-cloud-storage>=2.18.2,<4", "gcp-storage-emulator>=2024.8"]
+# What submitting a job to Dataflow needs. All of apache-beam[gcp] is 270 MB, which take pip minutes to choose.
+CLOUD = [
+    "google-cloud-dataflow-client>=0.8.10,<0.14",
+    "google-cloud-storage>=2.18.2,<4",
+    "gcp-storage-emulator>=2024.8",
+]
 LINT = ["ruff>=0.8,<0.18", "mypy>=1.11,<3", "types-protobuf"]
 VERSION = re.search(
     r'^__version__ = "(.+)"',
