@@ -84,6 +84,9 @@ class RunReader:
             if following < self.stop:
                 self._ahead = self._submit(self._load, following, self._chunk_bytes)
         places = chunk.offsets[place : min(place + self._piece, self.stop - chunk.first_record) + 1]
+        if places[-1] - places[0] > CHUNK_BYTES:  # of a larger chunk, which is not to be in memory twice
+            fitting = int(np.searchsorted(places, places[0] + CHUNK_BYTES, side="right")) - 1
+            places = places[: max(fitting, 1) + 1]
         self._records = self._good(chunk, places, first)
         self._first = first
 
