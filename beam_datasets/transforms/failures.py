@@ -16,6 +16,7 @@ _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
+_JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _INTERNAL = re.compile(
     r"apache_beam/|/concurrent/|/threading\.py|/grpc/|/importlib/|<frozen|<string>"
@@ -30,7 +31,7 @@ class GenerationError(errors.BeamDatasetsError, RuntimeError):
 
 def reason(error: BaseException) -> errors.BeamDatasetsError:
     """Returns the error to show for one that a runner raised."""
-    text = str(error)
+    text = _JOB.sub("", str(error))
     if isinstance(error, errors.BeamDatasetsError):
         return _rebuild(type(error), _split_stage(text)[0]) if _STAGE.search(text) else error
     if "Channel closed prematurely" in text or "exited with return code" in text:
@@ -55,6 +56,8 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
             "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. "
             f"Give such a key as bytes, and text without it.{place}"
         )
+    if name == "ModuleNotFoundError" and "pickle" in text:
+        message += ". Workers need this project, and what the dataset's module imports, installed where they run"
     return GenerationError(f"{name}: {message}{place}")
 
 

@@ -16,24 +16,46 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
 
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
-    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
-WORKER_SECONDS = 40  # that a pool may take to start a worker
+WORKER_SECONDS = 30  # that a pool may take to start a worker
 CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
 _LOOK_SECONDS = 5
 _LOOKED_AT = 4  # TaskManagers at a time
 _ANSWER_SECONDS = 10
 _END_SECONDS = 30
 _WAITING = "ExternalEnvironmentFactory.createEnvironment"
+_REFUSED = "java.net.ConnectException"
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+
+
+class FlinkJobOptions(PipelineOptions):
+    """Options of jobs on Flink that Beam's Python side does not know, and one of our own."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--worker_start_seconds",
+            type=int,
+            default=WORKER_SECONDS,
+            help="a job is given up where a worker pool takes longer than this to bring up a worker",
+        )
+        parser.add_argument("--number_of_execution_retries", type=int, help="that Flink restarts what failed of a job")
+        parser.add_argument("--execution_retry_delay", type=int, help="milliseconds before such a restart")
+        parser.add_argument("--execution_mode_for_batch", help="PIPELINED, or BATCH_FORCED for one stage at a time")
 
 
 class FlinkError(BeamDatasetsError):
@@ -157,14 +179,14 @@ class Attendant:
 
     Attributes:
         cluster: where it runs.
+        options: of the job.
         name: of the job.
-        worker_seconds: that a worker may take to start.
         problem: why the job was given up; None where it was not.
     """
 
     cluster: FlinkCluster
+    options: PipelineOptions
     name: str
-    worker_seconds: float = WORKER_SECONDS
     problem: str | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -180,6 +202,12 @@ class Attendant:
         try:
             yield
         except Exception as error:
+            if self.problem is None and _REFUSED in str(error):
+                pool = self.options.view_as(PortableOptions).environment_config
+                self.problem = (
+                    f"a TaskManager found no worker pool at {pool} (connection refused); nothing was published. One "
+                    "must stand beside each TaskManager: python -m pipelines.worker_pool --port PORT"
+                )
             if self.problem:
                 raise FlinkError(self.problem) from error
             raise
@@ -198,6 +226,7 @@ class Attendant:
                 self.cluster.cancel(job)
 
     def _look(self) -> None:
+        patience = self.options.view_as(FlinkJobOptions).worker_start_seconds
         since: dict[tuple[str, str], float] = {}
         while not self._stop.wait(_LOOK_SECONDS):
             with contextlib.suppress(FlinkError, KeyError, TypeError):  # it may be gone, or be of another version
@@ -205,25 +234,23 @@ class Attendant:
                 waiting = self.cluster.waits_for_workers(job) if job else set()
                 now = time.monotonic()
                 since = {task: since.get(task, now) for task in waiting}
-                if any(now - began > self.worker_seconds for began in since.values()):
-                    self._give_up()
+                if any(now - began > patience for began in since.values()):
+                    self.problem = (
+                        f"a worker pool did not bring up a worker within {patience} s, and the job was cancelled; "
+                        "nothing was published. A pool starts the command `python`: PATH must lead to one that has "
+                        "apache-beam and this project (python -m pipelines.worker_pool takes its own). What the pool "
+                        "printed says more; --worker_start_seconds gives it longer."
+                    )
+                    self.cancel()
                     return
-
-    def _give_up(self) -> None:
-        self.problem = (
-            f"a worker pool did not bring up a worker within {self.worker_seconds} s, and the job was cancelled; "
-            "nothing was published. A pool starts the command `python`: PATH must lead to one that has apache-beam and "
-            "this project (python -m pipelines.worker_pool takes its own). What the pool printed says more."
-        )
-        self.cancel()
 
 
 @contextlib.contextmanager
-def attended(result: PipelineResult, cluster: FlinkCluster | None) -> Iterator[None]:
+def attended(result: PipelineResult, options: PipelineOptions, cluster: FlinkCluster | None) -> Iterator[None]:
     """Attends a running job; does nothing where there is no cluster."""
     job = str(getattr(result, "_job_id", "")).rpartition("_")[0]
     if cluster is None or not job:
         yield
         return
-    with Attendant(cluster, job).attending():
+    with Attendant(cluster, options, job).attending():
         yield

@@ -38,7 +38,7 @@ def run_pipeline(
     cluster = flink.cluster_of(pipeline.options)  # asked before the run, which forgets the runner's name
     with watching, engines.safe_local_runner(), _readable_errors(silent=True):
         result = pipeline.run()
-        with flink.attended(result, cluster), _cancelled_where_interrupted(result):
+        with flink.attended(result, pipeline.options, cluster), _cancelled_where_interrupted(result):
             result.wait_until_finish()
     return result
 
