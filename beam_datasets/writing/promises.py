@@ -5,8 +5,6 @@ from __future__ import annotations
 from beam_datasets import catalog, storage
 from beam_datasets.errors import VersionError
 from beam_datasets.model.version import LATEST, Version
-from beam_datasets.reading.comparing import diff
-from beam_datasets.reading.opening import builder_from_directory
 
 SHOWN = 10  # reasons of a refusal
 
@@ -45,6 +43,9 @@ def check(published_dir: str, staged_dir: str) -> None:
     Raises:
         VersionError: it does not; the message says what differs and which number would do.
     """
+    from beam_datasets.reading.comparing import diff  # few runs ask for it, and all would wait for the import
+    from beam_datasets.reading.opening import builder_from_directory
+
     found = diff(builder_from_directory(published_dir), builder_from_directory(staged_dir), examples=0)
     verdict = found.verdict
     if verdict.kept:
