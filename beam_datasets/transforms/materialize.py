@@ -26,7 +26,7 @@ from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.blocks import key_array, size_array
-from beam_datasets.writing.materialize import plan_job, salt_of
+from beam_datasets.writing.materialize import plan_job, salt_of, with_counts
 from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.shard_writer import Destination
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from beam_datasets.model.lineage import Lineage
     from beam_datasets.transforms.progress import Progress
     from beam_datasets.writing.materialize import Job
     from beam_datasets.writing.materialize_copy import CopyPlan
     from beam_datasets.writing.materialize_selection import NameOrDir
-    from beam_datasets.writing.materialize_stages import Prepared
+    from beam_datasets.writing.materialize_stages import Prepared, Stretches
+    from beam_datasets.writing.plan import ShardingOptions
     from beam_datasets.writing.publish import Publication
     from beam_datasets.writing.shard_writer import WrittenShard
 
@@ -184,16 +186,16 @@ class _Flow(beam.PTransform):
 
     def _copy(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that keeps the order."""
-        prepared: Any = []
+        start = begin | "Start" >> beam.Create([self.publication], reshuffle=False)
         if self.job.plan is not None:
             plan = begin | "Plan" >> beam.Create([self.job.plan], reshuffle=False)
         else:
-            prepared = beam.pvalue.AsList(
-                self._stretches(begin) | "Prepare" >> beam.Map(_prepare, self.job, self.engine.spill_dir)
-            )
-            # The job travels with the functions: elements are pickled in a way that lambdas are not.
-            once = begin | "Once" >> beam.Create([None], reshuffle=False)
-            plan = once | "Plan" >> beam.Map(_plan, self.job, prepared)
+            sources, numbers = self._stretches(begin)
+            # A filter travels with the function: elements are pickled in a way that a lambda is not.
+            prepare = beam.Map(_prepare, beam.pvalue.AsSingleton(sources), self.job.transform, self.engine.spill_dir)
+            prepared = beam.pvalue.AsList(numbers | "Prepare" >> prepare)
+            plan = sources | "Plan" >> beam.Map(_plan, prepared, self.job.sharding)
+            start |= "Keys" >> beam.Map(_with_keys, self.job.lineage, beam.pvalue.AsSingleton(sources), prepared)
         shards = (
             plan
             | "Shards" >> beam.FlatMap(_numbers).with_output_types(int)
@@ -203,23 +205,15 @@ class _Flow(beam.PTransform):
                 _Copy(Destination(self.publication.staging_dir, self.publication.name)), beam.pvalue.AsSingleton(plan)
             )
         )
-        return (
-            begin
-            | "Start" >> beam.Create([self.publication], reshuffle=False)
-            | "Publish"
-            >> beam.Map(
-                _publish,
-                self.job,
-                beam.pvalue.AsSingleton(plan),
-                beam.pvalue.AsList(shards),
-                prepared,
-                self.engine.spill_dir,
-            )
+        return start | "Publish" >> beam.Map(
+            _publish, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards), self.engine.spill_dir
         )
 
     def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that makes a new order."""
-        read = self._stretches(begin) | "Read" >> beam.ParDo(_ReadBlocks(self.job, self.engine)).with_outputs(
+        sources, numbers = self._stretches(begin)
+        reader = _ReadBlocks(self.job.transform or Transform(), self.job.reshuffle or "", self.engine)
+        read = numbers | "Read" >> beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_outputs(
             _HISTOGRAMS, _NUMBERS, main="blocks"
         )
         start = (
@@ -238,25 +232,27 @@ class _Flow(beam.PTransform):
             start=start,
         )
 
-    def _stretches(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        return (
-            begin
-            | "Sources" >> beam.Create([self.job.stretches], reshuffle=False)
-            | "Stretches" >> beam.FlatMap(_numbers).with_output_types(int)
-            | "DealStretches" >> beam.Reshuffle()
-        )
+    def _stretches(self, begin: beam.pvalue.PBegin) -> tuple[beam.PCollection, beam.PCollection]:
+        """Returns all stretches as one element, which is in the job once, and their numbers, dealt out."""
+        sources = begin | "Sources" >> beam.Create([self.job.stretches], reshuffle=False)
+        numbers = sources | "Stretches" >> beam.FlatMap(_numbers).with_output_types(int)
+        return sources, numbers | "DealStretches" >> beam.Reshuffle()
 
 
 def _numbers(items: Any) -> Iterator[int]:
     yield from range(len(items))
 
 
-def _prepare(number: int, job: Job, directory: str) -> Prepared:
-    return stages.prepare(job.stretches[number], job.transform, directory)
+def _prepare(number: int, sources: Stretches, transform: Transform | None, directory: str) -> Prepared:
+    return stages.prepare(sources[number], transform, directory)
 
 
-def _plan(_: None, job: Job, prepared: list[Prepared]) -> CopyPlan:
-    return plan_prepared(prepared, len(job.stretches), job.splits, job.sharding)
+def _plan(sources: Stretches, prepared: list[Prepared], sharding: ShardingOptions) -> CopyPlan:
+    return plan_prepared(prepared, len(sources), sources.splits, sharding)
+
+
+def _with_keys(publication: Publication, lineage: Lineage, sources: Stretches, prepared: list[Prepared]) -> Publication:
+    return replace(publication, source=with_counts(lineage, sources.splits, prepared).to_json())
 
 
 class _Copy(beam.DoFn):
@@ -277,17 +273,18 @@ class _Copy(beam.DoFn):
 class _ReadBlocks(beam.DoFn):
     """Number of a stretch -> blocks, and beside them a histogram of each, and the number once all of it is read."""
 
-    def __init__(self, job: Job, engine: EngineOptions) -> None:
-        self._job = job
+    def __init__(self, transform: Transform, reshuffle: str, engine: EngineOptions) -> None:
+        self._transform = transform
+        self._reshuffle = reshuffle
         self._engine = engine
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
-    def process(self, number: int) -> Iterator[Any]:
-        stretch = self._job.stretches[number]
+    def process(self, number: int, sources: Stretches) -> Iterator[Any]:
+        stretch = sources[number]
         blocks = stages.blocks(
             stretch,
-            self._job.transform or Transform(),
-            salt_of(self._job.reshuffle or "", stretch.piece),
+            self._transform,
+            salt_of(self._reshuffle, stretch.piece),
             block_size=self._engine.bytes_per_block,
             spill_dir=self._engine.spill_dir,
         )
@@ -310,16 +307,7 @@ def _check_read(publication: Publication, expected: int, numbers: Iterable[int])
     return publication
 
 
-def _publish(
-    publication: Publication,
-    job: Job,
-    plan: CopyPlan,
-    shards: list[WrittenShard],
-    prepared: list[Prepared],
-    spill_dir: str | None,
-) -> str:
-    if prepared:
-        publication = replace(publication, source=job.lineage_of(prepared).to_json())
+def _publish(publication: Publication, plan: CopyPlan, shards: list[WrittenShard], spill_dir: str | None) -> str:
     directory = publishing.publish(publication, plan, shards)
     if spill_dir is not None:
         storage.remove_tree(spill_dir)

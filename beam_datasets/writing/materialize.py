@@ -19,7 +19,7 @@ from beam_datasets.writing.materialize_features import difference, project, reco
 from beam_datasets.writing.materialize_filter import Filter
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.materialize_selection import Sources, named_splits, select
-from beam_datasets.writing.materialize_stages import Stretches
+from beam_datasets.writing.materialize_stages import STRETCH_BYTES, Stretches
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
     from beam_datasets.writing.materialize_stages import Prepared
 
+MANY_STRETCHES = 1 << 14
 _OF_THE_SOURCE = (
     "name", "version", "config_name", "config_description", "config_tags", "release_notes", "module_name", "splits",
     "supervised_keys", "disable_shuffling", "nondeterministic_order",
@@ -93,14 +94,15 @@ class Job:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """What is read together."""
-        return Stretches(self.splits)
+        """What is read together; of a large source so much that they are not too many to list."""
+        return Stretches(self.splits, max(STRETCH_BYTES, self.num_bytes // MANY_STRETCHES))
 
-    def lineage_of(self, prepared: Iterable[Prepared]) -> Lineage:
-        """Returns where the dataset came from, with the stretches of keys as the run made them."""
-        parts = list(prepared)
-        splits = {split.name: split.lineage(piece_counts(parts, split)) for split in self.splits}
-        return replace(self.lineage, splits=splits)
+
+def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Iterable[Prepared]) -> Lineage:
+    """Returns where a dataset came from, with the stretches of its keys as the run made them."""
+    parts = list(prepared)
+    counted = {split.name: split.lineage(piece_counts(parts, split)) for split in splits}
+    return replace(lineage, splits=counted)
 
 
 def salt_of(reshuffle: str, piece: int) -> str:

@@ -12,7 +12,7 @@ from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.blocks import key_array, size_array
 from beam_datasets.writing.histogram import count_keys, merge
-from beam_datasets.writing.materialize import Job, plan_job, salt_of
+from beam_datasets.writing.materialize import Job, plan_job, salt_of, with_counts
 from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.shard_writer import Destination, join_parts, write_group
@@ -48,7 +48,7 @@ def _kept(job: Job, publication: Any) -> Any:
         spill = f"{publication.staging_dir}/spill"
         prepared = [stages.prepare(stretch, job.transform, spill) for stretch in reversed(job.stretches)]
         made = plan_prepared(prepared, len(job.stretches), job.splits, job.sharding)
-        publication = replace(publication, source=job.lineage_of(prepared).to_json())
+        publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     destination = Destination(publication.staging_dir, publication.name)
     return publication, made, [copy_shard(made.shard(number), destination) for number in range(len(made))]
 
