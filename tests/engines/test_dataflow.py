@@ -218,6 +218,18 @@ def test_generate_is_launched_and_left(running: Cloud) -> None:
     assert staging.startswith("incomplete.")
 
 
+def test_names_of_files_take_little_room_in_the_graph(running: Cloud) -> None:
+    for number in range(200):
+        running.stage(f"rows/{number:05d}-{'long' * 50}.jsonl", b'{"id": %d, "text": "x"}\n' % number)
+    options = f"--options=--pattern gs://{STAGING}/rows/*.jsonl --key id"
+    done = launch(running, "generate", "--dataset=jsonl", f"--data_dir={running.data}/rows", options)
+    assert done.returncode == 0, done.stderr
+    _, graph = submitted(running)
+    content = graph.SerializeToString()
+    assert b"00150-long" not in content
+    assert len(content) < 60_000  # the names alone have 80,000 bytes, and stand there twice
+
+
 @pytest.mark.parametrize("reshuffle", [[], ["--reshuffle=pepper"]], ids=["copy", "reshuffle"])
 def test_materialize_and_verify_are_launched(running: Cloud, reshuffle: list[str]) -> None:
     data = f"{running.data}/{'salted' if reshuffle else 'kept'}"
