@@ -232,7 +232,7 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
 
 
 def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk: bool) -> None:
-    """Checks that workers can import a file of code that was given by its path.
+    """Checks that workers can import a file of code that was given by its path, or are sent it.
 
     Args:
         path: of the file.
@@ -242,14 +242,16 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
     Raises:
         ValueError: the workers are elsewhere, and nothing brings the file to them.
     """
+    if not os.path.exists(os.path.join(os.path.dirname(path), "__init__.py")):
+        return  # it is in no package, and travels with the job: remote.module_sent_along
     options = PipelineOptions(list(beam_options))
     runner = str(options.view_as(StandardOptions).runner or "")
     if shared_disk or _is_local(runner) or dataflow.ships_code(options) or _workers_are_here(options):
         return
     raise ValueError(
-        f"{path} is a file of this machine, and workers of {runner} import it by its name, which they do not know. "
-        "Make a package of it that they install (--setup_file ./setup.py, or --extra_package), or install it in "
-        "their image and name it as module:Name."
+        f"{path} is in a package of this machine, and workers of {runner} import it by its name, which they do not "
+        "know. Have them install the package (--setup_file ./setup.py, or --extra_package), or install it in their "
+        "image and name the dataset as module:Name."
     )
 
 
