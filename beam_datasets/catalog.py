@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from beam_datasets import storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.model.info import INFO_FILE
+from beam_datasets.model.manifest import MANIFEST_FILE
 from beam_datasets.model.names import DatasetName, check_config_name, did_you_mean
 from beam_datasets.model.version import Version, choose_version
 
@@ -119,6 +120,33 @@ def find_dataset_dir(
     if not versions:
         raise _not_found(wanted.name, config, root)
     return storage.join(folder, str(choose_version(version, versions, of=f"{_label(wanted.name, config)} in {root}")))
+
+
+def find_published(name_or_dir: str | os.PathLike[str], data_dir: DataDir = None) -> str:
+    """Returns the directory that a name or a directory means, without a look at what is in it.
+
+    Args:
+        name_or_dir: a name as `find_dataset_dir` takes it; or a directory: a URL, a path that begins with '/', '.' or
+            '~', or any other one that holds a version.
+        data_dir: root of the datasets, for a name; see `root_dir`.
+
+    Raises:
+        DatasetNotFoundError: no published version has this name; the message lists what there is.
+        ValueError: the name cannot be read.
+    """
+    text = os.fspath(name_or_dir)
+    is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
+    files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
+    if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
+        return text
+    try:
+        return find_dataset_dir(text, data_dir)
+    except DatasetNotFoundError as error:
+        if not os.path.isdir(text):
+            raise
+        raise DatasetNotFoundError(
+            f"{error} The directory {text} is none of a version: it has no {INFO_FILE}."
+        ) from None
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:

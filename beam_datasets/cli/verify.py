@@ -7,11 +7,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from beam_datasets import catalog
 from beam_datasets.cli.build import as_usage_errors, import_beam
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, until_dashes
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.tables import size_text
-from beam_datasets.reading.opening import find_published
 from beam_datasets.reading.verifying import verify
 from beam_datasets.writing.repair import repair
 
@@ -39,7 +39,7 @@ def run(args: Sequence[str]) -> int:
         import_beam()
         check_beam_options(rest, parser)
         return _verify_on_beam(known, [*rest, *unchecked])
-    directory = find_published(known.dataset, known.data_dir)
+    directory = catalog.find_published(known.dataset, known.data_dir)
     return _repair(directory, known) if known.repair else _verify(directory, known)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
@@ -23,9 +22,13 @@ from beam_datasets.reading.shards import ShardPool
 from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
     from beam_datasets.model.version import Version, VersionOrStr
 
     Path = str | os.PathLike[str]
+    Options = Mapping[str, Any] | None
 
 _MOST_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 bits
 
@@ -264,17 +267,18 @@ class ReadOnlyBuilder:
                 )
 
 
-def builder_from_directory(path: Path) -> ReadOnlyBuilder:
+def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:
     """Returns the builder of a published version's directory.
 
     Args:
         path: such as '/data/digits/1.0.0', or a URL.
+        storage_options: of a URL's store; see `builder`.
 
     Raises:
         DatasetNotFoundError: the directory is none of a published version.
         MetadataError: its metadata are damaged, or need another version of this library.
     """
-    return ReadOnlyBuilder(path)
+    return ReadOnlyBuilder(storage.with_options(path, storage_options))
 
 
 def open_published(name_or_dir: Path, data_dir: Path | None = None) -> ReadOnlyBuilder:
@@ -289,33 +293,17 @@ def open_published(name_or_dir: Path, data_dir: Path | None = None) -> ReadOnlyB
         DatasetNotFoundError: there is none; the message lists what there is.
         ValueError: the name cannot be read.
     """
-    return builder_from_directory(find_published(name_or_dir, data_dir))
-
-
-def find_published(name_or_dir: Path, data_dir: Path | None = None) -> str:
-    """Returns the directory that a name or a directory means, without a look at what is in it; see `open_published`.
-
-    Raises:
-        DatasetNotFoundError: no published version has this name; the message lists what there is.
-        ValueError: the name cannot be read.
-    """
-    text = os.fspath(name_or_dir)
-    is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
-    files = (INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
-    if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
-        return text
-    try:
-        return catalog.find_dataset_dir(text, data_dir)
-    except DatasetNotFoundError as error:
-        if not os.path.isdir(text):
-            raise
-        raise DatasetNotFoundError(
-            f"{error} The directory {text} is none of a version: it has no {INFO_FILE}."
-        ) from None
+    return builder_from_directory(catalog.find_published(name_or_dir, data_dir))
 
 
 def builder(
-    name: str, *, data_dir: Path | None = None, config: Any = None, version: VersionOrStr | None = None, **kwargs: Any
+    name: str,
+    *,
+    data_dir: Path | None = None,
+    config: Any = None,
+    version: VersionOrStr | None = None,
+    storage_options: Options = None,
+    **kwargs: Any,
 ) -> Any:
     """Returns what reads a dataset: its own builder where one is registered, else what its directory describes.
 
@@ -326,12 +314,17 @@ def builder(
         data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
         config: instead of one in the name.
         version: instead of one in the name: a version, a pattern, or 'latest'.
+        storage_options: of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`, as obstore
+            (for other schemes fsspec) calls them. What is made of the builder carries them, also pickled.
         **kwargs: for a registered builder.
 
     Raises:
         DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
-        ValueError: the name or the version cannot be read.
+        StorageError: the store cannot be read, or does not know an option.
+        ValueError: the name or the version cannot be read, or there are options for a local path.
     """
+    if storage_options:
+        data_dir = storage.with_options(catalog.root_dir(data_dir), storage_options)
     wanted = DatasetName.parse(name)
     config, version = config or wanted.config, version or wanted.version
     kwargs = {**wanted.kwargs, **kwargs}
@@ -360,6 +353,7 @@ def load(
     as_supervised: bool = False,
     with_info: bool = False,
     builder_kwargs: dict[str, Any] | None = None,
+    storage_options: Options = None,
 ) -> Any:
     """Returns the `Dataset` of a published dataset's split: `builder(name).as_dataset(split=split, ...)`.
 
@@ -374,13 +368,14 @@ def load(
         as_supervised: see there.
         with_info: whether to return a pair of the dataset and its `DatasetInfo`.
         builder_kwargs: further arguments of `builder`.
+        storage_options: see `builder`.
 
     Raises:
         DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
         SplitError: the split cannot be read, or does not fit the dataset.
         ValueError: another argument does not fit.
     """
-    found = builder(name, data_dir=data_dir, **builder_kwargs or {})
+    found = builder(name, data_dir=data_dir, storage_options=storage_options, **builder_kwargs or {})
     dataset = found.as_dataset(
         split,
         batch_size=batch_size,

@@ -7,7 +7,6 @@ not, that is an error, and no example is read.
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import weakref
@@ -20,6 +19,7 @@ from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
+from beam_datasets.storage import caching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Shard:
         self._scanning = threading.Lock()
         if self.index is not None:
             _check_count(self.index, path, num_records)
-        self.reader = storage.open_reader(path)
+        self.reader = caching.cached(storage.open_reader(path))
         weakref.finalize(self, self.reader.close)
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
@@ -161,9 +161,7 @@ class Shard:
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         firsts, lasts = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
         starts, stops = self.offsets[firsts].tolist(), self.offsets[lasts + 1].tolist()
-        spans = list(zip(starts, stops))
-        remote = storage.is_remote(self.path)
-        buffers = storage.read_ranges(self.path, spans) if remote else itertools.starmap(self.reader.read, spans)
+        buffers = self.reader.read_many(list(zip(starts, stops)))
         found: list[bytes] = []
         for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
             places = self.offsets[first : last + 2].astype(np.int64)
@@ -259,7 +257,7 @@ def read_index(path: str) -> Index | None:
     """
     index_path = path + INDEX_SUFFIX
     try:
-        buffer = storage.memory_map(index_path)
+        buffer = caching.read_all(index_path) if caching.is_on(index_path) else storage.memory_map(index_path)
     except PathNotFoundError:
         return None
     return Index.from_bytes(buffer, path=index_path)

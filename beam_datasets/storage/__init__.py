@@ -3,7 +3,7 @@
 A path is a `str`; every function here takes any `os.PathLike` too, expands `~`, and makes a relative path absolute.
 `s3://`, `gs://`, `az://`, `abfs://`, `https://`, `http://` and `memory://` (of this process, for tests) go to
 obstore; it takes its options from the environment, for instance AWS_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SKIP_SIGNATURE,
-GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME.
+GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME; or of one URL by `with_options`.
 
 Errors are `errors.StorageError`, and FileNotFoundError, FileExistsError or PermissionError where that is what happened;
 they begin with the path.
@@ -33,7 +33,16 @@ from beam_datasets.storage.files import (
     usage,
     write_bytes,
 )
-from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename, dirname, is_remote, is_temporary, join, normalize
+from beam_datasets.storage.paths import (
+    TEMPORARY_PREFIX,
+    basename,
+    dirname,
+    is_remote,
+    is_temporary,
+    join,
+    normalize,
+    with_options,
+)
 from beam_datasets.storage.patterns import glob, has_wildcard
 
 __all__ = [
@@ -69,5 +78,6 @@ __all__ = [
     "rename_dir",
     "size",
     "usage",
+    "with_options",
     "write_bytes",
 ]

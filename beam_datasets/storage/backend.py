@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -27,11 +28,13 @@ class Reader(ABC):
     Attributes:
         path: the file.
         size: its size in bytes, when it was opened.
+        tag: of a remote file, a text that is another one when its content is; None where that is not known.
     """
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, size: int, tag: str | None = None) -> None:
         self.path = path
         self.size = size
+        self.tag = tag
 
     def read(self, start: int = 0, stop: int | None = None) -> Buffer:
         """Returns bytes [start, stop) of the file, never fewer; to its end where `stop` is None.
@@ -42,6 +45,10 @@ class Reader(ABC):
         stop = self.size if stop is None else stop
         check_range(self.path, start, stop, self.size)
         return self._read(start, stop) if stop > start else b""
+
+    def read_many(self, ranges: Sequence[Range]) -> Iterable[Buffer]:
+        """Returns bytes [start, stop) of the file for each range; an object store is asked for many at once."""
+        return itertools.starmap(self.read, ranges)
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Buffer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beam_datasets.errors import StorageError
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import copy_bytes
+from beam_datasets.storage.options import NO_OPTIONS, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from beam_datasets.storage.backend import Backend, Range, Reader, Usage, Writer
+    from beam_datasets.storage.options import StoreOptions
     from beam_datasets.storage.paths import PathLike
 
 _OBJECT_STORES = frozenset(
@@ -215,8 +217,8 @@ def memory_map(path: PathLike) -> Buffer:
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
 
 
-def _root(path: str) -> str:
-    return paths.split_remote(path)[0] if paths.is_remote(path) else ""
+def _root(path: str) -> tuple[str, StoreOptions]:
+    return (paths.split_remote(path)[0], options_of(path)) if paths.is_remote(path) else ("", NO_OPTIONS)
 
 
 def _at(path: PathLike) -> tuple[Backend, str]:

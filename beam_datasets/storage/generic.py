@@ -16,6 +16,7 @@ from beam_datasets.errors import (
     StorageError,
 )
 from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
+from beam_datasets.storage.options import StoreOptions, options_of
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename
 
 if TYPE_CHECKING:
@@ -23,12 +24,17 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+_TIMES = ("mtime", "LastModified", "modified", "created")
+_TAGS = ("ETag", "etag", *_TIMES)
+
 
 class GenericReader(Reader):
     """Asks the file system for each range."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, size(path))
+        found = _info(path)
+        tag = next((str(found[key]) for key in _TAGS if found.get(key)), None)
+        super().__init__(path, int(found["size"]), tag)
 
     def _read(self, start: int, stop: int) -> bytes:
         return read_ranges(self.path, [(start, stop)])[0]
@@ -89,12 +95,16 @@ def is_dir(path: str) -> bool:
 
 def size(path: str) -> int:
     """Returns the file's size in bytes."""
+    return int(_info(path)["size"])
+
+
+def _info(path: str) -> dict[str, Any]:
     fs, name = _at(path)
     with _named(path):
-        found = fs.info(name)
+        found: dict[str, Any] = fs.info(name)
     if found["type"] == "directory":
         raise StorageError(f"{path}: is a directory, not a file")
-    return int(found["size"])
+    return found
 
 
 def list_dir(path: str) -> list[str]:
@@ -169,7 +179,7 @@ def usage(path: str) -> Usage:
 
 
 def _modified(entry: dict[str, Any]) -> float:
-    when = next((entry[key] for key in ("mtime", "LastModified", "modified", "created") if key in entry), None)
+    when = next((entry[key] for key in _TIMES if key in entry), None)
     if isinstance(when, datetime.datetime):
         return when.timestamp()
     return float(when) if isinstance(when, (int, float)) else time.time()
@@ -196,26 +206,31 @@ def _at(path: str) -> tuple[Any, str]:
     except ImportError as error:
         raise MissingDependencyError(f"{path} needs fsspec: pip install 'beam_datasets[remote]'") from error
     try:
-        fs, name = fsspec.core.url_to_fs(path)
+        fs, name = fsspec.core.url_to_fs(str(path), **options_of(path).values)
     except ImportError as error:
         raise MissingDependencyError(f"{path} needs another package for fsspec: {error}") from error
-    except (ValueError, OSError) as error:
-        raise StorageError(f"{path}: {error}") from error
+    except (ValueError, OSError, TypeError) as error:
+        options = options_of(path)
+        raise StorageError(f"{path}: {options.redact(str(error))}") from (None if options else error)
     return fs, name
 
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
     """Makes an error of the file system an error of the project that names the path."""
+    options = options_of(path)
     try:
         yield
     except StorageError:
         raise
-    except FileNotFoundError as error:
-        raise PathNotFoundError(f"{path}: there is no such file or directory") from error
-    except FileExistsError as error:
-        raise PathExistsError(f"{path}: exists already") from error
-    except PermissionError as error:
-        raise PathPermissionError(f"{path}: {error}") from error
     except (OSError, NotImplementedError) as error:
-        raise StorageError(f"{path}: {str(error) or type(error).__name__}") from error
+        raise _translated(path, error, options) from (None if options else error)
+
+
+def _translated(path: str, error: Exception, options: StoreOptions) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return PathNotFoundError(f"{path}: there is no such file or directory")
+    if isinstance(error, FileExistsError):
+        return PathExistsError(f"{path}: exists already")
+    kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
+    return kind(f"{path}: {options.redact(str(error)) or type(error).__name__}")

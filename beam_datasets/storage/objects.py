@@ -16,6 +16,7 @@ from beam_datasets.errors import (
     StorageError,
 )
 from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
+from beam_datasets.storage.options import StoreOptions, options_of
 from beam_datasets.storage.paths import scheme, split_remote
 
 if TYPE_CHECKING:
@@ -37,7 +38,13 @@ class ObjectReader(Reader):
     """Asks for each range; keeps nothing open."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, size(path))
+        found = _head(path)
+        content = found["e_tag"] or found["last_modified"].isoformat()
+        super().__init__(path, int(found["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Returns the ranges, asked for together."""
+        return read_ranges(self.path, ranges)
 
     def _read(self, start: int, stop: int) -> Buffer:
         obstore, store, key = _at(self.path)
@@ -97,9 +104,13 @@ def is_dir(path: str) -> bool:
 
 def size(path: str) -> int:
     """Returns the object's size in bytes."""
+    return int(_head(path)["size"])
+
+
+def _head(path: str) -> Any:
     obstore, store, key = _at(path)
     with _named(path):
-        return int(obstore.head(store, key)["size"])
+        return obstore.head(store, key)
 
 
 def list_dir(path: str) -> list[str]:
@@ -220,7 +231,7 @@ def _at(path: str) -> tuple[Any, Any, str]:
             f"{path}: this process was forked from one that had used an object store, whose threads it lacks, so it "
             "would wait for ever. Start workers by 'spawn' or 'forkserver': multiprocessing.set_start_method('spawn')"
         )
-    return obstore, _store(root), key
+    return obstore, _store(root, options_of(path)), key
 
 
 @functools.cache
@@ -229,20 +240,48 @@ def _first_process() -> int:
     return os.getpid()
 
 
-@functools.cache
-def _store(root: str) -> Any:
+@functools.lru_cache(maxsize=64)
+def _store(root: str, options: StoreOptions) -> Any:
     """Returns the client of a bucket or server; it keeps its connections."""
     from obstore.store import HTTPStore, MemoryStore, from_url
 
     kind = scheme(root)
     if kind == "memory":
+        if options:
+            raise StorageError(f"{root}: memory:// takes no storage_options; got {', '.join(sorted(options.values))}")
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
-    with _named(root):
+    given = dict(options.values)
+    client: Any = dict(given.pop("client_options", None) or {})
+    with _named(root, options), _checked(root, options):
         if kind in ("http", "https"):
+            client = {"allow_http": kind == "http", **client}
             # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
-            return HTTPStore.from_url(root, client_options={"allow_http": kind == "http"})
-        plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
-        return from_url(root, client_options={"allow_http": True}) if plain else from_url(root)
+            return HTTPStore.from_url(root, client_options=client, **given)
+        if any(_is_plain(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
+            client = {"allow_http": True, **client}
+        connect: Any = from_url
+        return connect(root, client_options=client, **given)
+
+
+def _is_plain(address: object) -> bool:
+    return isinstance(address, str) and address.startswith("http://")
+
+
+@contextlib.contextmanager
+def _checked(root: str, options: StoreOptions) -> Iterator[None]:
+    """Makes an error of the options one that says so; the libraries' own may show what an option holds."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except (exceptions.UnknownConfigurationKeyError, TypeError, ValueError) as error:
+        if not options:
+            raise
+        raise StorageError(
+            f"{root}: storage_options: {options.redact(_reason(error))}. Got {', '.join(sorted(options.values))}; they "
+            "are called as obstore's stores call them, such as access_key_id, secret_access_key, region, endpoint, "
+            "token, skip_signature: https://developmentseed.org/obstore"
+        ) from None
 
 
 def _check_can_list(path: str) -> None:
@@ -293,24 +332,31 @@ def _attempts() -> Iterator[_Attempt]:
 
 
 @contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Makes an error of obstore an error of the project that names the path."""
+def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
+    """Makes an error of obstore an error of the project that names the path, and shows no value of its options."""
     from obstore import exceptions
 
+    options = options or options_of(path)
     try:
         yield
     except StorageError:
         raise
-    except (FileNotFoundError, exceptions.NotFoundError) as error:
-        raise PathNotFoundError(f"{path}: there is no such object") from error
-    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-        raise PathExistsError(f"{path}: exists already") from error
-    except (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise PathPermissionError(
-            f"{path}: {_reason(error)}. Do the credentials in the environment allow it?"
-        ) from error
     except (exceptions.BaseError, OSError, NotImplementedError) as error:
-        raise StorageError(f"{path}: {_reason(error)}") from error
+        raise _translated(path, error, options) from (None if options else error)
+
+
+def _translated(path: str, error: Exception, options: StoreOptions) -> StorageError:
+    from obstore import exceptions
+
+    if isinstance(error, (FileNotFoundError, exceptions.NotFoundError)):
+        return PathNotFoundError(f"{path}: there is no such object")
+    if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
+        return PathExistsError(f"{path}: exists already")
+    reason = options.redact(_reason(error))
+    if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+        whose = "in storage_options" if options else "in the environment"
+        return PathPermissionError(f"{path}: {reason}. Do the credentials {whose} allow it?")
+    return StorageError(f"{path}: {reason}")
 
 
 def _reason(error: BaseException) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import re
 import urllib.parse
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from beam_datasets.storage.options import Location, StoreOptions, like
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
@@ -53,10 +58,24 @@ def normalize(path: PathLike) -> str:
         raise ValueError("the path is empty")
     if is_remote(text):
         head, rest = text.split("://", 1)
-        return f"{head.lower()}://{rest.rstrip('/')}"
+        return like(text, f"{head.lower()}://{rest.rstrip('/')}")
     if match := _SCHEME.match(text):
         text = urllib.parse.unquote(text[match.end() :])
     return os.path.abspath(os.path.expanduser(text))
+
+
+def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
+    """Returns the path, normal, with the options of its store; paths that are made of it carry them too.
+
+    Raises:
+        ValueError: there are options, but the path is local.
+    """
+    normal = normalize(path)
+    if not options:
+        return normal
+    if not is_remote(normal):
+        raise ValueError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
+    return Location(normal, StoreOptions(options))
 
 
 def join(base: PathLike, *names: str) -> str:
@@ -68,7 +87,7 @@ def join(base: PathLike, *names: str) -> str:
     text = os.fspath(base)
     if not is_remote(text):
         return os.path.join(text, *names)
-    return "/".join((text.rstrip("/"), *names)) if names else text
+    return like(text, "/".join((text.rstrip("/"), *names))) if names else text
 
 
 def basename(path: PathLike) -> str:
@@ -94,7 +113,7 @@ def _split(path: str) -> tuple[str, str]:
         return os.path.split(path.rstrip("/") or path)
     root, key = split_remote(path)
     head, _, name = key.rpartition("/")
-    return (f"{root}/{head}" if head else root), name
+    return like(path, f"{root}/{head}" if head else root), name
 
 
 def split_remote(path: str) -> tuple[str, str]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_datasets import storage
-from beam_datasets.reading.opening import find_published
+from beam_datasets import catalog, storage
 from beam_datasets.reading.verifying.findings import Report
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import Known, inspect
@@ -58,7 +57,7 @@ class VerifyDataset(beam.PTransform):
             MetadataError: the shards are of another format than TFRecord.
         """
         super().__init__()
-        self._known = inspect(find_published(name_or_dir, data_dir))
+        self._known = inspect(catalog.find_published(name_or_dir, data_dir))
         self.directory = self._known.directory
         self._decode = decode
         self._shared_disk = shared_disk

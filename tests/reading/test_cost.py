@@ -34,7 +34,7 @@ class Storage:
             if (
                 callable(door)
                 and not isinstance(door, type)
-                and name not in ("join", "normalize", "basename", "is_remote")
+                and name not in ("join", "normalize", "basename", "is_remote", "with_options")
             ):
                 monkeypatch.setattr(storage, name, self._counted(name, door))
 
