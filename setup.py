@@ -44,12 +44,13 @@ C_FILES = (
     "examples",
     "png",
     "deflate",
+    "values",
     "encode",
 )
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=[f"beam_datasets/native/{name}.c" for name in C_FILES],
-    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "decode")],
+    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "decode", "encode")],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]

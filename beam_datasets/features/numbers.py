@@ -65,6 +65,8 @@ def _convert(value: Any, dtype: np.dtype[Any], path: str) -> NDArray[Any]:
         natural = np.asarray(value)
         if natural.dtype.kind == "O" and any(item is None for item in natural.flat):
             raise FeatureTypeError(f"{path}: the value is None or has a None in it; expected {dtype}")
+        if dtype == np.uint64 and natural.dtype == np.float64:
+            natural = _exact(value, natural)
         if dtype.kind in "iu" and natural.dtype.kind in "iuf" and natural.size:
             _check_range(natural, dtype, path)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -77,6 +79,13 @@ def _convert(value: Any, dtype: np.dtype[Any], path: str) -> NDArray[Any]:
         raise FeatureTypeError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
     except ValueError as error:
         raise FeatureValueError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
+
+
+def _exact(value: Any, floats: NDArray[Any]) -> NDArray[Any]:
+    """Returns integers of which NumPy has made floats, as it does where only some need all 64 bits."""
+    items = np.asarray(value, object)
+    whole = all(isinstance(item, (int, np.integer)) and 0 <= item < 1 << 64 for item in items.flat)
+    return items.astype(np.uint64) if whole else floats
 
 
 def _check_range(array: NDArray[Any], dtype: np.dtype[Any], path: str) -> None:

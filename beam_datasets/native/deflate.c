@@ -25,7 +25,8 @@
 #define MANY_ZEROS 18   /* 11 to 138 */
 #define MOST_NODES (2 * LENGTH_SYMBOLS + 1)
 
-static const uint8_t extra_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+static const uint8_t extra_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                       2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
 static const uint8_t base_length[29] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  10,  12,  14,  16,  20, 24,
                                         28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 255};
 static const uint8_t meta_order[META_SYMBOLS] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
@@ -41,15 +42,16 @@ typedef struct {
 
 /* ------------------------------------------------------------------------------------------------ the Huffman code */
 
-/* An entry of the heap: count, height of the tree and node. Equal counts are told apart by the height, equal heights by
- * the order of the entries, so the node takes no part in comparisons. */
+/* An entry of the heap: count, height of the tree and node. Equal counts are told apart by the height, equal heights
+ * by the order of the entries, so the node takes no part in comparisons. */
 static inline uint32_t entry(uint32_t count, uint32_t height, int node) {
     return count << 16 | height << 10 | (uint32_t)node; /* counts are below 2^13, heights below 2^5, nodes below 2^10 */
 }
 static inline int node_of(uint32_t heap_entry) { return (int)(heap_entry & 0x3FF); }
 static inline uint32_t weight(uint32_t heap_entry) { return heap_entry >> 10; }
 
-/* Moves an entry down to where no child is smaller. The grandchildren are loaded before it is known which are needed. */
+/* Moves an entry down to where no child is smaller. The grandchildren are loaded before it is known which are needed.
+ */
 static inline void sift(uint32_t *heap, unsigned size, unsigned k) {
     uint32_t moved = heap[k];
     heap[size + 1] = UINT32_MAX; /* never the smaller child */
@@ -221,7 +223,8 @@ static inline int begins_run(const uint8_t *data, size_t size, size_t i) {
 }
 
 /* Divides data into bytes and runs: tokens below 256 are bytes, others 256 + a run's length - SHORTEST_RUN. Each run is
- * as long as it can be, and repeats the byte before it. Returns how many tokens there are, 0 where they are too many. */
+ * as long as it can be, and repeats the byte before it. Returns how many tokens there are; 0 where they are too many.
+ */
 static int divide(const uint8_t *data, size_t size, uint16_t *tokens, Code *symbols) {
     int count = 0;
     for (size_t i = 0; i < size;) {
@@ -241,7 +244,8 @@ static int divide(const uint8_t *data, size_t size, uint16_t *tokens, Code *symb
     return count;
 }
 
-static void put_tokens(Bits *bits, const uint16_t *tokens, int count, const Code *symbols, uint32_t distance, int length) {
+static void put_tokens(Bits *bits, const uint16_t *tokens, int count, const Code *symbols, uint32_t distance,
+                       int length) {
     for (int i = 0; i < count; i++) {
         int token = tokens[i];
         if (token < LITERALS) {

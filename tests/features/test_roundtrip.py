@@ -81,3 +81,11 @@ def test_unpacked_lists(integers, floats):
     record = example.record(b"".join(entries))
     decode = F.compile_decoder(features)
     assert_equal(decode(record), decode(packed.SerializeToString()))
+
+
+def test_large_integers_in_a_list_with_small_ones_keep_all_bits():
+    features = {"s": F.Sequence(np.uint64), "m": F.Tensor(shape=(None, 2), dtype=np.uint64)}
+    value = {"s": [2**63 + 1, 0, 2**64 - 1], "m": [[2**63 + 1, 0], [np.uint64(5), np.uint64(2**63 + 3)]]}
+    decoded = F.compile_decoder(features)(F.compile_encoder(features)(value))
+    assert decoded["s"].tolist() == value["s"]
+    assert decoded["m"].tolist() == [[2**63 + 1, 0], [5, 2**63 + 3]]
