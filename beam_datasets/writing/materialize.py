@@ -224,7 +224,7 @@ def _info(
     """Returns the description of what is written: the first source's, where it still holds."""
     info = source.info
     supervised = info.supervised_keys
-    if supervised is not None and any(name not in tree for name in _names_in(supervised)):
+    if supervised is not None and tree is not info.features and any(name not in tree for name in _names_in(supervised)):
         supervised = None
     return info.replace(
         identity=identity,
