@@ -43,7 +43,7 @@ _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 
 
 class FlinkJobOptions(PipelineOptions):
-    """Options of jobs on Flink that Beam's Python side does not know, and one of our own."""
+    """Options of jobs on Flink: one of its runner that Beam's Python side does not know, and one of our own."""
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -53,8 +53,6 @@ class FlinkJobOptions(PipelineOptions):
             default=WORKER_SECONDS,
             help="a job is given up where a worker pool takes longer than this to bring up a worker",
         )
-        parser.add_argument("--number_of_execution_retries", type=int, help="that Flink restarts what failed of a job")
-        parser.add_argument("--execution_retry_delay", type=int, help="milliseconds before such a restart")
         parser.add_argument("--execution_mode_for_batch", help="PIPELINED, or BATCH_FORCED for one stage at a time")
 
 

@@ -196,7 +196,11 @@ class Cluster:
             # What has run out of memory ends, so that its work is done again; it would wait for ever otherwise.
             "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
             "cluster.uncaught-exception-handling": "FAIL",
-            "heartbeat.timeout": 20_000,
+            # A TaskManager that is gone is noticed after two of these, and its work done again where there is another.
+            "heartbeat.interval": 3_000,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 3,
+            "restart-strategy.fixed-delay.delay": "10 s",
             "io.tmp.dirs": self.directory / "tmp",
         }
         conf = self.directory / "conf"
