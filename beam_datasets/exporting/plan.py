@@ -139,25 +139,22 @@ def plan_export(
     """
     target = storage.normalize(to)
     chosen = format_of(format) if isinstance(format, str) else format
-    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     job = plan_job(
         source,
         split=split,
-        to=None,
         data_dir=os.devnull,  # the place of a dataset, which an export is not
         source_data_dir=catalog.root_dir(data_dir),
-        sources=None,
         features=features,
-        filter=None,
-        reshuffle=None,
-        sharding=sharding,
+        num_shards=num_shards,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
     )
     for directory in job.sources:
         _check_apart(target, directory)
     check_free(target)
     schema = schema_of(job.info.features, binary)
     chosen.check(schema)
-    splits = tuple(_planned(selected, sharding) for selected in job.splits)
+    splits = tuple(_planned(selected, job.sharding) for selected in job.splits)
     parent, name = storage.dirname(target), storage.basename(target)
     number = uuid.uuid4().hex[:8]
     staging = storage.join(parent, f"incomplete.{number}_{name}")
