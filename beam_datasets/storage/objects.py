@@ -260,7 +260,7 @@ def _store(root: str, options: StoreOptions) -> Any:
         if any(_is_plain(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
             client = {"allow_http": True, **client}
         connect: Any = from_url
-        return connect(root, client_options=client, **given)
+        return connect(root, **given, **({"client_options": client} if client else {}))
 
 
 def _is_plain(address: object) -> bool:

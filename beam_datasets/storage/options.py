@@ -1,7 +1,7 @@
 """URLs that carry the options of their store: credentials, an endpoint, a region. Nothing shows what the options hold.
 
 A `Location` is the text of its URL and nothing else wherever it is printed, compared, or written to a file. The options
-go along where a path is made of it by the functions of `paths`, and where it is pickled, to another process.
+go along where a path is made of it by the functions of `paths` or by `+`, and where it is pickled, to another process.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ class Location(str):
         made = super().__new__(cls, url)
         made.options = options
         return made
+
+    def __add__(self, suffix: str) -> Location:
+        return Location(str(self) + suffix, self.options)
 
     def __getnewargs__(self) -> tuple[str, StoreOptions]:  # type: ignore[override]
         return str(self), self.options

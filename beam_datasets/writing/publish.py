@@ -24,6 +24,7 @@ from beam_datasets import features as feature_trees
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.storage.options import options_of
 from beam_datasets.writing import claims, promises
 from beam_datasets.writing.owners import Owner
 
@@ -131,7 +132,12 @@ def check_free(dataset_dir: str, full_name: str) -> None:
 
     Raises:
         AlreadyPublishedError: it is published already, or something else is in its place.
+        ValueError: the directory carries options of its store, which workers that write would not have.
     """
+    if options_of(dataset_dir):
+        raise ValueError(
+            f"{dataset_dir}: storage_options are for reading. To write there, set the credentials in the environment."
+        )
     if catalog.is_published(dataset_dir):
         raise AlreadyPublishedError(
             f"{full_name} is already published in {dataset_dir}. A published version never changes: "

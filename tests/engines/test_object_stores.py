@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 pytest.importorskip("obstore")
 COUNT = 5_000
 SHARDS = {"train": 5, "test": 2}
+SECRET = "a-very-secret-access-key"
 ROOT = Path(__file__).parents[2]
 
 
@@ -136,3 +139,102 @@ def test_what_is_wrong_is_said_with_the_url(store: ObjectStore, capsys: pytest.C
     missing = store.url.replace("datasets", "no-such-bucket")
     with pytest.raises(bd.errors.StorageError, match=f"^{missing}.*no bucket"):
         build(missing)
+
+
+def options_for(store: ObjectStore) -> dict[str, object]:
+    """Returns the storage_options that lead to a store that speaks S3."""
+    env = store.env
+    return {
+        "endpoint": env["AWS_ENDPOINT"],
+        "access_key_id": "an-access-key",
+        "secret_access_key": SECRET,
+        "region": env["AWS_REGION"],
+        "retry_config": {"max_retries": 0},
+    }
+
+
+def put(directory: str, url: str, options: dict[str, object] | None = None) -> None:
+    """Copies a published dataset to a bucket."""
+    target = storage.with_options(f"{url}/data/numbers/1.0.0", options)
+    for name in storage.list_dir(directory):
+        storage.copy(storage.join(directory, name), storage.join(target, name))
+
+
+def elsewhere(code: str, *arguments: str) -> str:
+    """Returns what a new process prints."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True
+    ).stdout
+
+
+def test_two_calls_have_each_their_own_options(local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two stores with a bucket of the same name; nothing in the environment leads to any."""
+    monkeypatch.setenv("BEAM_DATASETS_CACHE_DIR", str(tmp_path / "cache"))
+    small = Numbers(data_dir=str(tmp_path / "small"), count=100).build(num_shards=SHARDS, num_workers=1)
+    with object_store("s3", tmp_path) as one, object_store("s3", tmp_path) as two:
+        first, second = options_for(one), options_for(two)
+        put(local, one.url, first)
+        put(small, two.url, second)
+        data_dir = f"{one.url}/data"
+        for split in ("train", "test"):
+            pairs = zip(
+                bd.load("numbers", split=split, data_dir=data_dir, storage_options=first).take(60),
+                bd.load("numbers", split=split, data_dir=data_dir, storage_options=second).take(60),
+            )
+            here = zip(*(bd.builder_from_directory(where).as_dataset(split).take(60) for where in (local, small)))
+            assert [(x["text"], y["text"]) for x, y in pairs] == [(x["text"], y["text"]) for x, y in here]
+        wrong = {**first, "endpoint": "http://127.0.0.1:1"}
+        with pytest.raises(bd.errors.StorageError, match=f"^{data_dir}/numbers") as error:
+            bd.load("numbers", data_dir=data_dir, storage_options=wrong)
+        assert SECRET not in "".join(traceback.format_exception(error.value))
+        with pytest.raises(ValueError, match=r"storage_options are for reading"):
+            bd.builder("numbers", data_dir=f"{one.url}/new", storage_options=first).build()
+        found = bd.builder_from_directory(f"{data_dir}/numbers/1.0.0", storage_options=first)
+        assert sum(1 for _ in found.as_dataset("test").raw()) == found.info.splits["test"].num_examples
+        source = storage.with_options(f"{data_dir}/numbers/1.0.0/features.json", first)
+        storage.copy(source, storage.with_options(f"{data_dir}/copy", second))
+        assert storage.read_bytes(storage.with_options(f"{data_dir}/copy", second)) == storage.read_bytes(source)
+        assert not storage.exists(storage.with_options(f"{data_dir}/copy", first))
+
+
+def test_a_dataset_takes_its_options_along(local: str, tmp_path: Path) -> None:
+    with object_store("s3", tmp_path) as running:
+        put(local, running.url, options_for(running))
+        builder = bd.builder("numbers", data_dir=f"{running.url}/data", storage_options=options_for(running))
+        dataset = builder.as_dataset("test").shuffle(seed=1)
+        (tmp_path / "dataset").write_bytes(pickle.dumps(dataset))
+        code = "import pickle, sys; print(sum(int(x['id']) for x in pickle.load(open(sys.argv[1], 'rb'))))"
+        assert int(elsewhere(code, str(tmp_path / "dataset"))) == sum(int(x["id"]) for x in dataset)
+        iterator = iter(dataset)
+        next(iterator)
+        shown = [repr(builder), repr(dataset), str(iterator.get_state()), repr(builder.info)]
+        assert SECRET not in "".join(map(str, shown))
+
+
+def test_what_was_read_is_not_asked_for_again(local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEAM_DATASETS_CACHE_DIR", str(tmp_path / "cache"))
+    with object_store("s3", tmp_path) as running:
+        use(running, monkeypatch)
+        put(local, running.url)
+        [log] = tmp_path.glob("store-*.log")
+
+        def asked() -> int:
+            return sum("GET" in line and ".tfrecord" in line for line in log.read_text().splitlines())
+
+        def read() -> list[object]:
+            dataset = bd.load("numbers", split="train", data_dir=f"{running.url}/data")
+            return [*(x["text"] for x in dataset), *(x["text"] for x in dataset[[5, 4000, 77]])]
+
+        assert asked() == 0
+        found, requests = read(), asked()
+        assert requests >= 2 * SHARDS["train"]
+        assert read() == found
+        code = (
+            "import beam_datasets as bd, sys; print(len(list(bd.load('numbers', split='train', data_dir=sys.argv[1]))))"
+        )
+        assert int(elsewhere(code, f"{running.url}/data")) == len(found) - 3
+        assert asked() == requests
+        (damaged, *_) = (path for path in (tmp_path / "cache").glob("*/*") if path.stat().st_size > 10_000)
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        assert read() == found
+        assert asked() == requests + 1

@@ -20,7 +20,13 @@ def test_paths_made_of_it_carry_the_options():
     base = storage.with_options("S3://bucket/data/", OPTIONS)
     assert base == "s3://bucket/data"
     below = storage.join(base, "a", "b")
-    for path in (below, storage.normalize(below), storage.dirname(below), pickle.loads(pickle.dumps(below))):
+    for path in (
+        below,
+        storage.normalize(below),
+        storage.dirname(below),
+        below + ".index",
+        pickle.loads(pickle.dumps(below)),
+    ):
         assert options_of(path).values == OPTIONS
     assert not options_of(storage.with_options("s3://bucket/data", None))
     assert not options_of(storage.normalize("s3://bucket/data"))
