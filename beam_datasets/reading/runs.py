@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
 _FIRST_PIECE, _LARGEST_PIECE = 32, 512  # records that are checked at once
+_PIECE_BYTES = 128 << 10  # of them: what is made of the runs that are read in turn is to fit the cache together
 
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
@@ -84,23 +83,10 @@ class RunReader:
             if following < self.stop:
                 self._ahead = self._submit(self._load, following, self._chunk_bytes)
         places = chunk.offsets[place : min(place + self._piece, self.stop - chunk.first_record) + 1]
-        if places[-1] - places[0] > CHUNK_BYTES:  # of a larger chunk, which is not to be in memory twice
-            fitting = int(np.searchsorted(places, places[0] + CHUNK_BYTES, side="right")) - 1
-            places = places[: max(fitting, 1) + 1]
-        self._records = self._good(chunk, places, first)
-        self._first = first
-
-    def _good(self, chunk: tfrecord.Chunk, places: NDArray[np.int64], first: int) -> list[bytes]:
-        """Returns the data of the records before the first damaged one; raises its error where it is the first."""
-        unframe = functools.partial(
-            tfrecord.unframe, chunk.buffer, path=self.shard.path, offset=chunk.start, first_record=first
+        self._records = tfrecord.unframe_some(
+            chunk.buffer, places, _PIECE_BYTES, path=self.shard.path, offset=chunk.start, first_record=first
         )
-        try:
-            return unframe(places)
-        except CorruptRecordError as error:
-            if error.record is None or error.record <= first:
-                raise
-            return unframe(places[: error.record - first + 1])
+        self._first = first
 
     def load(self, first: int) -> RunReader:
         """Reads the chunk that has the record `first`, and returns this reader."""

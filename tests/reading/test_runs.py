@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from beam_datasets.formats import tfrecord
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
+from beam_datasets.reading.runs import _PIECE_BYTES, RunReader
 from beam_datasets.reading.shards import Shard
 
 
-@pytest.mark.parametrize("size", [10, 3000, 100_000, CHUNK_BYTES + 1])
+@pytest.mark.parametrize("size", [10, 3000, 100_000, _PIECE_BYTES + 1])
 def test_a_piece_of_a_large_chunk_is_small(tmp_path: Any, size: int) -> None:
     records = [bytes([i % 250]) * (size + i) for i in range(60)]
     path = tmp_path / "shard"
@@ -21,5 +21,5 @@ def test_a_piece_of_a_large_chunk_is_small(tmp_path: Any, size: int) -> None:
     while first < 60:
         piece = reader.read(first, 60)
         assert piece == records[first : first + len(piece)]
-        assert len(piece) == 1 or sum(map(len, piece)) + 16 * len(piece) <= CHUNK_BYTES
+        assert len(piece) == 1 or sum(map(len, piece)) + 16 * len(piece) <= _PIECE_BYTES
         first += len(piece)
