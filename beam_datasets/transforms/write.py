@@ -41,7 +41,7 @@ INLINE_BLOCK_SIZE = 8 << 20
 # For engines that hold what a bundle yields, and send a hundred messages ahead whatever their size: docs/engines.md.
 HELD_BLOCK_SIZE = 1 << 20
 HELD_PART_SIZE = 8 << 20
-HELD_BUNDLE_SIZE = 128 << 20
+HELD_BUNDLE_SIZE = 64 << 20
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 _HISTOGRAMS = "histograms"
 

@@ -198,6 +198,7 @@ class Cluster:
             "cluster.uncaught-exception-handling": "FAIL",
             # A TaskManager that is gone is noticed after two of these, and its work done again where there is another.
             "heartbeat.interval": 3_000,
+            "slot.request.timeout": 60_000,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "10 s",
