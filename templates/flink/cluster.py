@@ -71,6 +71,7 @@ class Cluster:
         directory: of logs, configuration and state.
         home: Flink's.
         slots: of a TaskManager, each of which does a part of the work.
+        memory: of a TaskManager in MiB; its Python workers have theirs besides.
         ports: {name of a server: its port}.
         servers: those that were started.
         tied: whether servers end with the process that started them, whatever ends it (Linux).
@@ -79,6 +80,7 @@ class Cluster:
     directory: Path
     home: Path
     slots: int = 2
+    memory: int = 2048
     ports: dict[str, int] = field(default_factory=dict)
     servers: list[Server] = field(default_factory=list)
     tied: bool = False
@@ -188,7 +190,7 @@ class Cluster:
             "taskmanager.host": HOST,
             "taskmanager.bind-host": HOST,
             "taskmanager.numberOfTaskSlots": self.slots,
-            "taskmanager.memory.process.size": "2048m",
+            "taskmanager.memory.process.size": f"{self.memory}m",
             "taskmanager.memory.managed.fraction": 0.3,
             "taskmanager.memory.task.off-heap.size": "256m",  # of the channels to Python workers
             "taskmanager.memory.network.min": "256m",  # the graph has many exchanges, each of which takes its own
@@ -248,6 +250,7 @@ class Cluster:
         state = {
             "home": str(self.home),
             "slots": self.slots,
+            "memory": self.memory,
             "ports": self.ports,
             "servers": [asdict(server) for server in self.servers],
         }
@@ -265,7 +268,7 @@ class Cluster:
         except OSError:
             raise ClusterError(f"no cluster was started in {directory}.") from None
         servers = [Server(**server) for server in state["servers"]]
-        return cls(directory, Path(state["home"]), state["slots"], state["ports"], servers)
+        return cls(directory, Path(state["home"]), state["slots"], state["memory"], state["ports"], servers)
 
 
 def free_port() -> int:
@@ -306,11 +309,11 @@ def running(directory: Path, **settings: int) -> Iterator[Cluster]:
         cluster.stop()
 
 
-def _start(directory: Path, slots: int) -> int:
+def _start(directory: Path, slots: int, memory: int) -> int:
     with contextlib.suppress(ClusterError):
         if any(server.is_running() for server in Cluster.load(directory).servers):
             raise SystemExit(f"a cluster runs in {directory} already; `status` says more.")
-    cluster = Cluster(directory, set_up(), slots)
+    cluster = Cluster(directory, set_up(), slots, memory)
     try:
         cluster.start()
     except BaseException:
@@ -341,12 +344,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_argument("directory", type=Path, metavar="DIR", help="of the cluster's logs and state")
         if name == "start":
             command.add_argument("--slots", type=int, default=2, help="parallelism of its TaskManager; default 2")
+            command.add_argument("--memory", type=int, default=2048, help="of its TaskManager in MiB; default 2048")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "setup":
             print(set_up())
         elif arguments.command == "start":
-            return _start(arguments.directory.absolute(), arguments.slots)
+            return _start(arguments.directory.absolute(), arguments.slots, arguments.memory)
         elif arguments.command == "status":
             return _status(arguments.directory.absolute())
         else:
