@@ -124,17 +124,17 @@ def _fits(data: bytes, form: Form) -> bool:
 
 def _decode_into(pixels: NDArray[Any], files: Sequence[bytes], form: Form) -> bool:
     """Puts the pixels of files into an array; returns whether all are of that form."""
-    inflate, (header, _, shape, dtype, stride, pixel, size) = _inflater(), form
-    rows = []
+    compressed, unfilter, inflate = core.png_compressed, core.png_unfilter, _inflater()  # type: ignore[union-attr]
+    header, size, rows = form.header, form.size, []
     for file in files:
-        compressed = core.png_compressed(file, header)  # type: ignore[union-attr]
-        plain = None if compressed is None else inflate(compressed, size)
+        data = compressed(file, header)
+        plain = None if data is None else inflate(data, size)
         if plain is None or len(plain) != size:
             return False
         rows.append(plain)
-    if not core.png_unfilter(rows, pixels, shape[0], stride, pixel):  # type: ignore[union-attr]
+    if not unfilter(rows, pixels, form.shape[0], form.stride, form.pixel):
         return False
-    if dtype.itemsize == 2:
+    if form.dtype.itemsize == 2:
         pixels.byteswap(inplace=True)
     return True
 
@@ -179,7 +179,7 @@ def _decode_plain(files: Sequence[bytes], form: Form) -> NDArray[Any] | None:
     if None in plain:
         return None
     joined = plain[0] if len(plain) == 1 else b"".join(plain)
-    if any(joined[:: 1 + form.stride]):  # the numbers of filters
+    if joined[:: 1 + form.stride].strip(b"\0"):  # the numbers of filters
         return None
     rows: NDArray[Any] = np.frombuffer(joined, np.uint8).reshape(-1, 1 + form.stride)
     pixels = rows[:, 1:].copy()
