@@ -23,7 +23,8 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, LostExamplesError, StorageError
+from beam_datasets.transforms import failures
 
 if TYPE_CHECKING:
     import argparse
@@ -97,6 +98,10 @@ class FlinkCluster:
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline and self.get(f"jobs/{job}")["state"] not in _ENDED:
             time.sleep(0.5)
+
+    def last_failure(self, job: str) -> str:
+        """Returns the error for which a job was restarted last; '' where it was not."""
+        return str(self.get(f"jobs/{job}/exceptions?maxExceptions=1").get("root-exception") or "")
 
     def task_managers(self) -> list[str]:
         """Returns the hosts of the TaskManagers."""
@@ -173,19 +178,21 @@ def workers_are_here(options: PipelineOptions) -> bool:
 
 @dataclass
 class Attendant:
-    """Looks after a job: gives it up where its workers do not start, and cancels it where nobody waits for it any more.
+    """Looks after a job: gives it up where it cannot end well, and cancels it where nobody waits for it any more.
+
+    It cannot where its workers do not start, and where Flink restarts it for an error that will be the same again.
 
     Attributes:
         cluster: where it runs.
         options: of the job.
         name: of the job.
-        problem: why the job was given up; None where it was not.
+        error: why the job was given up; None where it was not.
     """
 
     cluster: FlinkCluster
     options: PipelineOptions
     name: str
-    problem: str | None = None
+    error: BeamDatasetsError | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @contextlib.contextmanager
@@ -193,21 +200,21 @@ class Attendant:
         """Attends the job as long as the context lasts.
 
         Raises:
-            FlinkError: the job was given up.
+            BeamDatasetsError: the job was given up.
         """
         thread = threading.Thread(target=self._look, name="attend Flink's job", daemon=True)
         thread.start()
         try:
             yield
         except Exception as error:
-            if self.problem is None and _REFUSED in str(error):
+            if self.error is None and _REFUSED in str(error):
                 pool = self.options.view_as(PortableOptions).environment_config
-                self.problem = (
+                self.error = FlinkError(
                     f"a TaskManager found no worker pool at {pool} (connection refused); nothing was published. One "
                     "must stand beside each TaskManager: python -m pipelines.worker_pool --port PORT"
                 )
-            if self.problem:
-                raise FlinkError(self.problem) from error
+            if self.error:
+                raise self.error from error
             raise
         except BaseException:  # interrupted
             self.cancel()
@@ -224,23 +231,38 @@ class Attendant:
                 self.cluster.cancel(job)
 
     def _look(self) -> None:
-        patience = self.options.view_as(FlinkJobOptions).worker_start_seconds
         since: dict[tuple[str, str], float] = {}
-        while not self._stop.wait(_LOOK_SECONDS):
+        while self.error is None and not self._stop.wait(_LOOK_SECONDS):
             with contextlib.suppress(FlinkError, KeyError, TypeError):  # it may be gone, or be of another version
                 job = self.cluster.job_id(self.name)
-                waiting = self.cluster.waits_for_workers(job) if job else set()
+                if job is None:
+                    continue
                 now = time.monotonic()
-                since = {task: since.get(task, now) for task in waiting}
-                if any(now - began > patience for began in since.values()):
-                    self.problem = (
-                        f"a worker pool did not bring up a worker within {patience} s, and the job was cancelled; "
-                        "nothing was published. A pool starts the command `python`: PATH must lead to one that has "
-                        "apache-beam and this project (python -m pipelines.worker_pool takes its own). What the pool "
-                        "printed says more; --worker_start_seconds gives it longer."
-                    )
-                    self.cancel()
-                    return
+                since = {task: since.get(task, now) for task in self.cluster.waits_for_workers(job)}
+                self.error = self._late_worker(now, since) or _permanent(self.cluster.last_failure(job))
+                if self.error:
+                    self.cluster.cancel(job)
+
+    def _late_worker(self, now: float, since: dict[tuple[str, str], float]) -> FlinkError | None:
+        patience = self.options.view_as(FlinkJobOptions).worker_start_seconds
+        if all(now - began <= patience for began in since.values()):
+            return None
+        return FlinkError(
+            f"a worker pool did not bring up a worker within {patience} s, and the job was cancelled; nothing was "
+            "published. A pool starts the command `python`: PATH must lead to one that has apache-beam and this "
+            "project (python -m pipelines.worker_pool takes its own). What the pool printed says more; "
+            "--worker_start_seconds gives it longer."
+        )
+
+
+def _permanent(failure: str) -> BeamDatasetsError | None:
+    """Returns the error that a failure of a job was, if it will be the same however often the job is restarted."""
+    if "Traceback" not in failure:
+        return None
+    error = failures.reason(RuntimeError(failure))
+    if isinstance(error, failures.GenerationError):
+        return error if str(error).startswith("ModuleNotFoundError") else None
+    return None if isinstance(error, (StorageError, LostExamplesError)) else error
 
 
 @contextlib.contextmanager

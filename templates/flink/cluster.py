@@ -84,6 +84,7 @@ class Cluster:
     ports: dict[str, int] = field(default_factory=dict)
     servers: list[Server] = field(default_factory=list)
     tied: bool = False
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     def start(self) -> None:
         """Starts all servers and waits until work can be given to them."""
@@ -166,8 +167,9 @@ class Cluster:
                 server.signal(number)
             deadline = time.monotonic() + STOP_SECONDS
             while any(server.is_running() for server in self.servers) and time.monotonic() < deadline:
-                _reap()
                 time.sleep(0.1)
+        for process in self._started:
+            process.wait()
         self.servers.clear()
         self._save()
 
@@ -200,7 +202,7 @@ class Cluster:
             "cluster.uncaught-exception-handling": "FAIL",
             # A TaskManager that is gone is noticed after two of these, and its work done again where there is another.
             "heartbeat.interval": 3_000,
-            "slot.request.timeout": 60_000,
+            "slot.request.timeout": 20_000,
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 3,
             "restart-strategy.fixed-delay.delay": "10 s",
@@ -228,6 +230,7 @@ class Cluster:
                 env=environment,
                 start_new_session=True,
             )
+        self._started.append(process)
         server = Server(name, process.pid, _start_time(process.pid))
         self.servers.append(server)
         self._save()
@@ -239,7 +242,6 @@ class Cluster:
     def _await(self, is_so: Callable[[], bool], what: str, name: str) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not is_so():
-            _reap()
             if time.monotonic() > deadline or not self.running(name):
                 last = self._log(name, sum(server.name == name for server in self.servers) - 1)
                 said = last.read_text(errors="replace")[-2000:]
@@ -289,13 +291,6 @@ def _start_time(pid: int) -> str:
     told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, started = told.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else started.strip()
-
-
-def _reap() -> None:
-    """Takes notice of servers that ended, where this process started them."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 @contextlib.contextmanager

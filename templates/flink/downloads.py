@@ -32,9 +32,9 @@ class ClusterError(Exception):
 
 
 def cache_dir() -> Path:
-    """Returns where downloads are kept: $BEAM_DATASETS_FLINK, or a directory of the user's cache."""
+    """Returns where downloads are kept: $BEAM_DATASETS_FLINK_CACHE, or a directory of the user's cache."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beam_datasets" / "flink"
-    return Path(os.environ.get("BEAM_DATASETS_FLINK") or default)
+    return Path(os.environ.get("BEAM_DATASETS_FLINK_CACHE") or default)
 
 
 def set_up() -> Path:

@@ -25,13 +25,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def server(arguments: list[str], port: int, log: Path, *, python: str = sys.executable) -> Iterator[None]:
+def server(
+    arguments: list[str], port: int, log: Path, *, python: str = sys.executable, path: str | None = None
+) -> Iterator[None]:
     """Runs a Python module that listens on the port; what it prints goes to the log.
 
-    With another `python` than that of the tests it runs in the log's folder, from where no checkout is found.
+    With another `python` than that of the tests it runs in the log's folder, from where no checkout is found. PATH
+    begins with `path`.
     """
     # A worker pool starts the bare command `python`, so PATH leads to its environment.
-    env = {**os.environ, "PATH": f"{os.path.dirname(python)}{os.pathsep}{os.environ['PATH']}"}
+    env = {**os.environ, "PATH": f"{path or os.path.dirname(python)}{os.pathsep}{os.environ['PATH']}"}
     cwd = None if python == sys.executable else log.parent
     with log.open("wb") as out:
         process = subprocess.Popen(
