@@ -18,13 +18,15 @@ NATIVE := $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-interop test-adapters sanitize lint format bench clean
+.PHONY: help quickstart test test-interop test-adapters flink test-flink sanitize lint format bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
 	@echo 'make test          ruff, mypy and all tests'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
+	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
+	@echo 'make test-flink    tests on such a cluster'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
 	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
 	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
@@ -71,6 +73,20 @@ test-interop: .venv-interop/.ready
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
 	BEAM_DATASETS_ADAPTERS='torch torchdata grain datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(PYTEST_ARGS)
+
+# Downloads are kept in ~/.cache/beam_datasets/flink; the cluster is taken down however this ends.
+FLINK := build/flink
+flink: .venv/.ready
+	@rm -rf $(FLINK)/data
+	@$(BIN)/python templates/flink/cluster.py start $(FLINK) >/dev/null; \
+	trap '$(BIN)/python templates/flink/cluster.py stop $(FLINK)' EXIT; set -x; \
+	$(BIN)/beam-datasets build stdlib_source --data_dir $(FLINK)/data $$(cat $(FLINK)/options); \
+	$(BIN)/beam-datasets materialize stdlib_source --data_dir $(FLINK)/data --to stdlib_few \
+		--split 'train=train[:10%]' $$(cat $(FLINK)/options); \
+	$(BIN)/beam-datasets info stdlib_few --data_dir $(FLINK)/data
+
+test-flink: .venv/.ready
+	BEAM_DATASETS_FLINK=required $(BIN)/pytest tests/engines/test_flink.py $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
 	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q $(PYTEST_ARGS)
