@@ -43,6 +43,10 @@ def set_up() -> Path:
     beam_version = re.search(r"<beam.version>(.*)</beam.version>", BEAM_RUNNER.read_text())[1]
     home = cache_dir() / NOT_STAGED / f"flink-{FLINK_VERSION}-beam-{beam_version}"
     if not home.exists():
+        if shutil.which("mvn") is None:
+            raise ClusterError(
+                "there is no command mvn. Beam's runner comes by Maven (Debian and Ubuntu: apt install maven)."
+            )
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent, prefix="unfinished.") as unfinished:
             made = Path(unfinished, "home")
@@ -73,7 +77,7 @@ def _unpack_flink(folder: Path, home: Path) -> None:
     """Puts Flink's home together: its libraries are a package of their own, its scripts are in the other."""
     # Of the wheel only shell scripts are used, so any Python's serves.
     wheel = ["--only-binary=:all:", "--platform=manylinux2014_x86_64", "--python-version=3.11"]
-    _download(folder, "--no-build-isolation", f"apache-flink-libraries=={FLINK_VERSION}")
+    _download(folder, f"apache-flink-libraries=={FLINK_VERSION}")
     _download(folder, *wheel, f"apache-flink=={FLINK_VERSION}")
     [libraries] = folder.glob("*.tar.gz")
     with tarfile.open(libraries) as archive:
@@ -100,10 +104,6 @@ def _download(folder: Path, *arguments: str) -> None:
 def _add_beam(home: Path) -> None:
     """Puts Beam's runner, which is its job server too, into Flink's lib directory."""
     print("Downloading Beam's runner for Flink", flush=True)
-    if shutil.which("mvn") is None:
-        raise ClusterError(
-            "there is no command mvn. Beam's runner comes by Maven (Debian and Ubuntu: apt install maven)."
-        )
     copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={home / 'lib'}"]
     _check_call(["mvn", "--quiet", "--batch-mode", f"--file={BEAM_RUNNER}", *copy])
 
