@@ -12,7 +12,7 @@ REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
 EXPORT = ["pyarrow>=15", "webdataset>=0.2.86", "array_record>=0.5; sys_platform != 'win32'"]
 SKLEARN = ["scikit-learn>=1.3"]
-TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5"]
+TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5", "wheel>=0.40"]
 STORES = ["moto[server]>=5"]
 # What submitting a job to Dataflow needs. All of apache-beam[gcp] is 270 MB, which take pip minutes to choose.
 CLOUD = [
