@@ -201,11 +201,11 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers run on this machine."""
     portable = options.view_as(PortableOptions)
     kind, config = portable.environment_type, str(portable.environment_config or "")
-    if _short_name(str(options.view_as(StandardOptions).runner or "")) == "flink" and not flink.workers_are_here(
-        options
-    ):
+    runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
+    if runner == "flink" and not flink.workers_are_here(options):
         return False
-    if kind == "LOOPBACK":
+    started_here = runner in ("flink", "prism") and not portable.job_endpoint  # by Beam, with workers in this process
+    if kind == "LOOPBACK" or (kind is None and started_here):
         return True
     host = config.removeprefix("http://").rpartition(":")[0].strip("[]")
     return kind in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+import grpc
+
 from beam_datasets import errors
 
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
@@ -34,6 +36,11 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     text = _JOB.sub("", str(error))
     if isinstance(error, errors.BeamDatasetsError):
         return _rebuild(type(error), _split_stage(text)[0]) if _STAGE.search(text) else error
+    if isinstance(error, grpc.RpcError):
+        return GenerationError(
+            f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
+            "says more; whether the version is published, `beam-datasets info` does."
+        )
     if "Channel closed prematurely" in text or "exited with return code" in text:
         return GenerationError(
             "a worker process died (killed, or out of memory); nothing was published. "

@@ -25,6 +25,7 @@ from apache_beam.options.pipeline_options import (
 
 from beam_datasets.errors import BeamDatasetsError, LostExamplesError, StorageError
 from beam_datasets.transforms import failures
+from beam_datasets.transforms.portable import WRONG_PYTHON, EngineError
 
 if TYPE_CHECKING:
     import argparse
@@ -43,8 +44,8 @@ _REFUSED = "java.net.ConnectException"
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 
 
-class FlinkJobOptions(PipelineOptions):
-    """Options of jobs on Flink: one of its runner that Beam's Python side does not know, and one of our own."""
+class ClusterOptions(PipelineOptions):
+    """Options of jobs on clusters: one of Flink's runner that Beam's Python side does not know, and one of our own."""
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -57,7 +58,7 @@ class FlinkJobOptions(PipelineOptions):
         parser.add_argument("--execution_mode_for_batch", help="PIPELINED, or BATCH_FORCED for one stage at a time")
 
 
-class FlinkError(BeamDatasetsError):
+class FlinkError(EngineError):
     """A Flink cluster cannot be reached, or does not serve; nothing was published."""
 
 
@@ -244,14 +245,12 @@ class Attendant:
                     self.cluster.cancel(job)
 
     def _late_worker(self, now: float, since: dict[tuple[str, str], float]) -> FlinkError | None:
-        patience = self.options.view_as(FlinkJobOptions).worker_start_seconds
+        patience = self.options.view_as(ClusterOptions).worker_start_seconds
         if all(now - began <= patience for began in since.values()):
             return None
         return FlinkError(
             f"a worker pool did not bring up a worker within {patience} s, and the job was cancelled; nothing was "
-            "published. A pool starts the command `python`: PATH must lead to one that has apache-beam and this "
-            "project (python -m pipelines.worker_pool takes its own). What the pool printed says more; "
-            "--worker_start_seconds gives it longer."
+            f"published. {WRONG_PYTHON}"
         )
 
 

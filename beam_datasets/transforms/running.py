@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import flink
+from beam_datasets.transforms import flink, portable
 from beam_datasets.transforms.failures import reason
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ def run_pipeline(
             return pipeline.run()
     cluster = flink.cluster_of(pipeline.options)  # asked before the run, which forgets the runner's name
     with watching, engines.safe_local_runner(), _readable_errors(silent=True):
+        portable.check_job_service(pipeline.options)
+        if cluster is None:
+            portable.check_pool(pipeline.options, pipeline.options.view_as(flink.ClusterOptions).worker_start_seconds)
         result = pipeline.run()
         with flink.attended(result, pipeline.options, cluster), _cancelled_where_interrupted(result):
             result.wait_until_finish()

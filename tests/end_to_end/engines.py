@@ -53,6 +53,16 @@ def server(
                 process.wait()
 
 
+def await_listening(port: int) -> None:
+    """Waits until somebody listens on the port."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        assert time.monotonic() < deadline, f"nobody listens on port {port}"
+        time.sleep(0.1)
+
+
 def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:

@@ -5,19 +5,30 @@ Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewh
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.end_to_end.engines import free_port, server
-from tests.end_to_end.test_determinism import digests
+from tests.end_to_end.engines import free_port
+from tests.engines.jobs import (
+    NUMBERS,
+    ROOT,
+    WITHOUT_BEAM,
+    await_a_shard,
+    end,
+    fails,
+    nothing_is_left,
+    numbers,
+    pool_of,
+    run,
+    slices,
+    start,
+    version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,15 +36,11 @@ if TYPE_CHECKING:
 if os.environ.get("BEAM_DATASETS_FLINK") != "required":
     pytest.skip("make test-flink sets up a Flink cluster", allow_module_level=True)
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "templates" / "flink"))
 
-import cluster as flink  # noqa: E402  # a script of the templates
+import cluster as flink  # a script of the templates
 
-NUMBERS = str(ROOT / "tests" / "end_to_end" / "numbers_dataset.py")
 BLOBS = str(ROOT / "tests" / "engines" / "blobs_dataset.py")
-OPTIONS = ("--count", "200000", "--num_shards", "64")
-JOB_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -53,45 +60,12 @@ def cluster(running: flink.Cluster) -> flink.Cluster:
     return running
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "beam_datasets.cli", *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, start_new_session=True)
-
-
-def end(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Waits for a command and returns its exit code and what it says."""
-    try:
-        told, complained = process.communicate(timeout=JOB_SECONDS)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, told + complained
-
-
-def run(*arguments: str) -> None:
-    code, told = end(start(*arguments))
-    assert code == 0, told
-
-
-def numbers(data_dir: Path, *engine: str) -> list[str]:
-    return ["build", NUMBERS, *OPTIONS, "--data_dir", str(data_dir), *engine]
-
-
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data_dir of the dataset as this machine generates it."""
     data_dir = tmp_path_factory.mktemp("local")
     run(*numbers(data_dir))
     return data_dir
-
-
-def version(data_dir: Path, name: str = "numbers") -> dict[str, str]:
-    return digests(data_dir / name / "1.0.0")
-
-
-def nothing_is_left(data_dir: Path) -> bool:
-    return not any(path.is_file() for path in data_dir.rglob("*"))
 
 
 @pytest.mark.parametrize("payload", ["spilled", "inline"])
@@ -103,10 +77,8 @@ def test_generates_the_same_bytes(cluster: flink.Cluster, local: Path, tmp_path:
 
 @pytest.mark.parametrize("how", [(), ("--reshuffle", "salt")], ids=["kept", "reshuffled"])
 def test_materializes_the_same_bytes(cluster: flink.Cluster, local: Path, tmp_path: Path, how: Sequence[str]) -> None:
-    slices = ["--split", "train=train[10%:60%]+test[:100]", "--split", "rest=test[100:]", "--num_shards", "5"]
-    what = ["materialize", "numbers", "--source_data_dir", str(local), "--to", "some", *slices, *how]
-    run(*what, "--data_dir", str(tmp_path / "flink"), *cluster.options())
-    run(*what, "--data_dir", str(tmp_path / "local"))
+    run(*slices(local, tmp_path / "flink", *how, *cluster.options()))
+    run(*slices(local, tmp_path / "local", *how))
     assert version(tmp_path / "flink", "some") == version(tmp_path / "local", "some")
 
 
@@ -114,13 +86,6 @@ def test_records_of_20_megabytes(cluster: flink.Cluster, tmp_path: Path) -> None
     run("build", BLOBS, "--data_dir", str(tmp_path / "flink"), *cluster.options())
     run("build", BLOBS, "--data_dir", str(tmp_path / "local"))
     assert version(tmp_path / "flink", "blobs") == version(tmp_path / "local", "blobs")
-
-
-def await_a_shard(process: subprocess.Popen[str], data_dir: Path) -> None:
-    """Waits until the first shard stands in the staging directory."""
-    while not any(data_dir.glob("numbers/incomplete.*/*.tfrecord-*")):
-        assert process.poll() is None, end(process)
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("victim", ["taskmanager", "workers"])
@@ -153,39 +118,17 @@ def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
     assert cluster.overview()["jobs-cancelled"] > 0
 
 
-def fails(cluster: flink.Cluster, tmp_path: Path, *options: str) -> str:
-    """Returns why a job fails within a minute."""
-    began = time.monotonic()
-    code, told = end(start(*numbers(tmp_path / "data", *cluster.options(), *options)))
-    assert code == 1, told
-    assert "Traceback" not in told
-    assert nothing_is_left(tmp_path / "data")
-    assert time.monotonic() - began < 60, told
-    return told
-
-
 def test_no_pool(cluster: flink.Cluster, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    told = fails(cluster, tmp_path, f"--environment_config={address}")
+    told = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
     assert f"found no worker pool at {address}" in told
 
 
-@contextlib.contextmanager
-def pool_of(python: str, tmp_path: Path) -> Iterator[str]:
-    """Runs Beam's own pool, whose command `python` is this script; yields its address."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "python").write_text(f"#!/bin/sh\n{python}\n")
-    (folder / "python").chmod(0o755)
-    port = free_port()
-    arguments = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
-    with server(arguments, port, tmp_path / "pool.log", path=str(folder)):
-        yield f"127.0.0.1:{port}"
-
-
 def test_a_pool_whose_python_has_no_beam(cluster: flink.Cluster, tmp_path: Path) -> None:
-    with pool_of(f'exec {sys.executable} -S "$@"', tmp_path) as address:
-        told = fails(cluster, tmp_path, f"--environment_config={address}", "--worker_start_seconds=15")
+    with pool_of(WITHOUT_BEAM, tmp_path) as address:
+        told = fails(
+            tmp_path / "data", *cluster.options(), f"--environment_config={address}", "--worker_start_seconds=15"
+        )
     assert "did not bring up a worker within 15 s" in told
     assert "No module named 'apache_beam'" in (tmp_path / "pool.log").read_text()
 
@@ -196,7 +139,7 @@ def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_pat
     (hiding / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'beam_datasets'\")\n")
     python = f'cd {hiding.parent} && PYTHONPATH={hiding.parent} exec {sys.executable} "$@"'
     with pool_of(python, tmp_path) as address:
-        told = fails(cluster, tmp_path, f"--environment_config={address}")
+        told = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
     assert "No module named 'beam_datasets'" in told
     assert "Workers need this project" in told
 

@@ -8,7 +8,14 @@ import sys
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_datasets.transforms.engine import choose_engine
+from beam_datasets.errors import BeamDatasetsError, StorageError
+from beam_datasets.transforms import engine as engines
+from beam_datasets.transforms import remote, write
+from beam_datasets.transforms.engine import check_code_is_shared, choose_engine, choose_spill_dir
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.test_determinism import digests
+
+CLOUD = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
 
 
 @pytest.mark.parametrize("runner", ["DirectRunner", "directrunner", "Direct", "fnapirunner", "FnApiRunner", ""])
@@ -21,8 +28,57 @@ def test_local_runners_are_known_as_beam_writes_them(runner):
 
 @pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner", "PortableRunner"])
 def test_other_runners_are_not_local(runner):
-    cloud = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
-    assert not choose_engine([f"--runner={runner}", *cloud]).local
+    assert not choose_engine([f"--runner={runner}", *CLOUD]).local
+
+
+@pytest.mark.parametrize(
+    "options, spilled",
+    [
+        ([], True),
+        (["--runner=FlinkRunner"], True),
+        (["--runner=PortableRunner"], True),
+        (["--runner=DataflowRunner"], False),
+    ],
+)
+def test_how_payload_travels(options, spilled):
+    engine = choose_engine([*options, *(CLOUD if not spilled else [])])
+    assert choose_spill_dir(engine, "/data/incomplete", payload=None, spill_dir=None) == (
+        "/data/incomplete/spill" if spilled else None
+    )
+    assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
+
+
+def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch):
+    def build(name, **options):
+        builder = Numbers(data_dir=tmp_path / name, count=20_000)
+        return digests(builder.build(num_workers=1, num_shards={"train": 3, "test": 1}, **options))
+
+    expected = build("expected")
+    monkeypatch.setattr(engines, "_HOLD_BUNDLES", frozenset({"fnapi"}))
+    monkeypatch.setattr(write, "HELD_BLOCK_SIZE", 10_000)
+    monkeypatch.setattr(write, "HELD_PART_SIZE", 100_000)
+    assert build("held", payload="inline") == expected
+    assert build("spilled") == expected
+    monkeypatch.setattr(write, "HELD_BUNDLE_SIZE", 1 << 20)
+    with pytest.raises(BeamDatasetsError, match="one bundle has more than 1 MiB, .* Use payload='spilled'"):
+        build("too_much", payload="inline")
+
+
+def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
+    with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
+        remote._check(None, str(tmp_path))
+    (tmp_path / "owner.json").write_text("{}")
+    remote._check(None, str(tmp_path))
+
+
+def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):
+    elsewhere = ["--runner=PortableRunner", "--environment_type=EXTERNAL", "--environment_config=there:1"]
+    path = str(tmp_path / "dataset.py")
+    check_code_is_shared(path, elsewhere, shared_disk=False)  # it travels with the job
+    (tmp_path / "__init__.py").touch()
+    with pytest.raises(ValueError, match="is in a package of this machine"):
+        check_code_is_shared(path, elsewhere, shared_disk=False)
+    check_code_is_shared(path, elsewhere, shared_disk=True)
 
 
 def test_the_options_that_were_given_stay_as_they_are():

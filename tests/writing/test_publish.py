@@ -96,6 +96,17 @@ def test_nothing_is_visible_where_shards_do_not_add_up(tmp_path, fault):
     assert catalog.list_datasets(tmp_path) == []
 
 
+def test_nothing_is_visible_where_files_were_removed_meanwhile(data_dir):
+    publication = announced(data_dir)
+    made, shards = staged(publication)
+    storage.remove(f"{shards[1].path}.index")
+    with pytest.raises(
+        LostExamplesError, match=r"1 of \d+ files .* are not there, ds-train.tfrecord-00001-of-00002.index"
+    ):
+        publish.publish(publication, made, shards)
+    assert catalog.list_datasets(data_dir) == []
+
+
 def test_nothing_is_visible_before_the_last_step(tmp_path, monkeypatch):
     publication = announced(tmp_path)
     seen = []
