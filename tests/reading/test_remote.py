@@ -13,6 +13,7 @@ import beam_datasets as bd
 from beam_datasets import storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytest.importorskip("obstore")
@@ -34,13 +35,18 @@ def ids(dataset: Any) -> list[int]:
     return [int(example["id"]) for example in dataset]
 
 
-def reading_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("beam_datasets")]
+@pytest.fixture
+def reading_threads() -> Callable[[], set[threading.Thread]]:
+    """Returns what gives the reading threads that began in the test; earlier ones may take a moment to end."""
+    before = set(threading.enumerate())
+    return lambda: {thread for thread in threading.enumerate() if thread.name.startswith("beam_datasets")} - before
 
 
 @pytest.mark.parametrize("split", ["train", "train[33%:]+test", "train[170:171]", "train[:0]"])
 @pytest.mark.parametrize("cycle", [1, 3, 16])
-def test_reads_the_same(builders: tuple[Any, Any], split: str, cycle: int) -> None:
+def test_reads_the_same(
+    builders: tuple[Any, Any], split: str, cycle: int, reading_threads: Callable[[], set[threading.Thread]]
+) -> None:
     config = bd.ReadConfig(interleave_cycle_length=cycle)
     remote, local = (builder.as_dataset(split, read_config=config) for builder in builders)
     assert ids(remote) == ids(local)
@@ -60,7 +66,7 @@ def test_resumes(builders: tuple[Any, Any]) -> None:
     assert ids(iterator) == ids(local)[250:]
 
 
-def test_threads_are_gone(builders: tuple[Any, Any]) -> None:
+def test_threads_are_gone(builders: tuple[Any, Any], reading_threads: Callable[[], set[threading.Thread]]) -> None:
     dataset = builders[0].as_dataset("train")
     with dataset.iterate() as iterator:
         next(iterator)
@@ -111,7 +117,9 @@ def test_files_are_read_ahead(builders: tuple[Any, Any], monkeypatch: pytest.Mon
     assert max(at_once) >= 4
 
 
-def test_an_error_in_a_thread_reaches_the_reader(builders: tuple[Any, Any], write: Any) -> None:
+def test_an_error_in_a_thread_reaches_the_reader(
+    builders: tuple[Any, Any], write: Any, reading_threads: Callable[[], set[threading.Thread]]
+) -> None:
     source = builders[1].dataset_dir
     remote = "memory://damaged/d/1.0.0"
     for name in storage.list_dir(source):
