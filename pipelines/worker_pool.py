@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m pipelines.worker_pool", description=__doc__, allow_abbrev=False)
     parser.add_argument("--port", type=int, default=50000, help="of this machine's loopback address; default 50000")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)  # Beam's import has logged
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server, port = serve(arguments.port)
     print(f"Workers can be had at {HOST}:{port}", flush=True)

@@ -7,11 +7,11 @@ is another one, say. A task that waits so can be seen in its TaskManager's threa
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
 import threading
 import time
-import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -78,15 +78,15 @@ class FlinkCluster:
         Raises:
             FlinkError: it does not.
         """
-        request = urllib.request.Request(f"{self.url}/{path}", method=method)
         try:
+            request = urllib.request.Request(f"{self.url}/{path}", method=method)
             with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
                 return json.loads(answer.read() or b"null")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise FlinkError(
-                f"no Flink JobManager answers at {self.url} ({reason}). --flink_master is the address of its REST "
-                "interface, HOST:PORT; is the cluster running, and does the address lead there from here?"
+                f"no Flink JobManager answers at {self.url} ({str(reason)!r:.100}). --flink_master is the "
+                "address of its REST interface, HOST:PORT; is the cluster running, and does that lead there from here?"
             ) from error
 
     def job_id(self, name: str) -> str | None:
@@ -158,7 +158,10 @@ def prepare(options: PipelineOptions) -> None:
 
 
 def _check_version(cluster: FlinkCluster, options: PipelineOptions) -> None:
-    runs = str(cluster.get("overview")["flink-version"])
+    overview = cluster.get("overview")
+    if not isinstance(overview, dict) or "flink-version" not in overview:
+        raise FlinkError(f"what answers at {cluster.url} is no Flink JobManager: it has no version of Flink.")
+    runs = str(overview["flink-version"])
     asked = str(options.view_as(FlinkRunnerOptions).flink_version)
     beam_starts_job_server = not options.view_as(PortableOptions).job_endpoint
     if beam_starts_job_server and not runs.startswith(f"{asked}."):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.transforms import flink
 from beam_datasets.transforms.engine import choose_engine
+from beam_datasets.transforms.failures import GenerationError
 from tests.end_to_end.engines import free_port
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ Traceback (most recent call last):
 
 class JobManager:
     """Answers as a JobManager with one running job; its answers can be changed."""
+
+    address: str
 
     def __init__(self) -> None:
         self.state = "RUNNING"
@@ -77,7 +81,7 @@ def manager() -> Iterator[JobManager]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    manager.address = f"127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
+    manager.address = f"127.0.0.1:{server.server_port}"
     yield manager
     server.shutdown()
     server.server_close()
@@ -116,6 +120,61 @@ def test_nobody_answers() -> None:
 
     with pytest.raises(flink.FlinkError, match=f"no Flink JobManager answers at http://{Nobody.address} .*refused"):
         choose_engine(options(Nobody))
+
+
+@pytest.mark.parametrize(
+    "answer, told",
+    [
+        (b"\x00\x00\x12 of gRPC\n", "no Flink JobManager answers"),  # the port of a job server, say
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "no Flink JobManager answers"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "no Flink JobManager answers"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", "no Flink JobManager answers at .*Not Found"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", "is no Flink JobManager"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "is no Flink JobManager"),
+    ],
+)
+def test_somebody_else_answers(answer: bytes, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        class Other:
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(flink.FlinkError, match=told):
+            choose_engine(options(Other))
+        thread.join()
+
+
+@pytest.mark.parametrize("master", ["localhost:rest", "two words", "nowhere.invalid:8081"])
+def test_no_address(master: str) -> None:
+    class Nowhere:
+        address = master
+
+    with pytest.raises(flink.FlinkError, match=f"no Flink JobManager answers at http://{master}"):
+        choose_engine(options(Nowhere))
+
+
+@pytest.mark.parametrize(
+    "runner, master, url",
+    [
+        ("FlinkRunner", "host:8081", "http://host:8081"),
+        ("flink", "host:8081/", "http://host:8081"),
+        ("FlinkRunner", "https://host/flink", "https://host/flink"),
+        ("apache_beam.runners.portability.flink_runner.FlinkRunner", " host:8081 ", "http://host:8081"),
+        ("PortableRunner", "host:8081", None),
+        ("FlinkRunner", "[auto]", None),
+    ],
+)
+def test_where_the_cluster_is(runner: str, master: str, url: str | None) -> None:
+    cluster = flink.cluster_of(PipelineOptions([f"--runner={runner}", f"--flink_master={master}"]))
+    assert (cluster and cluster.url) == url
 
 
 def test_another_version(manager: JobManager) -> None:
@@ -174,6 +233,44 @@ def test_an_error_that_may_pass(manager: JobManager, monkeypatch: pytest.MonkeyP
     manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": FAILED.format(error)}
     attend(manager, monkeypatch, 1)
     assert not manager.cancelled
+
+
+def test_a_worker_without_the_project(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = FAILED.format("ModuleNotFoundError: No module named 'beam_datasets'")
+    manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": failed}
+    with pytest.raises(GenerationError, match="^ModuleNotFoundError: No module named 'beam_datasets'"):
+        attend(manager, monkeypatch, 30)
+    assert manager.cancelled
+
+
+def test_no_pool_beside_a_task_manager(manager: JobManager) -> None:
+    given = options(manager)
+    cluster = flink.cluster_of(given)
+    assert cluster is not None
+    refused = RuntimeError("Pipeline job-b failed in state FAILED: java.net.ConnectException: Connection refused")
+    with (
+        pytest.raises(flink.FlinkError, match="found no worker pool at localhost:50000") as raised,
+        flink.Attendant(cluster, given, "job-b").attending(),
+    ):
+        raise refused
+    assert raised.value.__cause__ is refused
+
+
+def test_which_tasks_wait_for_workers(manager: JobManager) -> None:
+    """Of this job's running tasks alone, in a few TaskManagers only."""
+    cluster = flink.FlinkCluster(f"http://{manager.address}")
+    dump = manager.answers["/taskmanagers/tm/thread-dump"]["threadInfos"]
+    assert cluster.waits_for_workers("2") == set()
+    dump[0]["stringifiedThreadInfo"] = STUCK
+    assert cluster.waits_for_workers("2") == {("tm", "Encode (1/2)#0")}
+    [subtask] = manager.answers["/jobs/2/vertices/v"]["subtasks"]
+    subtask["status"] = "DEPLOYING"
+    assert cluster.waits_for_workers("2") == set()
+    managers = [f"tm{i}" for i in range(9)]
+    subtasks = [{"status": "RUNNING", "taskmanager-id": name} for name in managers]
+    manager.answers["/jobs/2/vertices/v"]["subtasks"] = subtasks
+    manager.answers |= {f"/taskmanagers/{name}/thread-dump": {"threadInfos": dump} for name in managers}
+    assert {name for name, _ in cluster.waits_for_workers("2")} == {"tm0", "tm1", "tm2", "tm3"}
 
 
 def test_an_interrupted_launcher(manager: JobManager) -> None:
