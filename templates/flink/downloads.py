@@ -96,16 +96,20 @@ def _unpack_flink(folder: Path, home: Path) -> None:
 
 
 def _download(folder: Path, *arguments: str) -> None:
-    print(f"Downloading {arguments[-1]}", flush=True)
+    _say(f"Downloading {arguments[-1]}")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     _check_call([*pip, f"--dest={folder}", *arguments])
 
 
 def _add_beam(home: Path) -> None:
     """Puts Beam's runner, which is its job server too, into Flink's lib directory."""
-    print("Downloading Beam's runner for Flink", flush=True)
+    _say("Downloading Beam's runner for Flink, which takes Maven some minutes")
     copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={home / 'lib'}"]
     _check_call(["mvn", "--quiet", "--batch-mode", f"--file={BEAM_RUNNER}", *copy])
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _check_call(command: Sequence[str]) -> None:
