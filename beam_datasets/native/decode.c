@@ -10,6 +10,12 @@ enum { ERROR = -1, REFUSED = 0, DONE = 1 };
 
 #define REMEMBERED 64 /* entries of a record whose names are compared with those of the record before */
 
+/* The name of an entry, with its tag and length, in the record before. */
+typedef struct {
+    Span name;
+    const Field *field; /* NULL where nobody wants it */
+} Known;
+
 /* What parse() returns of a group. */
 typedef struct {
     PyObject *values, *counts, *missing; /* the latter two may be NULL */
@@ -24,8 +30,7 @@ typedef struct {
     Py_buffer *records;
     Output *outputs;
     Py_ssize_t *seen; /* of each field: behind the last record that had it */
-    Span names[REMEMBERED];
-    const Field *fields[REMEMBERED];
+    Known known[REMEMBERED];
 } Parse;
 
 /* ------------------------------------------------------------------------------------------------------- outputs */
@@ -173,9 +178,11 @@ static int take_list(Parse *parse, const Field *field, Py_ssize_t i, Span featur
     return read_numbers(group->kind, list, data, group->count) == group->count ? DONE : REFUSED;
 }
 
-/* Notes where a feature stands in record i. */
-static int take_span(const Parse *parse, Py_ssize_t i, Span name, Span feature, PyObject *spans) {
+/* Notes where a feature stands in record i; the name still has its tag and length. */
+static int take_span(const Parse *parse, Py_ssize_t i, Span tagged, Span feature, PyObject *spans) {
     const uint8_t *start = parse->records[i].buf;
+    Span name;
+    if (!take(&tagged, NAME, &name)) return REFUSED;
     PyObject *key = PyBytes_FromStringAndSize((const char *)name.at, name.end - name.at);
     PyObject *span = Py_BuildValue("nn", (Py_ssize_t)(feature.at - start), (Py_ssize_t)(feature.end - start));
     int failed = key == NULL || span == NULL || PyDict_SetItem(spans, key, span) < 0;
@@ -184,32 +191,52 @@ static int take_span(const Parse *parse, Py_ssize_t i, Span name, Span feature, 
     return failed ? ERROR : DONE;
 }
 
-/* Returns the field of the name at a place among a record's entries; NULL for none. */
-static const Field *field_at(Parse *parse, Py_ssize_t place, Span name) {
-    if (place >= REMEMBERED) return schema_find(parse->schema, name);
-    if (parse->names[place].at == NULL || !same(parse->names[place], name)) {
-        parse->names[place] = name;
-        parse->fields[place] = schema_find(parse->schema, name);
+static inline uint64_t differing(const uint8_t *a, const uint8_t *b) {
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x ^ y;
+}
+
+/* As memcmp() == 0; a call takes longer than comparing what most names are. */
+static inline int equal(const uint8_t *a, const uint8_t *b, size_t n) {
+    if (n < 8 || n > 32) return memcmp(a, b, n) == 0;
+    uint64_t any = differing(a, b) | differing(a + n - 8, b + n - 8);
+    if (n > 16) any |= differing(a + 8, b + 8) | differing(a + n - 16, b + n - 16);
+    return any == 0;
+}
+
+/* Takes an entry apart, which mostly has the name of the one at its place in the record before. */
+static int take_entry(const Schema *schema, Known *known, Span *entries, Span *feature) {
+    Span entry, name;
+    size_t size = (size_t)(known->name.end - known->name.at);
+    if (!take(entries, ENTRY, &entry)) return 0;
+    if (size && (size_t)(entry.end - entry.at) >= size && equal(entry.at, known->name.at, size)) {
+        entry.at += size;
+    } else {
+        const uint8_t *start = entry.at;
+        if (!take(&entry, NAME, &name)) return 0;
+        *known = (Known){{start, entry.at}, schema_find(schema, name)};
     }
-    return parse->fields[place];
+    return take(&entry, FEATURE, feature) && entry.at == entry.end;
 }
 
 /* Takes the entries of record i. */
 static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *spans) {
     Py_ssize_t found = 0;
     for (Py_ssize_t place = 0; entries.at < entries.end; place++) {
-        Span entry, name, feature;
-        if (!take(&entries, ENTRY, &entry) || !take(&entry, NAME, &name) || !take(&entry, FEATURE, &feature) ||
-            entry.at != entry.end)
-            return REFUSED;
-        if (spans != NULL && take_span(parse, i, name, feature, spans) != DONE) return ERROR;
-        const Field *field = field_at(parse, place, name);
+        Known unknown = {{NULL, NULL}, NULL}, *known = place < REMEMBERED ? parse->known + place : &unknown;
+        Span feature;
+        if (!take_entry(parse->schema, known, &entries, &feature)) return REFUSED;
+        int result = spans == NULL ? DONE : take_span(parse, i, known->name, feature, spans);
+        if (result != DONE) return result;
+        const Field *field = known->field;
         if (field == NULL) continue;
         Py_ssize_t *seen = parse->seen + (field - parse->schema->fields);
         if (*seen == i + 1) return REFUSED;
         *seen = i + 1;
         found++;
-        int result = take_list(parse, field, i, feature);
+        result = take_list(parse, field, i, feature);
         if (result != DONE) return result;
     }
     for (Py_ssize_t f = 0; found < parse->schema->num_fields && f < parse->schema->num_fields; f++) {

@@ -189,6 +189,16 @@ def test_many_features_and_entries() -> None:
     assert_agree(feature, records, partial={"0003", "0004", "0499"})
 
 
+@pytest.mark.parametrize("size", range(1, 45))
+def test_names_that_differ_in_one_character_from_those_of_the_record_before(size: int) -> None:
+    names = ["a" * i + "b" + "a" * (size - i - 1) for i in range(size)]
+    scalar = F.Scalar(np.int64, optional=True)
+    records = [example.serialize({name: [i]}) for i, name in enumerate(names)]
+    assert_agree(dict.fromkeys(names, scalar), records)
+    others = [example.serialize({name: [1], "z": [i]}) for i, name in enumerate([*names, "a" * size])]
+    assert_agree({"a" * size: scalar, "z": np.int64}, others)
+
+
 def test_a_block_decoder_is_for_small_examples() -> None:
     def small(feature: Any, **options: Any) -> bool:
         return compile_block_decoder(feature, **options) is not None
