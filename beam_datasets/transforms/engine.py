@@ -124,6 +124,8 @@ def choose_engine(
     if not _is_local(runner):
         if _short_name(runner) == "flink":
             flink.prepare(options)
+        if _short_name(runner) == "spark":
+            flink.keep_workers(options)
         if dataflow.is_meant(options):
             dataflow.prepare(options, num_workers)
         waits = wait and not dataflow.makes_template(options)

@@ -18,6 +18,7 @@ _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
+_WORKER_LOST = ("Channel closed prematurely", "exited with return code", "SDK worker disconnected")  # the last: Prism
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _INTERNAL = re.compile(
@@ -41,7 +42,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
             f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
             "says more; whether the version is published, `beam-datasets info` does."
         )
-    if "Channel closed prematurely" in text or "exited with return code" in text:
+    if any(words in text for words in _WORKER_LOST):
         return GenerationError(
             "a worker process died (killed, or out of memory); nothing was published. "
             "Run it again, with fewer worker processes (--num_workers) if memory was short."

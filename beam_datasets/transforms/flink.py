@@ -135,6 +135,13 @@ def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
     return FlinkCluster(master if "://" in master else f"http://{master}")
 
 
+def keep_workers(options: PipelineOptions) -> None:
+    """Lets workers wait for a job's next stage unless something else is asked for; Beam starts them anew for each."""
+    portable = options.view_as(PortableOptions)
+    if portable.environment_cache_millis in (None, 0):
+        portable.environment_cache_millis = CACHE_MILLIS
+
+
 def prepare(options: PipelineOptions) -> None:
     """Checks that a pipeline can run with these options, and completes them.
 
@@ -144,8 +151,7 @@ def prepare(options: PipelineOptions) -> None:
     """
     cluster = cluster_of(options)
     portable = options.view_as(PortableOptions)
-    if portable.environment_cache_millis in (None, 0):
-        portable.environment_cache_millis = CACHE_MILLIS
+    keep_workers(options)
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
             "FlinkRunner needs to be told where Python code runs; without --environment_type it would start Docker "

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
-import threading
 from typing import TYPE_CHECKING
 
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import flink, portable
+from beam_datasets.transforms import flink, portable, quiet
 from beam_datasets.transforms.failures import reason
 
 if TYPE_CHECKING:
@@ -61,26 +58,10 @@ def _cancelled_where_interrupted(result: PipelineResult) -> Iterator[None]:
 def _readable_errors(*, silent: bool) -> Iterator[None]:
     """Raises what went wrong in a run as one error that says why; the runner's own words stay as its cause.
 
-    Beam's loggers, where they are to be silent, and its threads' last words are so meanwhile: they tell the same at
-    length.
+    Where they are to be silent, Beam's loggers and threads are so meanwhile: they tell the same at length.
     """
-    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
-    level = logger.level
-    hook = threading.excepthook
-    if silent:
-        logger.setLevel(logging.CRITICAL)
-        root.addFilter(_not_of_beam)
-    threading.excepthook = lambda args: None
-    try:
-        yield
-    except Exception as error:
-        raise reason(error) from error
-    finally:
-        threading.excepthook = hook
-        root.removeFilter(_not_of_beam)
-        logger.setLevel(level)
-
-
-def _not_of_beam(record: logging.LogRecord) -> bool:
-    """Returns whether a record is somebody else's: what a job service says, Beam logs under no name."""
-    return f"{os.sep}apache_beam{os.sep}" not in record.pathname
+    with quiet.beam_silenced() if silent else contextlib.nullcontext():
+        try:
+            yield
+        except Exception as error:
+            raise reason(error) from error

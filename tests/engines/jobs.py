@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.end_to_end.engines import free_port, server
+from tests.end_to_end.engines import await_listening, free_port, server
 from tests.end_to_end.test_determinism import digests
 
 if TYPE_CHECKING:
@@ -85,6 +85,22 @@ def fails(data_dir: Path, *engine: str) -> str:
     assert nothing_is_left(data_dir)
     assert time.monotonic() - began < 60, told
     return told
+
+
+class Pool:
+    """Our own pool, which can be killed with its workers."""
+
+    def __init__(self) -> None:
+        port = free_port()
+        self.options = [f"--environment_config=localhost:{port}"]
+        command = [sys.executable, "-m", "pipelines.worker_pool", "--port", str(port)]
+        self._process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
+        await_listening(port)
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 @contextlib.contextmanager

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.engines import await_listening, free_port, server
+from tests.end_to_end.engines import free_port, server
 from tests.engines.jobs import (
-    ROOT,
     WITHOUT_BEAM,
+    Pool,
     await_a_shard,
     end,
     fails,
@@ -38,22 +34,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     arguments = ["apache_beam.runners.portability.local_job_service_main", "--port", str(port)]
     with server(arguments, port, tmp_path_factory.mktemp("service") / "log"):
         yield ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=EXTERNAL"]
-
-
-class Pool:
-    """Our own pool, which can be killed with its workers."""
-
-    def __init__(self) -> None:
-        port = free_port()
-        self.options = [f"--environment_config=localhost:{port}"]
-        command = [sys.executable, "-m", "pipelines.worker_pool", "--port", str(port)]
-        self._process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
-        await_listening(port)
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
 from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import remote, write
+from beam_datasets.transforms import flink, remote, write
 from beam_datasets.transforms.engine import check_code_is_shared, choose_engine, choose_spill_dir
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.test_determinism import digests
@@ -94,3 +94,9 @@ def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
     code = f"import {module}; from beam_datasets.transforms.workers import can_fork; print(can_fork())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(may and sys.platform == "linux")]
+
+
+@pytest.mark.parametrize("given, kept", [([], flink.CACHE_MILLIS), (["--environment_cache_millis=5"], "5")])
+def test_workers_of_spark_are_kept_for_the_next_stage(given, kept):
+    engine = choose_engine(["--runner=SparkRunner", *given])
+    assert engine.options.view_as(PortableOptions).environment_cache_millis == kept

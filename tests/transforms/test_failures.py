@@ -112,3 +112,8 @@ def test_a_damaged_record_keeps_its_place(raised):
     assert type(made) is errors.CorruptRecordError
     assert str(made) == "/data/a, b/x-00000-of-00001, byte 12 (record 3): data CRC differs"
     assert (made.path, made.offset, made.record) == ("/data/a, b/x-00000-of-00001", 12, 3)
+
+
+def test_a_worker_that_prism_has_lost():
+    text = "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions"
+    assert "a worker process died" in str(reason(RuntimeError(text)))
