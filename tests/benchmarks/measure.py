@@ -1,38 +1,50 @@
-"""Runs one step of one system and prints a line of JSON for each pass: system, workload, way, examples, seconds.
+"""Runs one step of one system once, in a process of its own and in the system's environment; `run.py` starts it.
 
-    python measure.py MODULE STEP WORKLOAD COUNT DIRECTORY [NUM_SHARDS]
+    python measure.py '{"module": "ours", "step": "generate", "workload": "text", "count": 1000, "directory": "/tmp/x"}'
 
-It runs in the system's own environment; `run.py` starts it.
+Prints a line of JSON: system, workload, way, examples, seconds.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import sys
 import time
 from importlib import metadata
+from typing import Any
 
-from steps import GENERATE, Job
-
-READ_PASSES = 2  # the first also warms up
+from steps import RANDOM, WRITING, Job, drain
 
 
-def main(module_name: str, step_name: str, workload: str, count: str, directory: str, *num_shards: str) -> None:
-    module = importlib.import_module(module_name)
-    step = module.STEPS[step_name]
-    system = ", ".join([step.system, *(f"{int(number):,} shards" for number in num_shards)])
-    run = step.prepare(Job(workload, int(count), directory, *map(int, num_shards)))
-    versions = {package: metadata.version(package) for package in module.PACKAGES}
-    for _ in range(1 if step.way == GENERATE else READ_PASSES):
+def main(text: str) -> None:
+    """Measures what a text says."""
+    given = json.loads(text)
+    module = importlib.import_module(given["module"])
+    step = module.STEPS[given["step"]]
+    shards = given.get("num_shards")
+    job = Job(given["workload"], given["count"], given["directory"], shards)
+    system = f"{step.system}, {shards:,} shard{'s' * (shards > 1)}" if shards else step.system
+    line = {"system": system, "workload": job.workload, "way": step.way}
+    run = step.prepare(job)
+    line |= _timed(run, step.way, len(job.picks()) if step.way == RANDOM else job.count, given.get("seconds"))
+    line["versions"] = {package: metadata.version(package) for package in module.PACKAGES}
+    print(json.dumps(line), flush=True)
+
+
+def _timed(run: Any, way: str, count: int, seconds: float | None) -> dict[str, Any]:
+    if way in WRITING:
         os.sync()  # what was written before is not paid for here
-        start = time.perf_counter()
-        examples = run()
-        seconds = time.perf_counter() - start
-        line = {"system": system, "workload": workload, "way": step.way, "examples": examples, "seconds": seconds}
-        print(json.dumps(line | {"versions": versions}), flush=True)
+    start = time.perf_counter()
+    made = run()
+    examples, whole = (made, False) if isinstance(made, int) else drain(made, way, seconds or math.inf)
+    passed = time.perf_counter() - start
+    if whole and examples != count:
+        raise ValueError(f"{examples:,} examples were read; there are {count:,}.")
+    return {"examples": examples, "seconds": passed}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

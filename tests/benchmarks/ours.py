@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import numpy as np
-from steps import BATCH_SIZE, BATCHES, CORES, GENERATE, ONE_BY_ONE, ONE_FEATURE, RANDOM, Job, Step, drain, drain_batches
-from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, WORKLOADS
+from steps import (
+    BATCH_SIZE,
+    BATCHES,
+    CORES,
+    GENERATE,
+    LARGE_BATCH_SIZE,
+    LARGE_BATCHES,
+    MATERIALIZE,
+    MATERIALIZE_TENTH,
+    ONE_BY_ONE,
+    ONE_FEATURE,
+    OPEN,
+    PARTIAL,
+    PARTIAL_BATCHES,
+    RANDOM,
+    RAW,
+    VERIFY,
+    Job,
+    Step,
+)
+from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES, WORKLOADS
 from workloads import ONE_FEATURE as FEATURE_OF
 
 import beam_datasets
 from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, decode, features
+from beam_datasets.formats import tfrecord
+from beam_datasets.storage import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
 PACKAGES = ("beam_datasets", "apache-beam", "numpy", "protobuf")
 SYSTEM = "beam_datasets"
@@ -54,51 +78,113 @@ def _features(workload: str) -> dict[str, Any]:
     if workload == "tokens":
         embedding = features.Tensor(shape=(EMBEDDING_SIZE,), dtype=np.float32)
         return {"tokens": features.Sequence(np.int64), "embedding": embedding}
+    if workload == "line":
+        return {"text": features.Text()}
     return {"data": features.Scalar(dtype=np.bytes_)}
 
 
-def _generate(sources: int) -> Callable[[Job], Callable[[], int]]:
-    def prepare(job: Job) -> Callable[[], int]:
-        builder = Benchmark(job, sources=sources)
+def _generate(job: Job, *, sources: int = 0) -> Callable[[], int]:
+    builder = Benchmark(job, sources=sources)
 
-        def run() -> int:
-            builder.build(num_shards=job.num_shards)
-            return job.count
+    def run() -> int:
+        builder.build(num_shards=job.num_shards)
+        return job.count
 
-        return run
-
-    return prepare
+    return run
 
 
-def _dataset(job: Job, **options: Any) -> Any:
-    return beam_datasets.builder_from_directory(Benchmark(job).dataset_dir).as_dataset(split="train", **options)
+def _directory(job: Job) -> str:
+    return str(Benchmark(job).dataset_dir)
 
 
-def _one_by_one(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job)
-    return lambda: drain(dataset)
+def _dataset(job: Job, only: Collection[str] = ()) -> Any:
+    decoders = decode.PartialDecoding(set(only)) if only else None
+    return beam_datasets.builder_from_directory(_directory(job)).as_dataset(split="train", decoders=decoders)
 
 
-def _batches(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job).batch(BATCH_SIZE, pad=job.workload == "tokens")
-    return lambda: drain_batches(dataset)
+def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job, only)
+    return lambda: dataset
 
 
-def _at_random(job: Job) -> Callable[[], int]:
+def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job, only).batch(size, pad=job.workload == "tokens")
+    return lambda: dataset
+
+
+def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
-    return lambda: drain(dataset[i] for i in picks)
+    return lambda: (dataset[i] for i in picks)
 
 
-def _one_feature(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job, decoders=decode.PartialDecoding({FEATURE_OF[job.workload]}))
-    return lambda: drain(dataset)
+def _raw(job: Job) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job).raw()
+    return lambda: dataset
+
+
+def _scan(job: Job) -> Callable[[], int]:
+    paths = sorted(str(path) for path in Path(_directory(job)).glob("*.tfrecord-*") if path.suffix != ".index")
+
+    def run() -> int:
+        chunks = (chunk for path in paths for chunk in tfrecord.scan_file(files.open_reader(path), path))
+        return sum(len(chunk.offsets) - 1 for chunk in chunks)
+
+    return run
+
+
+def _open(job: Job) -> Callable[[], int]:
+    directory = _directory(job)
+
+    def run() -> int:
+        dataset = beam_datasets.builder_from_directory(directory).as_dataset(split="train")
+        if len(dataset) != job.count or not dataset[0]:
+            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
+        return 1
+
+    return run
+
+
+def _materialize(job: Job, *, split: str, parts: int) -> Callable[[], int]:
+    source, target = _directory(job), Path(job.directory, "copies")
+    shutil.rmtree(target, ignore_errors=True)
+    expected = job.count // parts
+
+    def run() -> int:
+        made = beam_datasets.materialize(source, split={"train": split}, data_dir=target, num_shards=job.num_shards)
+        found = beam_datasets.builder_from_directory(made).info.splits["train"].num_examples
+        if abs(found - expected) > 1:
+            raise ValueError(f"{found:,} examples were materialized of {expected:,}.")
+        return int(found)
+
+    return run
+
+
+def _verify(job: Job) -> Callable[[], int]:
+    directory = _directory(job)
+
+    def run() -> int:
+        report = beam_datasets.verify(directory)
+        if not report.whole:
+            raise ValueError(str(report))
+        return job.count
+
+    return run
 
 
 STEPS = {
-    "generate": Step(f"{SYSTEM}, iterable", GENERATE, _generate(0)),
-    "generate_beam": Step(f"{SYSTEM}, Beam", GENERATE, _generate(CORES)),
+    "generate": Step(f"{SYSTEM}, iterable", GENERATE, _generate),
+    "generate_beam": Step(SYSTEM, GENERATE, partial(_generate, sources=CORES)),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
     "batches": Step(SYSTEM, BATCHES, _batches),
+    "large_batches": Step(SYSTEM, LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
     "at_random": Step(SYSTEM, RANDOM, _at_random),
-    "one_feature": Step(SYSTEM, ONE_FEATURE, _one_feature),
+    "one_feature": Step(SYSTEM, ONE_FEATURE, lambda job: _one_by_one(job, only={FEATURE_OF[job.workload]})),
+    "partial": Step(SYSTEM, PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
+    "partial_batches": Step(SYSTEM, PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "raw": Step(SYSTEM, RAW, _raw),
+    "scan": Step(f"{SYSTEM}, checked only", RAW, _scan),
+    "open": Step(SYSTEM, OPEN, _open),
+    "materialize": Step(SYSTEM, MATERIALIZE, partial(_materialize, split="train", parts=1)),
+    "materialize_tenth": Step(SYSTEM, MATERIALIZE_TENTH, partial(_materialize, split="train[:10%]", parts=10)),
+    "verify": Step(SYSTEM, VERIFY, _verify),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +14,24 @@ from steps import (
     BATCHES,
     CORES,
     GENERATE,
+    LARGE_BATCH_SIZE,
+    LARGE_BATCHES,
+    MATERIALIZE,
+    MATERIALIZE_TENTH,
     ONE_BY_ONE,
     ONE_FEATURE,
+    OPEN,
+    PARTIAL,
+    PARTIAL_BATCHES,
     RANDOM,
     Job,
     Step,
-    drain,
-    drain_batches,
 )
-from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
+from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES
 from workloads import ONE_FEATURE as FEATURE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 PACKAGES = ("datasets", "pyarrow")
 SYSTEM = "Hugging Face datasets"
@@ -65,28 +71,50 @@ def _generate(job: Job, *, processes: int | None = None) -> Callable[[], int]:
     return run
 
 
-def _dataset(job: Job) -> Any:
-    return datasets.load_from_disk(os.path.join(job.directory, "saved")).with_format("numpy")
+def _load(job: Job) -> Any:
+    datasets.disable_progress_bars()
+    return datasets.load_from_disk(os.path.join(job.directory, "saved"))
 
 
-def _one_by_one(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job)
-    return lambda: drain(dataset)
+def _dataset(job: Job, only: Collection[str] = ()) -> Any:
+    dataset = _load(job)
+    return (dataset.select_columns(list(only)) if only else dataset).with_format("numpy")
 
 
-def _batches(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job)
-    return lambda: drain_batches(dataset.iter(BATCH_SIZE))
+def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job, only)
+    return lambda: dataset
 
 
-def _at_random(job: Job) -> Callable[[], int]:
+def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job, only)
+    return lambda: dataset.iter(size)
+
+
+def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
-    return lambda: drain(dataset[i] for i in picks)
+    return lambda: (dataset[i] for i in picks)
 
 
-def _one_feature(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job).select_columns([FEATURE_OF[job.workload]])
-    return lambda: drain(dataset)
+def _open(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        dataset = _dataset(job)
+        if len(dataset) != job.count or not dataset[0]:
+            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
+        return 1
+
+    return run
+
+
+def _save(job: Job, *, parts: int) -> Callable[[], int]:
+    dataset, target, count = _load(job), os.path.join(job.directory, "copies"), job.count // parts
+    shutil.rmtree(target, ignore_errors=True)
+
+    def run() -> int:
+        dataset.select(range(count)).save_to_disk(target)
+        return count
+
+    return run
 
 
 STEPS = {
@@ -94,6 +122,12 @@ STEPS = {
     "generate_parallel": Step(f"{SYSTEM}, a process a core", GENERATE, partial(_generate, processes=CORES)),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
     "batches": Step(SYSTEM, BATCHES, _batches),
+    "large_batches": Step(SYSTEM, LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
     "at_random": Step(SYSTEM, RANDOM, _at_random),
-    "one_feature": Step(SYSTEM, ONE_FEATURE, _one_feature),
+    "one_feature": Step(SYSTEM, ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
+    "partial": Step(SYSTEM, PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
+    "partial_batches": Step(SYSTEM, PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "open": Step(SYSTEM, OPEN, _open),
+    "materialize": Step(f"{SYSTEM}, save_to_disk", MATERIALIZE, partial(_save, parts=1)),
+    "materialize_tenth": Step(f"{SYSTEM}, save_to_disk", MATERIALIZE_TENTH, partial(_save, parts=10)),
 }

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from steps import CORES, GENERATE, ONE_BY_ONE, RANDOM, Job, Step, drain
+from steps import CORES, GENERATE, ONE_BY_ONE, OPEN, RANDOM, RAW, Job, Step
 from streaming import LocalDataset, MDSWriter
 from streaming.base.util import merge_index
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 PACKAGES = ("mosaicml-streaming",)
 SYSTEM = "MosaicML MDS"
@@ -63,14 +63,29 @@ def _example(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _one_by_one(job: Job) -> Callable[[], int]:
+def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
     dataset = LocalDataset(job.directory)
-    return lambda: drain(_example(dataset[i]) for i in range(job.count))
+    return lambda: (_example(dataset[i]) for i in range(len(dataset)))
 
 
-def _at_random(job: Job) -> Callable[[], int]:
+def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = LocalDataset(job.directory), job.picks()
-    return lambda: drain(_example(dataset[i]) for i in picks)
+    return lambda: (_example(dataset[i]) for i in picks)
+
+
+def _raw(job: Job) -> Callable[[], Iterable[Any]]:
+    shards = LocalDataset(job.directory).shards
+    return lambda: (shard.get_sample_data(i) for shard in shards for i in range(shard.size))
+
+
+def _open(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        dataset = LocalDataset(job.directory)
+        if len(dataset) != job.count or not dataset[0]:
+            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
+        return 1
+
+    return run
 
 
 STEPS = {
@@ -78,4 +93,6 @@ STEPS = {
     "generate_parallel": Step(f"{SYSTEM}, a process a core", GENERATE, _generate_parallel),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
     "at_random": Step(SYSTEM, RANDOM, _at_random),
+    "raw": Step(f"{SYSTEM}, no CRC", RAW, _raw),
+    "open": Step(SYSTEM, OPEN, _open),
 }

@@ -9,15 +9,32 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 import grain
 import numpy as np
-import tensorflow  # noqa: F401  (TFDS would import it while the clock runs)
+import tensorflow as tf
 import tensorflow_datasets as tfds
 from apache_beam.options.pipeline_options import PipelineOptions
-from steps import BATCH_SIZE, BATCHES, CORES, GENERATE, ONE_BY_ONE, ONE_FEATURE, RANDOM, Job, Step, drain, drain_batches
-from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, WORKLOADS
+from array_record.python.array_record_module import ArrayRecordReader
+from steps import (
+    BATCH_SIZE,
+    BATCHES,
+    CORES,
+    GENERATE,
+    LARGE_BATCH_SIZE,
+    LARGE_BATCHES,
+    ONE_BY_ONE,
+    ONE_FEATURE,
+    OPEN,
+    PARTIAL,
+    PARTIAL_BATCHES,
+    RANDOM,
+    RAW,
+    Job,
+    Step,
+)
+from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES, WORKLOADS
 from workloads import ONE_FEATURE as FEATURE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 PACKAGES = ("tensorflow-datasets", "tensorflow-cpu", "apache-beam", "grain", "array-record")
 IN_MEMORY = ("--runner=FnApiRunner", "--direct_running_mode=in_memory")
@@ -81,49 +98,84 @@ def _directory(job: Job) -> str:
     return os.path.join(job.directory, Benchmark.name, job.workload, str(Benchmark.VERSION))
 
 
-def _dataset(job: Job, **options: Any) -> Any:
-    return tfds.builder_from_directory(_directory(job)).as_dataset(split="train", **options)
+def _builder(job: Job) -> Any:
+    return tfds.builder_from_directory(_directory(job))
 
 
-def _one_by_one(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job)
-    return lambda: drain(tfds.as_numpy(dataset))
+def _dataset(job: Job, only: Collection[str] = ()) -> Any:
+    decoders = tfds.decode.PartialDecoding(dict.fromkeys(only, True)) if only else None
+    # What is read once is not worth keeping, which a small dataset otherwise is.
+    config = tfds.ReadConfig(try_autocache=False)
+    return _builder(job).as_dataset(split="train", decoders=decoders, read_config=config)
 
 
-def _batches(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job)
-    batched = dataset.padded_batch(BATCH_SIZE) if job.workload == "tokens" else dataset.batch(BATCH_SIZE)
-    return lambda: drain_batches(tfds.as_numpy(batched.prefetch(2)))
+def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job, only)
+    return lambda: tfds.as_numpy(dataset)
 
 
-def _one_feature(job: Job) -> Callable[[], int]:
-    dataset = _dataset(job, decoders=tfds.decode.PartialDecoding({FEATURE_OF[job.workload]: True}))
-    return lambda: drain(tfds.as_numpy(dataset))
+def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job, only)
+    batched = dataset.padded_batch(size) if job.workload == "tokens" else dataset.batch(size)
+    return lambda: tfds.as_numpy(batched.prefetch(2))
+
+
+def _open(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        dataset = _dataset(job)
+        if len(dataset) != job.count or not next(iter(tfds.as_numpy(dataset))):
+            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
+        return 1
+
+    return run
+
+
+def _paths(job: Job) -> list[str]:
+    return [str(path) for path in _builder(job).info.splits["train"].filepaths]
+
+
+def _raw(job: Job) -> Callable[[], int]:
+    batches = tf.data.TFRecordDataset(_paths(job)).batch(BATCH_SIZE).prefetch(2)
+    return lambda: sum(map(len, batches.as_numpy_iterator()))
 
 
 def _source(job: Job) -> Any:
-    return tfds.builder_from_directory(_directory(job)).as_data_source(split="train")
+    return _builder(job).as_data_source(split="train")
 
 
-def _source_one_by_one(job: Job) -> Callable[[], int]:
+def _source_one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
     source = _source(job)
-    return lambda: drain(source[i] for i in range(job.count))
+    return lambda: (source[i] for i in range(len(source)))
 
 
-def _source_batches(job: Job) -> Callable[[], int]:
-    batches = grain.MapDataset.source(_source(job)).to_iter_dataset()
-    if job.workload == "tokens":  # Grain stacks what is of one length only
-        lists = batches.batch(BATCH_SIZE, batch_fn=list)
-        return lambda: sum(map(len, lists))
-    stacked = batches.batch(BATCH_SIZE)
-    return lambda: drain_batches(stacked)
+def _source_batches(job: Job, *, size: int = BATCH_SIZE) -> Callable[[], Iterable[Any]]:
+    examples = grain.MapDataset.source(_source(job)).to_iter_dataset()
+    # Grain stacks what is of one length only.
+    batches = examples.batch(size, batch_fn=list) if job.workload == "tokens" else examples.batch(size)
+    return lambda: batches
 
 
-def _source_at_random(job: Job) -> Callable[[], int]:
+def _source_at_random(job: Job) -> Callable[[], Iterable[Any]]:
     source, picks = _source(job), job.picks()
-    return lambda: drain(source[i] for i in picks)
+    return lambda: (source[i] for i in picks)
 
 
+def _source_open(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        source = _source(job)
+        if len(source) != job.count or not source[0]:
+            raise ValueError(f"{len(source):,} examples; there are {job.count:,}.")
+        return 1
+
+    return run
+
+
+def _source_raw(job: Job) -> Callable[[], int]:
+    paths = _paths(job)
+    return lambda: sum(len(ArrayRecordReader(path).read_all()) for path in paths)
+
+
+ARRAY_RECORD = "ArrayRecord by TFDS"
 STEPS = {
     "generate": Step("TFDS, generator", GENERATE, _generate),
     "generate_beam": Step("TFDS, Beam", GENERATE, partial(_generate, beam_arguments=IN_MEMORY)),
@@ -132,9 +184,19 @@ STEPS = {
     ),
     "one_by_one": Step("TFDS", ONE_BY_ONE, _one_by_one),
     "batches": Step("TFDS", BATCHES, _batches),
-    "one_feature": Step("TFDS", ONE_FEATURE, _one_feature),
-    "generate_array_record": Step("ArrayRecord by TFDS", GENERATE, partial(_generate, file_format="array_record")),
-    "array_record_one_by_one": Step("ArrayRecord by TFDS", ONE_BY_ONE, _source_one_by_one),
-    "array_record_batches": Step("ArrayRecord by TFDS, Grain", BATCHES, _source_batches),
-    "array_record_at_random": Step("ArrayRecord by TFDS", RANDOM, _source_at_random),
+    "large_batches": Step("TFDS", LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
+    "one_feature": Step("TFDS", ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
+    "partial": Step("TFDS", PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
+    "partial_batches": Step("TFDS", PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "raw": Step("tf.data, batches of 256", RAW, _raw),
+    "open": Step("TFDS", OPEN, _open),
+    "generate_array_record": Step(ARRAY_RECORD, GENERATE, partial(_generate, file_format="array_record")),
+    "array_record_one_by_one": Step(ARRAY_RECORD, ONE_BY_ONE, _source_one_by_one),
+    "array_record_batches": Step(f"{ARRAY_RECORD}, Grain", BATCHES, _source_batches),
+    "array_record_large_batches": Step(
+        f"{ARRAY_RECORD}, Grain", LARGE_BATCHES, partial(_source_batches, size=LARGE_BATCH_SIZE)
+    ),
+    "array_record_at_random": Step(ARRAY_RECORD, RANDOM, _source_at_random),
+    "array_record_raw": Step("ArrayRecord, whole files", RAW, _source_raw),
+    "array_record_open": Step(ARRAY_RECORD, OPEN, _source_open),
 }

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import webdataset
 from PIL import Image
-from steps import GENERATE, ONE_BY_ONE, Job, Step, drain
+from steps import GENERATE, ONE_BY_ONE, RAW, Job, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 PACKAGES = ("webdataset",)
 SYSTEM = "WebDataset"
@@ -45,16 +45,22 @@ def _generate(job: Job) -> Callable[[], int]:
     return run
 
 
-def _one_by_one(job: Job) -> Callable[[], int]:
-    files = sorted(glob.glob(os.path.join(job.directory, "*.tar")))
+def _files(job: Job) -> list[str]:
+    return sorted(glob.glob(os.path.join(job.directory, "*.tar")))
 
-    def run() -> int:
-        return drain(webdataset.WebDataset(files, shardshuffle=False).decode("l8"))  # l8: gray images as uint8 arrays
 
-    return run
+def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
+    files = _files(job)
+    return lambda: webdataset.WebDataset(files, shardshuffle=False).decode("l8")  # gray images as uint8 arrays
+
+
+def _raw(job: Job) -> Callable[[], Iterable[Any]]:
+    files = _files(job)
+    return lambda: webdataset.WebDataset(files, shardshuffle=False)
 
 
 STEPS = {
     "generate": Step(SYSTEM, GENERATE, _generate),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
+    "raw": Step(f"{SYSTEM}, no CRC", RAW, _raw),
 }

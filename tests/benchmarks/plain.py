@@ -1,21 +1,37 @@
-"""What the machine and plain Python can do with records of 1 kB: the limits that stand beside the systems."""
+"""What the machine and plain Python can do with the records that beam_datasets wrote: limits, not datasets.
+
+All but `rows` and `deflate` read the shards of the directory, framed records, before the clock runs or while it does.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import random
+import shutil
 import struct
 import subprocess
-from typing import TYPE_CHECKING
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import crc32c
 import numpy as np
-from steps import GENERATE, ONE_BY_ONE, Job, Step
+from steps import LIMITS, PICKS, Job, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 PACKAGES = ("crc32c",)
+IMAGE_DATA = 41  # bytes of a PNG with one IDAT chunk before its data; behind them are 16
+
+
+def _shards(job: Job) -> list[Path]:
+    found = Path(job.directory).rglob("*.tfrecord-*")
+    shards = sorted(path for path in found if path.suffix != ".index" and "copies" not in path.parts)
+    if not shards:
+        raise FileNotFoundError(f"{job.directory} has no shards.")
+    return shards
 
 
 def _masked_crc(data: bytes) -> int:
@@ -23,59 +39,83 @@ def _masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _loop(job: Job) -> Callable[[], int]:
+def _checked(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while head := file.read(12):
+            length, crc = struct.unpack("<QI", head)
+            record = file.read(length)
+            if crc != _masked_crc(head[:8]) or struct.unpack("<I", file.read(4))[0] != _masked_crc(record):
+                raise ValueError(f"{path}: a record is damaged")
+            yield record
+
+
+def _records(job: Job) -> list[bytes]:
+    return [record for path in _shards(job) for record in _checked(path)]
+
+
+def _rows(job: Job) -> Callable[[], Iterable[Any]]:
+    return job.rows
+
+
+def _write(job: Job) -> Callable[[], int]:
+    records, target = _records(job), Path(job.directory, "plain")
+
     def run() -> int:
-        records = [(hashlib.md5(str(key).encode()).digest(), row["data"]) for key, row in job.rows()]
-        records.sort()
-        with open(_file(job), "wb") as file:
-            for _, record in records:
+        keyed = [(hashlib.md5(str(key).encode()).digest(), record) for (key, _), record in zip(job.rows(), records)]
+        keyed.sort()
+        with target.open("wb") as file:
+            for _, record in keyed:
                 length = struct.pack("<Q", len(record))
                 file.write(length)
                 file.write(struct.pack("<I", _masked_crc(length)))
                 file.write(record)
                 file.write(struct.pack("<I", _masked_crc(record)))
-        return len(records)
+        return len(keyed)
 
     return run
 
 
-def _read(job: Job) -> Callable[[], int]:
+def _read(job: Job) -> Callable[[], Iterable[Any]]:
+    shards = _shards(job)
+    return lambda: (record for path in shards for record in _checked(path))
+
+
+def _read_at_random(job: Job) -> Callable[[], int]:
+    places = [place for path in _shards(job) for place in _places(path)]
+    picks = random.Random(0).sample(places, min(len(places), PICKS))
+
     def run() -> int:
-        count = 0
-        with open(_file(job), "rb") as file:
-            while head := file.read(12):
-                length, crc = struct.unpack("<QI", head)
-                record = file.read(length)
-                if crc != _masked_crc(head[:8]) or struct.unpack("<I", file.read(4))[0] != _masked_crc(record):
-                    raise ValueError(f"{_file(job)}: record {count} is damaged")
-                count += 1
-        return count
+        for file, offset, size in picks:
+            framed = os.pread(file, size, offset)
+            if struct.unpack("<I", framed[-4:])[0] != _masked_crc(framed[12:-4]):
+                raise ValueError(f"the record at {offset:,} is damaged")
+        return len(picks)
 
     return run
 
 
-def _file(job: Job) -> str:
-    return os.path.join(job.directory, "records")
+def _places(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Yields (open file, offset, size) of each framed record."""
+    file, offset = os.open(path, os.O_RDONLY), 0
+    for record in _checked(path):
+        yield file, offset, len(record) + 16
+        offset += len(record) + 16
 
 
-def _records(job: Job) -> list[bytes]:
-    return [row["data"] for _, row in job.rows()]
-
-
-def _copy_file(job: Job) -> Callable[[], int]:
-    with open(_file(job), "wb") as file:
-        file.writelines(_records(job))
+def _copy_files(job: Job) -> Callable[[], int]:
+    source, target = _shards(job)[0].parent, Path(job.directory, "copies")
+    shutil.rmtree(target, ignore_errors=True)
 
     def run() -> int:
-        subprocess.run(["cp", _file(job), f"{_file(job)}.copy"], check=True)
+        subprocess.run(["cp", "-r", source, target], check=True)
         return job.count
 
     return run
 
 
 def _copy_memory(job: Job) -> Callable[[], int]:
-    source = np.frombuffer(b"".join(_records(job)), np.uint8)
-    target = np.zeros_like(source) + np.uint8(1)  # pages are touched before the clock starts
+    source = np.concatenate([np.fromfile(path, np.uint8) for path in _shards(job)])
+    target = np.ones_like(source)  # pages are touched before the clock runs
 
     def run() -> int:
         np.copyto(target, source)
@@ -95,10 +135,39 @@ def _checksum(job: Job) -> Callable[[], int]:
     return run
 
 
+def _deflate(job: Job) -> Callable[[], int]:
+    images = [bytes(row["image"]) for _, row in job.rows()]
+
+    def run() -> int:
+        for image in images:  # with the options of beam_datasets
+            compressor = zlib.compressobj(6, zlib.DEFLATED, 12, 6, zlib.Z_RLE)
+            compressor.compress(image)
+            compressor.flush()
+        return len(images)
+
+    return run
+
+
+def _inflate(job: Job) -> Callable[[], int]:
+    files = [record[record.index(b"\x89PNG") :] for record in _records(job)]
+    streams = [file[IMAGE_DATA : file.index(b"IEND") - 8] for file in files]
+
+    def run() -> int:
+        for stream in streams:
+            zlib.decompress(stream, bufsize=1024)
+        return len(streams)
+
+    return run
+
+
 STEPS = {
-    "generate": Step("a plain loop: MD5, sort, CRC-32C, one file", GENERATE, _loop),
-    "crc": Step("CRC-32C of each record alone", GENERATE, _checksum),
-    "cp": Step("cp of a file", GENERATE, _copy_file),
-    "memcpy": Step("copy in memory", GENERATE, _copy_memory),
-    "one_by_one": Step("a plain loop: records with their CRC-32C", ONE_BY_ONE, _read),
+    "rows": Step("making the rows, nothing else", LIMITS, _rows),
+    "write": Step("a plain loop: MD5, sort, CRC-32C, one file; records made before", LIMITS, _write),
+    "deflate": Step("zlib alone, compressing", LIMITS, _deflate),
+    "read": Step("a plain loop: records with their CRC-32C", LIMITS, _read),
+    "read_at_random": Step("a plain loop: pread and CRC-32C", LIMITS, _read_at_random),
+    "inflate": Step("zlib alone, decompressing", LIMITS, _inflate),
+    "crc": Step("CRC-32C of each record alone", LIMITS, _checksum),
+    "memcpy": Step("memcpy of the same bytes", LIMITS, _copy_memory),
+    "cp": Step("cp of the same files", LIMITS, _copy_files),
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps import CORES
+from steps import CORES, LIMITS, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,19 +51,30 @@ class Measurement:
 def tables(measurements: list[Measurement]) -> str:
     """Returns for each way the best rate of every system and workload, and the highest of its memory peaks.
 
-    The first system of a way is what the others are compared with.
+    The first system of a way is what the others are compared with. What is opened has times instead of rates.
     """
     parts = []
     for way in dict.fromkeys(m.way for m in measurements):
         mine = [m for m in measurements if m.way == way]
-        rates, first = _highest(mine, lambda m: m.rate), mine[0].system
-        parts.append(f"**{way}**, examples/s; in brackets, how many times as fast {first} is\n")
-        parts.append(_table({at: _compared(rate, rates.get((first, at[1]))) for at, rate in rates.items()}))
+        parts.append(_times(way, mine) if way == OPEN else _rates(way, mine))
         if any(m.peak_memory for m in mine):
             peaks = _highest(mine, lambda m: m.peak_memory)
             parts.append(f"**{way}**, peak memory in MiB\n")
             parts.append(_table({at: f"{peak / MEBIBYTE:,.0f}" for at, peak in peaks.items()}))
     return "\n".join(parts)
+
+
+def _rates(way: str, measurements: list[Measurement]) -> str:
+    rates, first = _highest(measurements, lambda m: m.rate), measurements[0].system
+    if way == LIMITS:
+        return f"**{way}**, examples/s\n\n" + _table({at: f"{rate:,.0f}" for at, rate in rates.items()})
+    head = f"**{way}**, examples/s; in brackets, how many times as fast {first} is\n\n"
+    return head + _table({at: _compared(rate, rates.get((first, at[1]))) for at, rate in rates.items()})
+
+
+def _times(way: str, measurements: list[Measurement]) -> str:
+    rates = _highest(measurements, lambda m: m.rate)
+    return f"**{way}**, milliseconds\n\n" + _table({at: f"{1000 / rate:,.1f}" for at, rate in rates.items()})
 
 
 def _highest(measurements: Iterable[Measurement], value: Callable[[Measurement], float]) -> Cells:

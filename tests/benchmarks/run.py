@@ -1,148 +1,28 @@
 """Measures beam_datasets, alone or beside its peers; docs/performance.md says how and holds the tables.
 
-python tests/benchmarks/run.py generate read --peers
+python tests/benchmarks/run.py generate read files open --peers
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import growth
+import plot
+import ratios
 import report
-from environments import REQUIREMENTS, VARIABLES, python_of
-from memory import PeakMemory
-from workloads import ONE_FEATURE, WORKLOADS
+from bench import Bench
+from environments import REQUIREMENTS, python_of
+from tasks import CHECKED_ROWS, EVERY, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-HERE = Path(__file__).parent
-ENVIRONMENTS = {"peer_tfds": "tfds", "peer_mds": "torch", "peer_webdataset": "torch", "peer_hf": "hf"}  # of modules
-EVERY, KILOBYTE, SEVERAL_FEATURES = tuple(WORKLOADS), ("kilobyte",), tuple(ONE_FEATURE)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A step to be measured.
-
-    Attributes:
-        module: of this directory.
-        step: of the module's STEPS.
-        reads: the step that generates what this one reads; "" where it generates itself.
-        workloads: those that make sense.
-        num_shards: to generate; None for the system's default.
-    """
-
-    module: str
-    step: str
-    reads: str = ""
-    workloads: tuple[str, ...] = EVERY
-    num_shards: int | None = None
-
-    @property
-    def environment(self) -> str:
-        """Key of REQUIREMENTS; "" for the environment of this process."""
-        return ENVIRONMENTS.get(self.module, "")
-
-
-# What a table compares stands together, ours first.
-TASKS = {
-    "generate": (
-        Task("ours", "generate_beam"),
-        Task("ours", "generate"),
-        Task("peer_tfds", "generate_beam"),
-        Task("peer_tfds", "generate_beam_parallel"),
-        Task("peer_tfds", "generate"),
-        Task("peer_tfds", "generate_array_record"),
-        Task("peer_mds", "generate"),
-        Task("peer_mds", "generate_parallel"),
-        Task("peer_webdataset", "generate"),
-        Task("peer_hf", "generate"),
-        Task("peer_hf", "generate_parallel"),
-        *(Task("plain", step, workloads=KILOBYTE) for step in ("generate", "crc", "cp", "memcpy")),
-    ),
-    "read": (
-        Task("ours", "one_by_one", "generate_beam"),
-        Task("peer_tfds", "one_by_one", "generate"),
-        Task("peer_tfds", "array_record_one_by_one", "generate_array_record"),
-        Task("peer_mds", "one_by_one", "generate"),
-        Task("peer_webdataset", "one_by_one", "generate"),
-        Task("peer_hf", "one_by_one", "generate"),
-        Task("plain", "one_by_one", "generate", KILOBYTE),
-        Task("ours", "batches", "generate_beam"),
-        Task("peer_tfds", "batches", "generate"),
-        Task("peer_tfds", "array_record_batches", "generate_array_record"),
-        Task("peer_hf", "batches", "generate"),
-        Task("ours", "at_random", "generate_beam"),
-        Task("peer_tfds", "array_record_at_random", "generate_array_record"),
-        Task("peer_mds", "at_random", "generate"),
-        Task("peer_hf", "at_random", "generate"),
-        Task("ours", "one_feature", "generate_beam", SEVERAL_FEATURES),
-        Task("peer_tfds", "one_feature", "generate", SEVERAL_FEATURES),
-        Task("peer_hf", "one_feature", "generate", SEVERAL_FEATURES),
-    ),
-    "memory": (
-        Task("ours", "generate_beam", workloads=KILOBYTE),
-        Task("ours", "generate_beam", workloads=KILOBYTE, num_shards=1000),
-    ),
-}
-ROWS = {"generate": 300_000, "read": 60_000, "memory": 10_000_000}
-ROWS_OF_TOKENS = {"generate": 60_000, "read": 20_000}
-REPEAT = {"generate": 3, "read": 3, "memory": 1}
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Runs tasks.
-
-    Attributes:
-        directory: where datasets are put; what is generated to be measured goes at once.
-        pythons: environment -> interpreter.
-        memory: whether memory is watched.
-    """
-
-    directory: Path
-    pythons: dict[str, str]
-    memory: bool
-
-    def run(self, tasks: Sequence[Task], workload: str, rows: int, repeat: int) -> list[report.Measurement]:
-        """Returns the measurements of tasks on one workload: each once, then each once again, and so on."""
-        measurements = []
-        for module, step in dict.fromkeys((task.module, task.reads) for task in tasks if task.reads):
-            self._measure(Task(module, step), workload, rows, self.directory / f"{module}-{step}")
-        for _ in range(repeat):
-            for task in tasks:
-                directory = self.directory / (f"{task.module}-{task.reads}" if task.reads else "generated")
-                measurements += self._measure(task, workload, rows, directory)
-                shutil.rmtree(self.directory / "generated", ignore_errors=True)
-        return measurements
-
-    def _measure(self, task: Task, workload: str, rows: int, directory: Path) -> list[report.Measurement]:
-        directory.mkdir(parents=True, exist_ok=True)
-        arguments = [task.module, task.step, workload, rows, directory, *([task.num_shards] if task.num_shards else [])]
-        command = [self.pythons[task.environment], str(HERE / "measure.py"), *map(str, arguments)]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | VARIABLES
-        )
-        with PeakMemory(process.pid) if self.memory else contextlib.nullcontext() as peak:
-            printed, errors = process.communicate()
-        if process.returncode:
-            print(f"{workload}: {task.module} {task.step} failed\n{errors[-2000:]}", file=sys.stderr)
-        lines = [json.loads(line) for line in printed.splitlines() if line.startswith('{"system"')]
-        found = [report.Measurement(**line, peak_memory=peak.bytes if peak else 0) for line in lines]
-        for m in found:
-            print(f"{m.workload:9} {m.way:24} {m.rate:12,.0f} examples/s  {m.system}", file=sys.stderr, flush=True)
-        return found
+COMMANDS = ("check", *TASKS, "growth")
+WORDS = {3: "a third", 5: "a fifth", 10: "a tenth"}
 
 
 def main() -> None:
@@ -150,36 +30,92 @@ def main() -> None:
     arguments = _parser().parse_args()
     peers = [] if arguments.peers is None else arguments.peers or REQUIREMENTS
     pythons = {name: python_of(name) for name in ("", *peers)}
+    everything: list[report.Measurement] = []
+    wrong = False
     for command in arguments.commands:
-        repeat, measurements, counts = arguments.repeat or REPEAT[command], [], {}
-        for workload in arguments.workloads:
-            tasks = [t for t in TASKS[command] if workload in t.workloads and t.environment in pythons]
-            tasks = [t for t in tasks if f"{t.module}.{t.step}" not in arguments.skip]
-            if not tasks:
+        with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+            bench = Bench(Path(directory), pythons, arguments.memory or command == "memory", SECONDS.get(command))
+            if command == "check":
+                wrong |= _check(bench, arguments)
                 continue
-            rows = arguments.rows or (workload == "tokens" and ROWS_OF_TOKENS.get(command)) or ROWS[command]
-            counts[workload] = f"{workload} {rows:,}"
-            with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
-                bench = Bench(Path(directory), pythons, arguments.memory or command == "memory")
-                measurements += bench.run(tasks, workload, rows, repeat)
-        text = f"Rows: {', '.join(counts.values())}. The best of {repeat}.\n\n{report.tables(measurements)}\n"
-        text += report.setting(measurements, shlex.join(["python", *sys.argv]))
+            text, found = _growth(bench, arguments) if command == "growth" else _measure(bench, command, arguments)
+        text += "\n" + report.setting(found, shlex.join(["python", *sys.argv]))
+        text += "".join(f"- failed: {failure}\n" for failure in dict.fromkeys(bench.failures))
         print(text)
+        everything += found
         if arguments.markdown:
             report.put(text, arguments.markdown, command)
+    if arguments.markdown and peers and plot.rows(everything):
+        arguments.markdown.with_suffix(".svg").write_text(plot.svg(everything), encoding="utf-8")
+    sys.exit(wrong)
+
+
+def _measure(bench: Bench, command: str, arguments: argparse.Namespace) -> tuple[str, list[report.Measurement]]:
+    """Returns the tables of a command, and its measurements."""
+    repeat, found, counts = arguments.repeat or REPEAT[command], [], []
+    for workload in arguments.workloads:
+        rows = arguments.rows or rows_of(command, workload)
+        if tasks := tasks_of(command, workload, bench.pythons, arguments.skip):
+            counts.append(f"{workload} {rows:,}")
+            with tempfile.TemporaryDirectory(dir=bench.directory) as directory:
+                own = Bench(Path(directory), bench.pythons, bench.memory, bench.seconds, bench.failures)
+                found += _kept(own.run(tasks, workload, rows, repeat), command, arguments)
+    notes = [f"Rows: {', '.join(counts)}{_shares(bench.pythons)}. {_best_of(repeat)}"]
+    return "\n\n".join([*notes, *ratios.table(found), report.tables(found)]), found
+
+
+def _growth(bench: Bench, arguments: argparse.Namespace) -> tuple[str, list[report.Measurement]]:
+    repeat = arguments.repeat or 1
+    found = [m for _ in range(repeat) for m in growth.measure(bench, arguments.rows or growth.ROWS)]
+    return f"{_best_of(repeat)}\n\n{growth.tables(_kept(found, 'growth', arguments))}", found
+
+
+def _kept(found: list[report.Measurement], command: str, arguments: argparse.Namespace) -> list[report.Measurement]:
+    if arguments.results:
+        with arguments.results.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps({"command": command, **asdict(m)}) + "\n" for m in found)
+    return found
+
+
+def _shares(pythons: dict[str, str]) -> str:
+    shared: dict[str, list[str]] = {WORDS[share]: [] for share in SHARES.values()}
+    names = {"peer_tfds": "TFDS", "peer_webdataset": "WebDataset", "peer_mds": "MDS", "peer_hf": "Hugging Face"}
+    for module, share in SHARES.items():
+        shared[WORDS[share]].append(names[module])
+    texts = [f"{word} of them for {' and '.join(systems)}" for word, systems in shared.items()]
+    return f"; {', '.join(texts)}, whose rates do not depend on it" if len(pythons) > 1 else ""
+
+
+def _best_of(repeat: int) -> str:
+    return "One run of each." if repeat == 1 else f"The best of {repeat} runs of each."
+
+
+def _check(bench: Bench, arguments: argparse.Namespace) -> bool:
+    """Prints whether all systems read the values that were generated; returns whether something is wrong."""
+    rows = arguments.rows or CHECKED_ROWS
+    modules = dict.fromkeys(task.module for task in TASKS["read"] if task.environment in bench.pythons)
+    found = [line for module in modules if module != "plain" for line in bench.check(module, rows, arguments.workloads)]
+    wrong = [line for line in found if line["wrong"]]
+    print(f"{len(found) - len(wrong)} ways of reading {rows:,} rows gave the values that were generated.")
+    for line in wrong:
+        print(f"Not so: {line['workload']}, {line['way']}, {line['system']}: {', '.join(line['wrong'])}")
+    for failure in bench.failures:
+        print(f"Failed: {failure}")
+    return bool(wrong or bench.failures)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("commands", nargs="+", choices=TASKS, help="memory: 10 GB at the defaults")
+    parser.add_argument("commands", nargs="+", choices=COMMANDS, metavar="COMMAND", help=", ".join(COMMANDS))
     parser.add_argument("--peers", nargs="*", choices=REQUIREMENTS, help="beside other systems; these alone, or all")
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--workloads", nargs="+", choices=EVERY, default=list(EVERY))
     parser.add_argument("--skip", nargs="+", default=[], metavar="MODULE.STEP", help="such as peer_tfds.generate")
     parser.add_argument("--rows", type=int, help="of every workload; by default as docs/performance.md says")
     parser.add_argument("--repeat", type=int, help="how many times each system runs")
     parser.add_argument("--memory", action="store_true", help="watch the peak memory; takes some of the processor")
     parser.add_argument("--directory", help="where datasets are put meanwhile; by default the one for temporary files")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the tables into a page, too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the tables into a page, the plot beside it")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="append each measurement as a line of JSON")
     return parser
 
 

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-BATCH_SIZE = 256
+BATCH_SIZE, LARGE_BATCH_SIZE = 256, 4096
+PICKS = 20_000  # to read at random
 GENERATE = "generate"
 ONE_BY_ONE = "read one by one"
 BATCHES = f"read in batches of {BATCH_SIZE}"
+LARGE_BATCHES = f"read in batches of {LARGE_BATCH_SIZE:,}"
 RANDOM = "read at random"
 ONE_FEATURE = "read one feature alone"
+PARTIAL = "read 2 of 40 features one by one"
+PARTIAL_BATCHES = f"read 2 of 40 features in batches of {BATCH_SIZE}"
+RAW = "scan records, not decoded"
+OPEN = "open: length and first example"
+MATERIALIZE = "materialize all"
+MATERIALIZE_TENTH = "materialize train[:10%]"
+VERIFY = "verify"
+LIMITS = "limits"
+BATCH_SIZES = {BATCHES: BATCH_SIZE, LARGE_BATCHES: LARGE_BATCH_SIZE, PARTIAL_BATCHES: BATCH_SIZE}
+"""The ways whose items are batches."""
+
+WRITING = (GENERATE, MATERIALIZE, MATERIALIZE_TENTH, LIMITS)
+
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -42,8 +59,8 @@ class Job:
         return WORKLOADS[self.workload](range(part, self.count, parts))
 
     def picks(self) -> list[int]:
-        """Returns up to 5,000 indices to read at random."""
-        return random.Random(0).choices(range(self.count), k=min(self.count, 5000))
+        """Returns up to `PICKS` different indices to read at random; all, in another order, if there are no more."""
+        return random.Random(0).sample(range(self.count), min(self.count, PICKS))
 
 
 @dataclass(frozen=True)
@@ -53,19 +70,31 @@ class Step:
     Attributes:
         system: name in the tables.
         way: the table it stands in.
-        prepare: does what is not timed and returns what is: a function that returns the number of examples.
+        prepare: does what is not timed and returns what is: a function that returns either the number of examples
+            that it worked on, or an iterable of them, or of batches, which is then consumed.
     """
 
     system: str
     way: str
-    prepare: Callable[[Job], Callable[[], int]]
+    prepare: Callable[[Job], Callable[[], int | Iterable[Any]]]
 
 
-def drain(examples: Iterable[Any]) -> int:
-    """Consumes the examples and returns how many they were."""
-    return sum(1 for _ in examples)
+def drain(items: Iterable[Any], way: str, seconds: float) -> tuple[int, bool]:
+    """Consumes items for so many seconds at most; returns how many examples they held, and whether they were all."""
+    iterator, end, total = iter(items), time.perf_counter() + seconds, 0
+    count = _count_batched if way in BATCH_SIZES else _count
+    while time.perf_counter() < end:
+        found = count(iterator)
+        total += found
+        if not found:
+            return total, True
+    return total, False
 
 
-def drain_batches(batches: Iterable[dict[str, Any]]) -> int:
-    """Consumes batches and returns how many examples they held."""
-    return sum(len(next(iter(batch.values()))) for batch in batches)
+def _count(examples: Iterator[Any]) -> int:
+    return sum(1 for _ in islice(examples, 500))
+
+
+def _count_batched(batches: Iterator[Any]) -> int:
+    """A batch is a dict of columns, or a list of examples."""
+    return sum(len(batch if isinstance(batch, list) else next(iter(batch.values()))) for batch in islice(batches, 1))

@@ -1,4 +1,4 @@
-"""The rows that every system generates and reads: five kinds, made up, the same in every process.
+"""The rows that every system generates and reads, the same in every process: five kinds, and small ones by the million.
 
 What a row is drawn from is made once, so that a row costs little beside writing it. Needs NumPy alone, because it runs
 in the environment of every system.
@@ -66,11 +66,17 @@ def tokens(numbers: Iterable[int]) -> Rows:
 
 
 def kilobyte(numbers: Iterable[int]) -> Rows:
-    """Yields one string of 1,000 bytes: what a system does beside encoding."""
-    pool = np.random.default_rng(1000).bytes(2**20)
+    """Yields one string of 1,000 bytes: what a system does beside encoding. None ends with 0, which NumPy would cut."""
+    pool = np.random.default_rng(1000).integers(1, 256, 2**20, np.uint8).tobytes()
     for n in numbers:
         start = n * 131 % (len(pool) - KILOBYTE)
         yield n, {"data": n.to_bytes(8, "big") + pool[start : start + KILOBYTE - 8]}
+
+
+def line(numbers: Iterable[int]) -> Rows:
+    """Yields texts of 100 bytes, to be made by the millions."""
+    for n in numbers:
+        yield n, {"text": f"{n:>100}"}
 
 
 WORKLOADS: dict[str, Callable[[Iterable[int]], Rows]] = {
@@ -79,6 +85,10 @@ WORKLOADS: dict[str, Callable[[Iterable[int]], Rows]] = {
     "tabular": tabular,
     "tokens": tokens,
     "kilobyte": kilobyte,
+    "line": line,
 }
 ONE_FEATURE = {"digits": "label", "text": "url", "tabular": "label", "tokens": "tokens"}
 """The feature that is read where one alone is wanted; a kilobyte has no other."""
+
+TWO_FEATURES = (FLOATS[0], INTEGERS[0])
+"""The features of the tabular rows that are read where 2 of the 40 are wanted."""

@@ -1,0 +1,65 @@
+"""What an example costs as datasets grow: more examples, and more shards."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import Bench
+from tasks import OURS, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from report import Measurement
+
+ROWS = 1_000_000
+SHARDS = (1, 100, 10_000)
+SAME_SHARDS = 16  # while the examples grow
+WORKLOAD = "line"
+STEPS = ("one_by_one", "batches", "materialize", "verify")
+
+
+def measure(bench: Bench, rows: int) -> Iterator[Measurement]:
+    """Yields the measurements; their workload says how many examples and shards."""
+    sizes = [(count, SAME_SHARDS) for count in (rows // 10, rows, rows * 10)]
+    for count, shards in [*sizes, *((rows, shards) for shards in SHARDS)]:
+        with tempfile.TemporaryDirectory(dir=bench.directory) as directory:
+            own = Bench(Path(directory), bench.pythons, failures=bench.failures)
+            tasks = [Task("ours", "generate_beam", num_shards=shards)]
+            tasks += [Task("ours", step, OURS, num_shards=shards) for step in STEPS]
+            for found in own.run(tasks, WORKLOAD, count):
+                yield replace(found, workload=f"{count}/{shards}", system="beam_datasets")
+
+
+def tables(measurements: list[Measurement]) -> str:
+    """Returns the costs by number of examples, and by number of shards."""
+    best: dict[tuple[str, int, int], float] = {}
+    for m in measurements:
+        count, shards = map(int, m.workload.split("/"))
+        at = m.way, count, shards
+        best[at] = min(best.get(at, m.seconds), m.seconds)
+    rows = sorted({count for _, count, shards in best if shards == SAME_SHARDS})
+    middle = max({count for _, count, shards in best if shards != SAME_SHARDS}, default=0)
+    by_rows = _table(best, [(count, SAME_SHARDS) for count in rows], lambda at: f"{at[0]:,} examples")
+    by_shards = _table(best, [(middle, shards) for shards in SHARDS], lambda at: f"{at[1]:,} shard{'s' * (at[1] > 1)}")
+    head = "Microseconds an example of 100 bytes, and how many times the first column"
+    return f"{head}: in {SAME_SHARDS} shards\n\n{by_rows}\n{head}: {middle:,} examples\n\n{by_shards}"
+
+
+def _table(
+    best: dict[tuple[str, int, int], float], columns: list[tuple[int, int]], name: Callable[[tuple[int, int]], str]
+) -> str:
+    lines = ["| | " + " | ".join(map(name, columns)) + " |", "|---|" + "---:|" * len(columns)]
+    for way in dict.fromkeys(way for way, _, _ in best):
+        costs = [1e6 * best[(way, *at)] / at[0] if (way, *at) in best else None for at in columns]
+        lines.append(f"| {way} | " + " | ".join(_cell(cost, costs[0]) for cost in costs) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(cost: float | None, first: float | None) -> str:
+    if cost is None:
+        return "-"
+    return f"{cost:.3g}" + (f" ({cost / first:.2f}x)" if first and cost != first else "")

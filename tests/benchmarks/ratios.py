@@ -1,0 +1,181 @@
+"""What beam_datasets is compared with, way by way, and what is asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steps import (
+    BATCHES,
+    GENERATE,
+    LARGE_BATCHES,
+    LIMITS,
+    MATERIALIZE,
+    MATERIALIZE_TENTH,
+    ONE_BY_ONE,
+    ONE_FEATURE,
+    OPEN,
+    PARTIAL,
+    PARTIAL_BATCHES,
+    RANDOM,
+    RAW,
+    VERIFY,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from report import Measurement
+
+OURS = "beam_datasets"
+MILLIONS = 2e6  # records of 1 kB a second: enough, however fast memory is
+LOOP, MEMCPY, CP = "a plain loop: records with their CRC-32C", "memcpy of the same bytes", "cp of the same files"
+LIMITS_OF = {  # the first that was measured
+    GENERATE: ("a plain loop: MD5, sort, CRC-32C, one file; records made before",),
+    ONE_BY_ONE: ("zlib alone, decompressing", LOOP),
+    BATCHES: ("zlib alone, decompressing", MEMCPY),
+    LARGE_BATCHES: ("zlib alone, decompressing", MEMCPY),
+    RANDOM: ("a plain loop: pread and CRC-32C",),
+    ONE_FEATURE: (LOOP,),
+    PARTIAL: (LOOP,),
+    PARTIAL_BATCHES: (MEMCPY,),
+    RAW: (MEMCPY,),
+    MATERIALIZE: (CP,),
+    MATERIALIZE_TENTH: (CP,),
+    VERIFY: (CP,),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A comparison.
+
+    Attributes:
+        way: of ours, and of the others unless `among` says where else they are found.
+        what: with whom, in words.
+        among: whether a system takes part; the fastest that does is compared.
+        asked: workload -> how many times as fast beam_datasets should be; those that are missing are only shown.
+        other_way: the way of the others, if it is another.
+    """
+
+    way: str
+    what: str
+    among: Callable[[str], bool]
+    asked: dict[str, float]
+    other_way: str = ""
+
+
+def _peer(system: str) -> bool:
+    return not system.startswith(OURS)
+
+
+def _tfds_beam(system: str) -> bool:
+    return system.startswith("TFDS, Beam")
+
+
+def _parallel(system: str) -> bool:
+    return _peer(system) and not _tfds_beam(system) and system.endswith("a process a core")
+
+
+def _plain(system: str) -> bool:
+    return _peer(system) and not _tfds_beam(system) and not _parallel(system)
+
+
+def _ours(system: str) -> bool:
+    return system == OURS
+
+
+def _asked(number: float, **others: float) -> dict[str, float]:
+    return dict.fromkeys(("digits", "text", "tabular", "tokens"), number) | others
+
+
+RULES = (
+    Rule(GENERATE, "best plain writing, one process", _plain, _asked(2)),
+    Rule(GENERATE, "best plain writing, a process a core", _parallel, {}),
+    Rule(GENERATE, "TFDS on Beam", _tfds_beam, _asked(20)),
+    Rule(ONE_BY_ONE, "best peer", _peer, _asked(2)),
+    Rule(BATCHES, "best peer", _peer, _asked(1.5, digits=2)),
+    Rule(LARGE_BATCHES, "best peer", _peer, {}),
+    Rule(RANDOM, "best peer", _peer, _asked(2)),
+    Rule(ONE_FEATURE, "best peer", _peer, {}),
+    Rule(PARTIAL, "all 40 features", _ours, {"tabular": 5}, ONE_BY_ONE),
+    Rule(PARTIAL, "best peer", _peer, {}),
+    Rule(PARTIAL_BATCHES, "all 40 features", _ours, {"tabular": 5}, BATCHES),
+    Rule(PARTIAL_BATCHES, "best peer", _peer, {}),
+    Rule(RAW, "half of memcpy, or 2 million", lambda system: system == MEMCPY, {"kilobyte": 1}, LIMITS),
+    Rule(RAW, "best peer", _peer, {}),
+    Rule(OPEN, "best peer", _peer, {}),
+    Rule(MATERIALIZE, "cp", lambda system: system == CP, {"kilobyte": 0.5}, LIMITS),
+    Rule(MATERIALIZE, "best peer", _peer, {}),
+    Rule(MATERIALIZE_TENTH, "cp", lambda system: system == CP, {}, LIMITS),
+    Rule(MATERIALIZE_TENTH, "best peer", _peer, {}),
+    Rule(VERIFY, "cp", lambda system: system == CP, {"kilobyte": 0.5}, LIMITS),
+)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A row of the table; rates are of examples a second."""
+
+    rule: Rule
+    workload: str
+    system: str
+    ours: float
+    other: str
+    theirs: float
+
+    @property
+    def value(self) -> float:
+        """How many times as fast we are."""
+        return self.ours / self.theirs
+
+    @property
+    def verdict(self) -> str:
+        """What is asked for, and whether it is reached."""
+        asked = self.rule.asked.get(self.workload)
+        return "" if asked is None else f"{asked:g}: {'yes' if self.value >= asked else '**no**'}"
+
+
+def best_rates(measurements: list[Measurement]) -> dict[tuple[str, str, str], float]:
+    """Returns {(way, workload, system): best rate}."""
+    rates: dict[tuple[str, str, str], float] = {}
+    for m in measurements:
+        at = m.way, m.workload, m.system
+        rates[at] = max(rates.get(at, 0), m.rate)
+    return rates
+
+
+def ratios(measurements: list[Measurement]) -> Iterator[Ratio]:
+    """Yields all comparisons that were measured, rule by rule."""
+    rates = best_rates(measurements)
+    for rule in RULES:
+        for (way, workload, system), ours in rates.items():
+            if way != rule.way or not (system == OURS or (way == OPEN and system.startswith(OURS))):
+                continue
+            others = {s: r for (w, row, s), r in rates.items() if (w, row) == (rule.other_way or way, workload)}
+            if found := {s: rate for s, rate in others.items() if rule.among(s)}:
+                other = max(found, key=lambda s: found[s])
+                halved = min(found[other] / 2, MILLIONS) if way == RAW and rule.other_way else found[other]
+                yield Ratio(rule, workload, system, ours, other, halved)
+
+
+def limit(rates: dict[tuple[str, str, str], float], way: str, workload: str) -> tuple[str, float] | None:
+    """Returns what a way cannot be faster than, or need not be, and its rate; None where nothing was measured."""
+    for name in LIMITS_OF.get(way, ()):
+        if rate := rates.get((LIMITS, workload, name)):
+            return name, rate
+    return None
+
+
+def table(measurements: list[Measurement]) -> list[str]:
+    """Returns the comparisons as a Markdown table; nothing where there are none."""
+    rates, lines = best_rates(measurements), []
+    for r in ratios(measurements):
+        found = limit(rates, r.rule.way, r.workload)
+        bound = f"{found[1]:,.0f} ({found[0].partition(';')[0]})" if found else ""
+        named = f"{r.rule.what}: {r.other}" if r.rule.what not in ("cp", "all 40 features") else r.rule.what
+        way = r.rule.way + r.system.removeprefix(OURS)
+        cells = way, r.workload, f"{r.ours:,.0f}", named, f"{r.theirs:,.0f}", f"{r.value:.2g}x", r.verdict, bound
+        lines.append(f"| {' | '.join(cells)} |")
+    head = "| way | rows | beam_datasets /s | compared with | /s | ratio | at least | limit /s |\n"
+    return [head + "|---|---|---:|---|---:|---:|---|---|\n" + "\n".join(lines)] if lines else []

@@ -1,0 +1,158 @@
+"""What is measured by which command, of which rows and how many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workloads import ONE_FEATURE, WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+ENVIRONMENTS = {"peer_tfds": "tfds", "peer_mds": "torch", "peer_webdataset": "torch", "peer_hf": "hf"}  # of modules
+EVERY = tuple(name for name in WORKLOADS if name != "line")
+KILOBYTE, DIGITS, TABULAR, SEVERAL_FEATURES = ("kilobyte",), ("digits",), ("tabular",), tuple(ONE_FEATURE)
+OURS = "ours.generate_beam"
+SHARES = {"peer_tfds": 10, "peer_webdataset": 5, "peer_mds": 3, "peer_hf": 3}
+"""Of modules: a system gets this fraction of the rows, because its rate is the same, and a run takes less time."""
+
+FEWEST = 2000
+
+
+@dataclass(frozen=True)
+class Task:
+    """A step to be measured.
+
+    Attributes:
+        module: of this directory.
+        step: of the module's STEPS.
+        reads: the step that generates what this one reads, MODULE.STEP, or the STEP of the same module; "" where it
+            generates itself.
+        workloads: those that make sense.
+        num_shards: to generate; None for the system's default.
+    """
+
+    module: str
+    step: str
+    reads: str = ""
+    workloads: tuple[str, ...] = EVERY
+    num_shards: int | None = None
+
+    @property
+    def environment(self) -> str:
+        """Key of `environments.REQUIREMENTS`; "" for the environment of this process."""
+        return ENVIRONMENTS.get(self.module, "")
+
+    @property
+    def name(self) -> str:
+        """MODULE.STEP."""
+        return f"{self.module}.{self.step}"
+
+    @property
+    def source(self) -> Task | None:
+        """The task that generates what this one reads, if any."""
+        if not self.reads:
+            return None
+        module, _, step = self.reads.rpartition(".")
+        return Task(module or self.module, step, num_shards=self.num_shards)
+
+    def rows(self, rows: int) -> int:
+        """Returns how many of the rows the system gets."""
+        return max(rows // SHARES.get(self.module, 1), min(rows, FEWEST))
+
+
+def _limits(*steps: str, workloads: tuple[str, ...] = EVERY) -> tuple[Task, ...]:
+    return tuple(Task("plain", step, OURS, workloads) for step in steps)
+
+
+# What a table compares stands together, ours first.
+TASKS = {
+    "generate": (
+        Task("ours", "generate_beam"),
+        Task("ours", "generate"),
+        Task("peer_tfds", "generate_beam"),
+        Task("peer_tfds", "generate_beam_parallel"),
+        Task("peer_tfds", "generate"),
+        Task("peer_tfds", "generate_array_record"),
+        Task("peer_mds", "generate"),
+        Task("peer_mds", "generate_parallel"),
+        Task("peer_webdataset", "generate"),
+        Task("peer_hf", "generate"),
+        Task("peer_hf", "generate_parallel"),
+        *_limits("rows", "write", "crc", "memcpy", "cp"),
+        *_limits("deflate", workloads=DIGITS),
+    ),
+    "read": (
+        Task("ours", "one_by_one", OURS),
+        Task("peer_tfds", "one_by_one", "generate"),
+        Task("peer_tfds", "array_record_one_by_one", "generate_array_record"),
+        Task("peer_mds", "one_by_one", "generate"),
+        Task("peer_webdataset", "one_by_one", "generate"),
+        Task("peer_hf", "one_by_one", "generate"),
+        Task("ours", "batches", OURS),
+        Task("peer_tfds", "batches", "generate"),
+        Task("peer_tfds", "array_record_batches", "generate_array_record"),
+        Task("peer_hf", "batches", "generate"),
+        Task("ours", "large_batches", OURS),
+        Task("peer_tfds", "large_batches", "generate"),
+        Task("peer_tfds", "array_record_large_batches", "generate_array_record"),
+        Task("peer_hf", "large_batches", "generate"),
+        Task("ours", "at_random", OURS),
+        Task("peer_tfds", "array_record_at_random", "generate_array_record"),
+        Task("peer_mds", "at_random", "generate"),
+        Task("peer_hf", "at_random", "generate"),
+        Task("ours", "one_feature", OURS, SEVERAL_FEATURES),
+        Task("peer_tfds", "one_feature", "generate", SEVERAL_FEATURES),
+        Task("peer_hf", "one_feature", "generate", SEVERAL_FEATURES),
+        Task("ours", "partial", OURS, TABULAR),
+        Task("peer_tfds", "partial", "generate", TABULAR),
+        Task("peer_hf", "partial", "generate", TABULAR),
+        Task("ours", "partial_batches", OURS, TABULAR),
+        Task("peer_tfds", "partial_batches", "generate", TABULAR),
+        Task("peer_hf", "partial_batches", "generate", TABULAR),
+        *_limits("read", "read_at_random", "crc", "memcpy"),
+        *_limits("inflate", workloads=DIGITS),
+    ),
+    "files": (
+        Task("ours", "raw", OURS, KILOBYTE),
+        Task("ours", "scan", OURS, KILOBYTE),
+        Task("peer_tfds", "raw", "generate", KILOBYTE),
+        Task("peer_tfds", "array_record_raw", "generate_array_record", KILOBYTE),
+        Task("peer_mds", "raw", "generate", KILOBYTE),
+        Task("peer_webdataset", "raw", "generate", KILOBYTE),
+        Task("ours", "materialize", OURS, KILOBYTE),
+        Task("peer_hf", "materialize", "generate", KILOBYTE),
+        Task("ours", "materialize_tenth", OURS, KILOBYTE),
+        Task("peer_hf", "materialize_tenth", "generate", KILOBYTE),
+        Task("ours", "verify", OURS, KILOBYTE),
+        *_limits("read", "crc", "memcpy", "cp", workloads=KILOBYTE),
+    ),
+    "open": (
+        *(Task("ours", "open", OURS, KILOBYTE, shards) for shards in (10, 1000, 10_000)),
+        Task("peer_tfds", "open", "generate", KILOBYTE),
+        Task("peer_tfds", "array_record_open", "generate_array_record", KILOBYTE),
+        Task("peer_mds", "open", "generate", KILOBYTE),
+        Task("peer_hf", "open", "generate", KILOBYTE),
+    ),
+    "memory": (
+        Task("ours", "generate_beam", workloads=KILOBYTE),
+        Task("ours", "generate_beam", workloads=KILOBYTE, num_shards=1000),
+    ),
+}
+ROWS = {"generate": 300_000, "read": 300_000, "files": 2_000_000, "open": 60_000, "memory": 10_000_000}
+ROWS_OF_TOKENS = {"generate": 60_000, "read": 60_000}
+REPEAT = {"generate": 3, "read": 3, "files": 3, "open": 3, "memory": 1}
+SECONDS = {"read": 5.0}  # a pass ends then, however many rows are left
+CHECKED_ROWS = 500
+
+
+def tasks_of(command: str, workload: str, environments: Container[str], skip: Container[str] = ()) -> list[Task]:
+    """Returns the tasks of a command that are for a workload and for these environments."""
+    fitting = [task for task in TASKS[command] if workload in task.workloads and task.environment in environments]
+    return [task for task in fitting if task.name not in skip]
+
+
+def rows_of(command: str, workload: str) -> int:
+    """Returns how many rows a command works on by default."""
+    return ROWS_OF_TOKENS.get(command, ROWS[command]) if workload == "tokens" else ROWS[command]
