@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import shutil
+import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _WRITE_BUFFER = 1 << 20
+_REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 
 
@@ -214,7 +216,13 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory and all below it."""
+    """Removes a directory and all below it, where somebody else changes it meanwhile too, unless they go on for long."""
+    for _ in range(_REMOVALS - 1):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path)
+        if not os.path.lexists(path):
+            return
+        time.sleep(_REMOVAL_SECONDS)
     with _named(path), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
 

@@ -180,9 +180,9 @@ def staging(publication: Publication, spill_dir: str | None = None, *, wait: boo
     try:
         yield
     except BaseException:
-        storage.remove_tree(publication.staging_dir)
-        if spill_dir:
-            storage.remove_tree(spill_dir)
+        for directory in filter(None, (publication.staging_dir, spill_dir)):
+            with contextlib.suppress(StorageError):  # why the run failed is what is to be told
+                storage.remove_tree(directory)
         raise
     else:
         if spill_dir and wait:

@@ -159,3 +159,18 @@ def test_permissions_of_a_new_file_follow_the_umask(tmp_path):
     storage.write_bytes(tmp_path / "x", b"1")
     (tmp_path / "y").write_bytes(b"1")
     assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
+
+
+def test_a_directory_is_removed_that_somebody_still_writes_to(tmp_path, monkeypatch):
+    storage.write_bytes(tmp_path / "a" / "x", b"1")
+    late, rmdir = [b"2", b"3"], os.rmdir
+
+    def write_before(path, **where):
+        if late:
+            (tmp_path / "a" / "late").write_bytes(late.pop())
+        rmdir(path, **where)
+
+    monkeypatch.setattr(os, "rmdir", write_before)
+    storage.remove_tree(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    assert not late
