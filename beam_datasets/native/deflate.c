@@ -50,8 +50,7 @@ static inline uint32_t entry(uint32_t count, uint32_t height, int node) {
 static inline int node_of(uint32_t heap_entry) { return (int)(heap_entry & 0x3FF); }
 static inline uint32_t weight(uint32_t heap_entry) { return heap_entry >> 10; }
 
-/* Moves an entry down to where no child is smaller. The grandchildren are loaded before it is known which are needed.
- */
+/* Moves an entry down to where no child is smaller; grandchildren are loaded before it is known which are needed. */
 static inline void sift(uint32_t *heap, unsigned size, unsigned k) {
     uint32_t moved = heap[k];
     heap[size + 1] = UINT32_MAX; /* never the smaller child */
@@ -223,8 +222,7 @@ static inline int begins_run(const uint8_t *data, size_t size, size_t i) {
 }
 
 /* Divides data into bytes and runs: tokens below 256 are bytes, others 256 + a run's length - SHORTEST_RUN. Each run is
- * as long as it can be, and repeats the byte before it. Returns how many tokens there are; 0 where they are too many.
- */
+ * as long as it can be, and repeats the byte before it. Returns how many tokens there are; 0 if they are too many. */
 static int divide(const uint8_t *data, size_t size, uint16_t *tokens, Code *symbols) {
     int count = 0;
     for (size_t i = 0; i < size;) {
