@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from beam_datasets.errors import MetadataError
+from beam_datasets.model.names import check_file_name
 
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 NEEDS = "beam_datasets>=0.1"  # what reads FORMAT_VERSION; an older library shows it to its user
 
 _CHECKSUMS = ("crc32c", "index_crc32c")
+_SHA256 = re.compile("[0-9a-f]{64}")
 _DIGEST_AT_END = re.compile(r',\n "digest": "([0-9a-f]{64})"\n}\n?\Z')
 
 
@@ -168,6 +170,7 @@ class Manifest:
         for name, kinds in _FIELDS.items():
             if not isinstance(content[name], kinds):
                 raise MetadataError(f"field {name!r} is {content[name]!r:.100}, which is of a wrong type.")
+        _check_metadata(content["metadata"])
         splits = {name: ShardColumns._from_json(columns) for name, columns in content["splits"].items()}
         return cls(**{name: content[name] for name in _FIELDS} | {"splits": splits})
 
@@ -182,6 +185,14 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "options": (dict,),
     "source": (dict, type(None)),
 }
+
+
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    """Refuses files outside of the directory: what a manifest names is read, and restored from copies."""
+    for name, sha256 in metadata.items():
+        check_file_name(name)
+        if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+            raise MetadataError(f"the SHA-256 of {name!r} is {sha256!r:.100}; needed: 64 hexadecimal digits.")
 
 
 def _check_keys(content: Any, known: set[str], whose: str) -> None:

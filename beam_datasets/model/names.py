@@ -169,6 +169,20 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
     return name
 
 
+def check_file_name(name: str) -> str:
+    """Returns the name of a file in a dataset's directory; a MetadataError if it could be one elsewhere.
+
+    Raises:
+        MetadataError: it is empty, '.' or '..', or has a path separator or a control character.
+    """
+    if name in ("", ".", "..") or _UNSAFE_IN_A_NAME.search(name):
+        raise MetadataError(
+            f"{name!r} is no plain file name, and could lead out of the dataset's directory; "
+            "it cannot hold '/', '\\' or control characters."
+        )
+    return name
+
+
 def camel_to_snake(name: str) -> str:
     """Returns a CamelCase name in snake case.
 

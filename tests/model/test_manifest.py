@@ -127,6 +127,25 @@ def test_a_later_format_says_what_it_needs():
         ({"name": 5}, r"field 'name' is 5"),
         ({"splits": {"train": {}}}, r"unknown are \[\], missing are \['crc32c'"),
         ({"splits": {"train": 5}}, r"missing are \['crc32c'"),
+        ({"metadata": {"features.json": "cd" * 31}}, r"'features.json' is 'cd.*64 hexadecimal digits"),
+        ({"metadata": {"features.json": 5}}, r"'features.json' is 5.*64 hexadecimal digits"),
+        ({"metadata": {"features.json": "cd" * 32 + "\n"}}, r"64 hexadecimal digits"),
+        *(
+            ({"metadata": {file: "cd" * 32}}, "no plain file name")
+            for file in (
+                "",
+                ".",
+                "..",
+                "../pwned",
+                "/etc/pwned",
+                "a/b",
+                "..\\pwned",
+                "s3://b/x",
+                "a\nb",
+                "a\x00",
+                "\x1b",
+            )
+        ),
     ],
 )
 def test_damage_is_named(change, message):

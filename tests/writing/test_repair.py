@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import os
 import random
@@ -74,6 +76,20 @@ def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruption
         again = bd.repair(copy)
         assert again.steps == ()  # all was done that can be
         restore(copy, whole)
+
+
+def test_a_manifest_cannot_have_files_written_elsewhere(copy: Path, published: Path) -> None:  # noqa: F811
+    before = contents(copy)
+    for directory in (copy, shutil.copytree(published, copy.parents[2] / "other" / "ds" / "1.0.0")):
+        manifest = Manifest.from_text(before["manifest.json"], path="m")
+        outside = {"../../victim.txt": hashlib.sha256(b"mine").hexdigest()}
+        pointing = dataclasses.replace(manifest, metadata={**manifest.metadata, **outside})
+        (directory / "manifest.json").write_text(pointing.to_text())
+    (directory / "../../victim.txt").write_bytes(b"mine")
+    done = bd.repair(copy, copy=directory)
+    assert "'../../victim.txt'" in done.before.findings[0].message
+    assert not (copy / "../../victim.txt").exists()
+    assert contents(copy) == before  # the manifest was written again, of what is there
 
 
 def repaired(directory: Path, *files: str, **options: object) -> list[str]:
