@@ -98,6 +98,7 @@ class DatasetBuilder:
         data_dir: str | os.PathLike[str] | None = None,
         config: str | BuilderConfig | None = None,
         version: VersionOrStr | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Chooses config and version.
 
@@ -105,11 +106,13 @@ class DatasetBuilder:
             data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
             config: a variant, by name or as such; None for the default one.
             version: a version or a pattern such as '1.*.*'; None for the canonical one.
+            storage_options: of the store of `data_dir`, for reading and for writing; see `beam_datasets.builder`.
 
         Raises:
             DatasetNotFoundError: there is no such config or version.
+            ValueError: there are options for a local path.
         """
-        self._root = catalog.root_dir(data_dir)
+        self._root = catalog.root_dir(data_dir, storage_options)
         self.builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
 
@@ -166,17 +169,23 @@ class DatasetBuilder:
         """Returns whether this version is published."""
         return catalog.is_published(self.dataset_dir)
 
-    def build(self, **options: Any) -> str:
+    def build(self, *, storage_options: Mapping[str, Any] | None = None, **options: Any) -> str:
         """Generates the dataset, publishes it and returns its directory.
 
         Args:
+            storage_options: of the store of `data_dir`, for a builder that was made without; it has them from then on.
+                Workers get them with the job.
             **options: those of `beam_datasets.transforms.generate.generate`: num_shards, min_shard_size,
                 max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
 
         Raises:
             AlreadyPublishedError: the version is published already.
             BeamDatasetsError: any other reason why nothing was published.
+            ValueError: an option is unusable, or there are options of a store for a local path.
         """
+        if storage_options:
+            self._root = catalog.root_dir(self._root, storage_options)
+            self.__dict__.pop("info", None)
         self.check_buildable()
         from beam_datasets.transforms.generate import generate
 
@@ -195,6 +204,8 @@ class DatasetBuilder:
                 max_examples_per_split, ignore_duplicates, beam_options; others have no meaning here.
             **options: see `build`; they win.
         """
+        if storage_options := options.pop("storage_options", None):
+            self._root = catalog.root_dir(self._root, storage_options)
         if self.is_prepared():
             return
         given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}

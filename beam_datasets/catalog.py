@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from beam_datasets.model.version import VersionOrStr
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
+Options: TypeAlias = "Mapping[str, Any] | None"
 BuilderClass: TypeAlias = "type[Any]"  # of builders.DatasetBuilder, a room to the right
 
 FEATURES_FILE = "features.json"
@@ -71,10 +72,20 @@ def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
     return builder
 
 
-def root_dir(data_dir: DataDir = None) -> str:
-    """Returns the root of the datasets; for None $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets."""
+def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
+    """Returns the root of the datasets; for None $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
+
+    Args:
+        data_dir: the root.
+        storage_options: of its store. Paths that are made of it carry them.
+
+    Raises:
+        ValueError: there are options for a local path.
+    """
     given = [os.environ[name] for name in DATA_DIR_VARIABLES if os.environ.get(name)]
-    return storage.normalize(data_dir if data_dir is not None else next(iter(given), DEFAULT_DATA_DIR))
+    return storage.with_options(
+        data_dir if data_dir is not None else next(iter(given), DEFAULT_DATA_DIR), storage_options
+    )
 
 
 def is_published(dataset_dir: str) -> bool:
@@ -122,25 +133,28 @@ def find_dataset_dir(
     return storage.join(folder, str(choose_version(version, versions, of=f"{_label(wanted.name, config)} in {root}")))
 
 
-def find_published(name_or_dir: str | os.PathLike[str], data_dir: DataDir = None) -> str:
+def find_published(
+    name_or_dir: str | os.PathLike[str], data_dir: DataDir = None, storage_options: Options = None
+) -> str:
     """Returns the directory that a name or a directory means, without a look at what is in it.
 
     Args:
         name_or_dir: a name as `find_dataset_dir` takes it; or a directory: a URL, a path that begins with '/', '.' or
             '~', or any other one that holds a version.
         data_dir: root of the datasets, for a name; see `root_dir`.
+        storage_options: of the store of the directory, or for a name of `data_dir`.
 
     Raises:
         DatasetNotFoundError: no published version has this name; the message lists what there is.
-        ValueError: the name cannot be read.
+        ValueError: the name cannot be read, or there are options for a local path.
     """
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
     files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
     if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
-        return text
+        return storage.with_options(text, storage_options) if storage_options else text
     try:
-        return find_dataset_dir(text, data_dir)
+        return find_dataset_dir(text, root_dir(data_dir, storage_options))
     except DatasetNotFoundError as error:
         if not os.path.isdir(text):
             raise

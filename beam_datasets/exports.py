@@ -30,6 +30,8 @@ def export(
     num_shards: int | Mapping[str, int] | None = None,
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
     beam_options: Any | Sequence[str] | None = None,
     **engine: Any,
 ) -> str:
@@ -53,6 +55,8 @@ def export(
         num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
         min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
+        storage_options: of the store of `to`; see `beam_datasets.materialize`.
+        source_storage_options: of the store of the source, see there.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         **engine: num_workers (of a local run), shared_disk (remote workers see this machine's paths).
 
@@ -83,5 +87,7 @@ def export(
         num_shards=num_shards,
         min_shard_size=min_shard_size,
         max_shard_size=max_shard_size,
+        storage_options=storage_options,
+        source_storage_options=source_storage_options,
     )
     return run(plan, beam_options=beam_options, **engine)

@@ -30,6 +30,8 @@ def materialize(
     num_shards: int | Mapping[str, int] | None = None,
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
     beam_options: Any | Sequence[str] | None = None,
     **engine: Any,
 ) -> str:
@@ -57,6 +59,11 @@ def materialize(
         num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+        storage_options: of the store of `data_dir`, for what is written; see `beam_datasets.builder`. Two arguments,
+            because source and target often are two stores, and credentials of one are not to be sent to the other.
+        source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in the
+            bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give URLs that
+            carry their own: `beam_datasets.storage.with_options(url, options)`. Workers get options with the job.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
             progress.
@@ -90,5 +97,7 @@ def materialize(
         num_shards=num_shards,
         min_shard_size=min_shard_size,
         max_shard_size=max_shard_size,
+        storage_options=storage_options,
+        source_storage_options=source_storage_options,
     )
     return run(job, beam_options=beam_options, **engine)

@@ -27,7 +27,6 @@ ROOMS = (
     ("exporting",),
     ("transforms",),
     ("builders", "materializing", "exports"),
-    ("testing",),
     ("cli",),
 )
 RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
@@ -40,7 +39,7 @@ DOORS: dict[tuple[str, str], str] = {
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}
 BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
-BEAM_AT_TOP = ("transforms/", "testing.py")
+BEAM_AT_TOP = ("transforms/",)
 BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/")
 
 
@@ -126,7 +125,7 @@ def _wrong_package(path: str, package: str, item: Import) -> str:
         return ""
     if package in BEAM:
         allowed = BEAM_AT_TOP if item.at_top else BEAM_IN_FUNCTIONS
-        return "" if path.startswith(allowed) else "Beam belongs to transforms/, testing.py and functions of cli/"
+        return "" if path.startswith(allowed) else "Beam belongs to transforms/ and functions of cli/"
     return "an optional package is imported inside the function that needs it" if item.at_top else ""
 
 

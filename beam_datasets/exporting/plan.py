@@ -13,7 +13,7 @@ from beam_datasets.errors import BeamDatasetsError, PathExistsError
 from beam_datasets.exporting.formats import format_of
 from beam_datasets.exporting.schema import schema_of
 from beam_datasets.model.shards import FileInstructions, shard_ends
-from beam_datasets.writing.materialize import plan_job
+from beam_datasets.writing.materialize import plan_job, target_dir
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
 
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ def plan_export(
     num_shards: int | Mapping[str, int] | None = None,
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
 ) -> ExportPlan:
     """Returns what is to be done; the arguments are those of `transforms.Export`.
 
@@ -137,13 +139,14 @@ def plan_export(
         BeamDatasetsError: it cannot be done; the message says why.
         ValueError: a name or a number is unusable.
     """
-    target = storage.normalize(to)
+    target = target_dir(to, storage_options)
     chosen = format_of(format) if isinstance(format, str) else format
     job = plan_job(
-        source,
+        _located(source, source_storage_options, target) if storage.is_remote(source) else source,
         split=split,
         data_dir=os.devnull,  # the place of a dataset, which an export is not
-        source_data_dir=catalog.root_dir(data_dir),
+        source_data_dir=_located(catalog.root_dir(data_dir), source_storage_options, target),
+        source_storage_options=source_storage_options,
         features=features,
         num_shards=num_shards,
         min_shard_size=min_shard_size,
@@ -159,6 +162,10 @@ def plan_export(
     number = uuid.uuid4().hex[:8]
     staging = storage.join(parent, f"incomplete.{number}_{name}")
     return ExportPlan(target, staging, number, chosen, job.info, schema, splits, job.lineage, job.sources)
+
+
+def _located(path: NameOrDir, options: Mapping[str, Any] | None, target: str) -> str:
+    return storage.with_options_if_remote(path, options, beside=target)
 
 
 def _planned(selected: SelectedSplit, sharding: ShardingOptions) -> ExportedSplit:

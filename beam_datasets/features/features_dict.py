@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError
+from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
 from beam_datasets.features import table, usual
 from beam_datasets.features.base import (
     Decode,
@@ -238,6 +238,24 @@ def check_unique(names: Sequence[str], path: str) -> None:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise FeatureValueError(f"{path}: two features are stored as {twice!r}; rename one of them".removeprefix(": "))
+
+
+def check_label_files(tree: FeatureConnector) -> None:
+    """Refuses class labels with one label file that have not the same names: those of one would be lost."""
+    files: list[str] = []
+    tree.load_labels(lambda file: files.append(file))
+    if len(set(files)) == len(files):
+        return
+    try:
+        same = tree.load_labels(tree.label_files().get) == tree
+    except MetadataError:  # not even as many
+        same = False
+    if not same:
+        twice = next(file for file in files if files.count(file) > 1)
+        raise FeatureValueError(
+            f"two class labels have the label file {twice!r}, but not the same names: in its name '-' stands before a "
+            "feature below another, and '.' for '/'. Rename one of the features."
+        )
 
 
 def _sorted_names(feature: FeatureConnector, name: str) -> list[str]:

@@ -133,6 +133,10 @@ class DatasetInfo:
             from beam_datasets.features.features_dict import FeaturesDict
 
             self._set(features=FeaturesDict(self.features))
+        if self.features is not None:
+            from beam_datasets.features.features_dict import check_label_files
+
+            check_label_files(self.features)
         if self.metadata is not None and not isinstance(self.metadata, dict):
             raise ValueError(f"metadata is {self.metadata!r}; needed: a MetadataDict.")
         if self.supervised_keys is not None:

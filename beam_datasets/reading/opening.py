@@ -281,19 +281,20 @@ def builder_from_directory(path: Path, *, storage_options: Options = None) -> Re
     return ReadOnlyBuilder(storage.with_options(path, storage_options))
 
 
-def open_published(name_or_dir: Path, data_dir: Path | None = None) -> ReadOnlyBuilder:
+def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_options: Options = None) -> ReadOnlyBuilder:
     """Returns the reader of a published version, by its name or by its directory.
 
     Args:
         name_or_dir: a name as `builder` takes it; or a directory: a URL, a path that begins with '/', '.' or '~', or
             any other one that holds a version.
         data_dir: root of the datasets, for a name; see `builder`.
+        storage_options: of the store of the directory, or for a name of `data_dir`; see `builder`.
 
     Raises:
         DatasetNotFoundError: there is none; the message lists what there is.
-        ValueError: the name cannot be read.
+        ValueError: the name cannot be read, or there are options for a local path.
     """
-    return builder_from_directory(catalog.find_published(name_or_dir, data_dir))
+    return builder_from_directory(catalog.find_published(name_or_dir, data_dir, storage_options))
 
 
 def builder(
@@ -324,7 +325,7 @@ def builder(
         ValueError: the name or the version cannot be read, or there are options for a local path.
     """
     if storage_options:
-        data_dir = storage.with_options(catalog.root_dir(data_dir), storage_options)
+        data_dir = catalog.root_dir(data_dir, storage_options)
     wanted = DatasetName.parse(name)
     config, version = config or wanted.config, version or wanted.version
     kwargs = {**wanted.kwargs, **kwargs}

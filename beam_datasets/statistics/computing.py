@@ -9,7 +9,7 @@ from beam_datasets.statistics.report import Statistics, conclude
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from beam_datasets.statistics.gathering import Gathered
 
@@ -19,12 +19,13 @@ def compute(
     splits: Sequence[Any] | None = None,
     features: Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Statistics:
     """Returns the statistics of a dataset, computed in this process; the arguments are those of `gathering.prepare`.
 
     `beam_datasets.transforms.stats.run` has workers compute them.
     """
-    request = prepare(name_or_dir, splits, features, data_dir)
+    request = prepare(name_or_dir, splits, features, data_dir, storage_options)
     gathered: Gathered = {}
     for run in request.runs():
         gathered = merge(gathered, gather(run, request))

@@ -19,7 +19,7 @@ from beam_datasets.statistics.summary import Summary, add, empty
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.model.shards import FileInstruction, FileInstructions
     from beam_datasets.reading.shards import ShardPool
@@ -92,6 +92,7 @@ def prepare(
     splits: Sequence[Any] | None = None,
     features: Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Request:
     """Returns what is asked for, checked.
 
@@ -100,13 +101,14 @@ def prepare(
         splits: expressions such as 'train[:10%]', each of which gets statistics of its own; None for each split.
         features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
         data_dir: root of the datasets, for a name.
+        storage_options: of the store of the dataset; see `beam_datasets.builder`.
 
     Raises:
         DatasetNotFoundError: there is no such dataset.
         SplitError: a split cannot be read, or does not fit the dataset.
         FeatureKeyError: there is no such feature.
     """
-    published = open_published(name_or_dir, data_dir)
+    published = open_published(name_or_dir, data_dir, storage_options)
     info = published.info
     leaves, unknown = leaves_of(info.features)
     expressions = list(info.splits) if splits is None else list(splits)

@@ -38,10 +38,12 @@ from beam_datasets.storage.paths import (
     basename,
     dirname,
     is_remote,
+    is_same,
     is_temporary,
     join,
     normalize,
     with_options,
+    with_options_if_remote,
 )
 from beam_datasets.storage.patterns import glob, has_wildcard
 
@@ -60,6 +62,7 @@ __all__ = [
     "is_dir",
     "is_link",
     "is_remote",
+    "is_same",
     "is_temporary",
     "join",
     "link",
@@ -79,5 +82,6 @@ __all__ = [
     "size",
     "usage",
     "with_options",
+    "with_options_if_remote",
     "write_bytes",
 ]

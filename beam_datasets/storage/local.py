@@ -216,7 +216,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory and all below it, where somebody else changes it meanwhile too, unless they go on for long."""
+    """Removes a directory and all below it, also where somebody writes to it meanwhile, unless they go on for long."""
     for _ in range(_REMOVALS - 1):
         with contextlib.suppress(OSError):
             shutil.rmtree(path)

@@ -264,7 +264,8 @@ def _store(root: str, options: StoreOptions) -> Any:
 
 
 def _is_plain(address: object) -> bool:
-    return isinstance(address, str) and address.startswith("http://")
+    """Returns whether a setting leads to a server without encryption: an address, or a key of Google's that has one."""
+    return isinstance(address, str) and "http://" in address
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from beam_datasets.storage.options import Location, StoreOptions, like
+from beam_datasets.storage.options import Location, StoreOptions, like, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +78,28 @@ def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
     return Location(normal, StoreOptions(options))
 
 
+def with_options_if_remote(path: PathLike, options: Mapping[str, Any] | None, *, beside: PathLike | None = None) -> str:
+    """Returns the path, normal; a URL with options, unless it carries some already.
+
+    Args:
+        path: a URL, or a local path, which gets none.
+        options: None for those of `beside`, where that is in the same bucket; `{}` for none in any case.
+        beside: another path.
+    """
+    normal = normalize(path)
+    if isinstance(normal, Location) or not is_remote(normal):
+        return normal
+    if options is not None or beside is None:
+        return with_options(normal, options)
+    other = normalize(beside)
+    return like(other, normal) if is_remote(other) and split_remote(other)[0] == split_remote(normal)[0] else normal
+
+
+def is_same(path: str, other: str) -> bool:
+    """Returns whether two normal paths are the same place, as far as can be told: URLs with other options are not."""
+    return path == other and options_of(path) == options_of(other)
+
+
 def join(base: PathLike, *names: str) -> str:
     """Returns the path of a name below `base`.
 
@@ -85,6 +107,8 @@ def join(base: PathLike, *names: str) -> str:
     ('s3://bucket/mnist/1.0.0', '/data/mnist')
     """
     text = os.fspath(base)
+    if not text and names:
+        return join(*names)
     if not is_remote(text):
         return os.path.join(text, *names)
     return like(text, "/".join((text.rstrip("/"), *names))) if names else text

@@ -183,7 +183,7 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
         staging_dir: of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
         spill_dir: where to spill; None for the staging directory, or this machine's directory for temporary files
-            where a local run publishes to an object store.
+            where a local run publishes to an object store. In the staging directory's bucket it has its options.
 
     Raises:
         ValueError: `payload` is something else.
@@ -195,6 +195,7 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
     if engine.local and storage.is_remote(staging_dir):
         spill_dir = spill_dir or tempfile.gettempdir()
     if spill_dir:
+        spill_dir = storage.with_options_if_remote(spill_dir, None, beside=staging_dir)
         return storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
     return storage.join(staging_dir, "spill")
 

@@ -51,6 +51,8 @@ class Export(beam.PTransform):
         num_shards: int | Mapping[str, int] | None = None,
         min_shard_size: int | None = None,
         max_shard_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        source_storage_options: Mapping[str, Any] | None = None,
         shared_disk: bool = False,
     ) -> None:
         """Opens the dataset, and checks all that can be seen in its metadata.
@@ -68,6 +70,8 @@ class Export(beam.PTransform):
             num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
             min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
             max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
+            storage_options: of the store of `to`; see `beam_datasets.materialize`.
+            source_storage_options: of the store of the source, see there.
             shared_disk: the workers of a remote runner see this machine's paths.
 
         Raises:
@@ -86,6 +90,8 @@ class Export(beam.PTransform):
             num_shards=num_shards,
             min_shard_size=min_shard_size,
             max_shard_size=max_shard_size,
+            storage_options=storage_options,
+            source_storage_options=source_storage_options,
         )
         self._shared_disk = shared_disk
 

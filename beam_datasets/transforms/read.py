@@ -26,7 +26,7 @@ from beam_datasets.transforms import engine as engines
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.shards import ShardPool
@@ -56,6 +56,7 @@ class ReadDataset(beam.PTransform):
         decoders: Any = None,
         range_bytes: int | None = None,
         shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Opens the dataset: three small files.
 
@@ -71,6 +72,7 @@ class ReadDataset(beam.PTransform):
             decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
             range_bytes: the largest size of the ranges that are dealt out, in bytes; None chooses by the slice's size.
             shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: there is no such dataset.
@@ -79,7 +81,7 @@ class ReadDataset(beam.PTransform):
         """
         super().__init__()
         _check_options(with_ids, decode, decoders, range_bytes)
-        published = open_published(name_or_dir, data_dir)
+        published = open_published(name_or_dir, data_dir, storage_options)
         if isinstance(split, (list, tuple, dict)) or split is None:
             raise ValueError(
                 f"split is {split!r}; expected one expression, such as {next(iter(published.info.splits), 'train')!r}. "

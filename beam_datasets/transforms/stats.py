@@ -19,7 +19,7 @@ from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.running import run_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -41,6 +41,7 @@ class SummarizeDataset(beam.PTransform):
         *,
         data_dir: str | os.PathLike[str] | None = None,
         shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Opens the dataset: three small files.
 
@@ -50,6 +51,7 @@ class SummarizeDataset(beam.PTransform):
             features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
             data_dir: root of the datasets, for a name.
             shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: there is no such dataset.
@@ -58,7 +60,9 @@ class SummarizeDataset(beam.PTransform):
         """
         super().__init__()
         given = isinstance(name_or_dir, Request)
-        self.request: Request = name_or_dir if given else prepare(name_or_dir, splits, features, data_dir)  # type: ignore[assignment,arg-type]
+        self.request: Request = (
+            name_or_dir if given else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
+        )
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Statistics]:
@@ -117,7 +121,8 @@ def run(
 
     Args:
         request: what is asked for; see `statistics.gathering.prepare`.
-        report: a file for them, as JSON, that the workers and this machine see; None where they share a disk.
+        report: a file for them, as JSON, that the workers and this machine see; None where they share a disk. In
+            the dataset's bucket it is written with the dataset's options.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         shared_disk: the workers of a remote runner see this machine's paths.
@@ -133,7 +138,9 @@ def run(
         )
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
     with tempfile.TemporaryDirectory(prefix="beam_datasets_stats_") as scratch:
-        path = storage.normalize(report or os.path.join(scratch, "stats.json"))
+        path = storage.with_options_if_remote(
+            report or os.path.join(scratch, "stats.json"), None, beside=request.directory
+        )
         engines.check_paths_are_shared(engine, {"the dataset": request.directory, "the report": path})
         with engine.runner(os.path.join(scratch, "workers.log")) as runner:
             pipeline = beam.Pipeline(runner=runner, options=engine.options)

@@ -20,7 +20,7 @@ from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.running import run_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -43,6 +43,7 @@ class VerifyDataset(beam.PTransform):
         data_dir: str | os.PathLike[str] | None = None,
         decode: bool = False,
         shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Reads the small files of the dataset.
 
@@ -51,13 +52,14 @@ class VerifyDataset(beam.PTransform):
             data_dir: root of the datasets, for a name.
             decode: whether to decode each record, images too.
             shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: there is no such dataset.
             MetadataError: the shards are of another format than TFRecord.
         """
         super().__init__()
-        self._known = inspect(catalog.find_published(name_or_dir, data_dir))
+        self._known = inspect(catalog.find_published(name_or_dir, data_dir, storage_options))
         self.directory = self._known.directory
         self._decode = decode
         self._shared_disk = shared_disk
@@ -101,6 +103,7 @@ def run(
     num_workers: int | None = None,
     shared_disk: bool = False,
     wait: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report | None:
     """Verifies a dataset by a pipeline, and returns the report; None where the job is not waited for.
 
@@ -108,24 +111,30 @@ def run(
         name_or_dir: see `VerifyDataset`.
         data_dir: see there.
         decode: see there.
-        report: a file for the report, as JSON, that the workers and this machine see; None where they share a disk.
+        report: a file for the report, as JSON, that the workers and this machine see; None where they share a disk. In
+            the dataset's bucket it is written with the dataset's options.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         shared_disk: see there.
         wait: for the end of the job; False returns when a remote runner has it.
+        storage_options: see there.
 
     Raises:
         BeamDatasetsError: the dataset could not be verified.
         ValueError: an option is unusable.
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
-    verifying = VerifyDataset(name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk)
+    verifying = VerifyDataset(
+        name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk, storage_options=storage_options
+    )
     if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
         raise ValueError(
             f"workers of {engine.name} leave the report in a file: give one that they and you see, --report"
         )
     with tempfile.TemporaryDirectory(prefix="beam_datasets_verify_") as scratch:
-        path = storage.normalize(report or os.path.join(scratch, "report.json"))
+        path = storage.with_options_if_remote(
+            report or os.path.join(scratch, "report.json"), None, beside=verifying.directory
+        )
         engines.check_paths_are_shared(engine, {"the dataset": verifying.directory, "the report": path})
         with engine.runner(os.path.join(scratch, "workers.log")) as runner:
             pipeline = beam.Pipeline(runner=runner, options=engine.options)

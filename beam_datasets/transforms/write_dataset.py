@@ -51,6 +51,7 @@ class WriteDataset(beam.PTransform):
         block_size: int | None = None,
         shared_disk: bool = False,
         release_notes: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **info: Any,
     ) -> None:
         """Declares what is written.
@@ -72,16 +73,20 @@ class WriteDataset(beam.PTransform):
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             release_notes: version -> what is new in it.
+            storage_options: of the store of `data_dir`, such as `access_key_id` and `endpoint`; see
+                `beam_datasets.builder`. They travel to the workers in the job's graph: on a remote engine, credentials
+                that its workers have of their own are better.
             **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
         Raises:
-            ValueError: a name or an option is unusable.
+            ValueError: a name or an option is unusable, or there are options for a local path.
         """
         super().__init__()
         check_dataset_name(name)
         if config is not None:
             check_config_name(config)
-        directory = storage.join(catalog.root_dir(data_dir), name, *filter(None, [config]), str(Version(version)))
+        root = catalog.root_dir(data_dir, storage_options)
+        directory = storage.join(root, name, *filter(None, [config]), str(Version(version)))
         identity = DatasetIdentity(name, Version(version), directory, config_name=config, release_notes=release_notes)
         self._info = DatasetInfo(builder=identity, features=features, **info)
         self._split = split

@@ -42,7 +42,7 @@ class GoodCopy:
         """
         self.directory = storage.normalize(directory)
         self._damaged = damaged
-        if self.directory == damaged.known.directory:
+        if storage.is_same(self.directory, damaged.known.directory):
             raise MetadataError(f"{self.directory} is the dataset itself; give another copy of it.")
         if not storage.is_dir(self.directory):
             raise PathNotFoundError(f"{self.directory}: there is no such directory to copy from")

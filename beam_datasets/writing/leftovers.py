@@ -6,7 +6,7 @@ import re
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
@@ -17,7 +17,7 @@ from beam_datasets.writing.owners import LOCAL_RUNNERS, Owner
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something is abandoned whose owner cannot be asked."""
@@ -49,7 +49,9 @@ class Leftover:
     reason: str
 
 
-def find_leftovers(data_dir: str | os.PathLike[str], *, older_than: float = WEEK) -> list[Leftover]:
+def find_leftovers(
+    data_dir: str | os.PathLike[str], *, older_than: float = WEEK, storage_options: Mapping[str, Any] | None = None
+) -> list[Leftover]:
     """Returns what is below a data_dir and no part of a published dataset, in the order of the paths.
 
     Looked at are the directories of datasets, configs and versions. Links are not followed.
@@ -58,14 +60,15 @@ def find_leftovers(data_dir: str | os.PathLike[str], *, older_than: float = WEEK
         data_dir: root of datasets, or a directory below one.
         older_than: after how many seconds without a change something is abandoned whose owner cannot be asked: one on
             another machine, or none that is known.
+        storage_options: of the store of `data_dir`; see `beam_datasets.builder`. What is found carries them.
 
     Raises:
         PathNotFoundError: there is no such directory.
-        ValueError: `older_than` is negative.
+        ValueError: `older_than` is negative, or there are options for a local path.
     """
     if older_than < 0:
         raise ValueError(f"older_than is {older_than}; needed: a time of 0 or more.")
-    root = storage.normalize(data_dir)
+    root = storage.with_options(data_dir, storage_options)
     if not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: there is no such directory")
     return list(_Search(older_than, time.time()).below(root, ()))

@@ -14,6 +14,7 @@ from beam_datasets.model.lineage import Ascent, Lineage, SourceDataset, SplitLin
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.split_info import SplitDict
 from beam_datasets.model.version import Version
+from beam_datasets.storage.options import options_of
 from beam_datasets.writing.materialize_copy import piece_counts, plan_copy
 from beam_datasets.writing.materialize_features import difference, project, record_names
 from beam_datasets.writing.materialize_filter import Filter
@@ -121,6 +122,8 @@ def plan_job(
     features: Collection[str] | None = None,
     filter: str | Callable[[Any], Any] | None = None,
     reshuffle: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
     **shards: Any,
 ) -> Job:
     """Returns what is to be done.
@@ -135,15 +138,18 @@ def plan_job(
         features: see there.
         filter: see there.
         reshuffle: see there.
+        storage_options: see there.
+        source_storage_options: see there.
         **shards: num_shards, min_shard_size, max_shard_size and others of `ShardingOptions`.
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
-        ValueError: a name cannot be read.
+        ValueError: a name cannot be read, or there are options of a store for a local path.
     """
     sharding = ShardingOptions.of(**shards)
-    roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
-    opened = Sources(roots, dict(sources or {}))
+    root = target_dir(catalog.root_dir(data_dir), storage_options)
+    roots = [source_data_dir] if source_data_dir is not None else [root, None]
+    opened = Sources(roots, dict(sources or {}), source_storage_options, root)
     first = opened.opened[opened.open(source)]
     selected = tuple(select(name, expression, opened) for name, expression in named_splits(split, first).items())
     sharding.check_splits([one.name for one in selected])
@@ -156,7 +162,8 @@ def plan_job(
         None if kept is None else record_names(trees[0]),
         chosen,
     )
-    info = _info(first, opened.opened, _identity(to, first, data_dir), trees[0], reshuffled=reshuffle is not None)
+    info = _info(first, opened.opened, _identity(to, first, root), trees[0], reshuffled=reshuffle is not None)
+    opened.check_options()
     for builder in opened.opened:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
@@ -169,6 +176,21 @@ def plan_job(
     changes = kept is not None or chosen is not None
     directories = tuple(builder.dataset_dir for builder in opened.opened)
     return Job(info, selected, sharding, lineage, transform if changes else None, directories)
+
+
+def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> str:
+    """Returns where something is written, with the options of its store.
+
+    Raises:
+        ValueError: there are options for a local path.
+    """
+    target = storage.with_options_if_remote(path, storage_options or None)
+    if storage_options and not storage.is_remote(target):
+        raise ValueError(
+            f"storage_options are of the store that is written to, and {target} is a local path. Leave them out; those "
+            "of a source are called source_storage_options"
+        )
+    return target
 
 
 def tree_of(builder: ReadOnlyBuilder, kept: Sequence[str] | None) -> Any:
@@ -186,7 +208,7 @@ def _check_alike(builders: Sequence[ReadOnlyBuilder], trees: Sequence[Any]) -> N
             )
 
 
-def _identity(to: str | None, source: ReadOnlyBuilder, data_dir: NameOrDir | None) -> DatasetIdentity:
+def _identity(to: str | None, source: ReadOnlyBuilder, root: str) -> DatasetIdentity:
     """Returns which dataset is written: what `to` leaves open is the source's."""
     wanted = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
     if wanted.kwargs or wanted.namespace:
@@ -204,7 +226,7 @@ def _identity(to: str | None, source: ReadOnlyBuilder, data_dir: NameOrDir | Non
     return DatasetIdentity(
         wanted.name,
         version,
-        storage.join(catalog.root_dir(data_dir), wanted.name, *filter(None, [wanted.config]), str(version)),
+        storage.join(root, wanted.name, *filter(None, [wanted.config]), str(version)),
         info.module_name,
         wanted.config,
         info.config_description if same else None,
@@ -245,7 +267,9 @@ def _names_in(nest: Any) -> list[str]:
 
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
     """Checks that neither directory lies in the other."""
-    there = source.dataset_dir.rstrip("/")
+    there = source.dataset_dir
+    if options_of(target) != options_of(there):
+        return  # it may be another store; and nothing that is published is overwritten in any case
     if target == there:
         raise BeamDatasetsError(
             f"{source.info.full_name} in {there} is the source itself, and a published version never changes. Give "

@@ -214,7 +214,7 @@ def copy_shard(copy: ShardCopy, destination: Destination) -> WrittenShard:
     joined = np.concatenate(keys) if copy.keyed else None
     index = Index(np.concatenate(offsets), joined, ordered=ordered, unsorted=True)
     content = index.to_bytes()
-    storage.write_bytes(f"{path}.index", content)
+    storage.write_bytes(path + ".index", content)
     return WrittenShard(
         copy.split, copy.shard, 0, path, len(index), before - tfrecord.OVERHEAD * len(index), before,
         checksum, crc32c.crc32c(content),

@@ -126,11 +126,15 @@ class Sources:
     Attributes:
         data_dirs: roots of the datasets, in the order in which a name is looked up in them.
         labels: label -> name or directory.
+        options: of their stores; see `storage.with_options_if_remote`.
+        beside: whose options those in the same bucket get where there are no others.
         opened: the datasets, in the order in which they were first named.
     """
 
     data_dirs: Sequence[NameOrDir | None]
     labels: Mapping[str, NameOrDir] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
+    beside: str | None = None
     opened: list[ReadOnlyBuilder] = field(default_factory=list)
 
     def open(self, text: NameOrDir) -> int:
@@ -142,7 +146,7 @@ class Sources:
         """
         found = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
         for number, known in enumerate(self.opened):
-            if known.dataset_dir == found.dataset_dir:
+            if storage.is_same(known.dataset_dir, found.dataset_dir):
                 return number
         if found.info.file_format != "tfrecord":
             raise BeamDatasetsError(
@@ -154,15 +158,31 @@ class Sources:
         return len(self.opened) - 1
 
     def _find(self, name_or_dir: NameOrDir) -> ReadOnlyBuilder:
+        if storage.is_remote(name_or_dir):
+            name_or_dir = self._located(name_or_dir)
         errors = []
         for root in dict.fromkeys(map(catalog.root_dir, self.data_dirs)):
             try:
-                return open_published(name_or_dir, root)
+                return open_published(name_or_dir, self._located(root))
             except DatasetNotFoundError as error:
                 errors.append(str(error))
         if len(set(errors)) == 1:
             raise DatasetNotFoundError(errors[0])
         raise DatasetNotFoundError("\n  and ".join(errors))
+
+    def _located(self, path: NameOrDir) -> str:
+        return storage.with_options_if_remote(path, self.options, beside=self.beside)
+
+    def check_options(self) -> None:
+        """Checks that options of stores are of use.
+
+        Raises:
+            ValueError: there are some, and no source is in a store.
+        """
+        if self.options and not any(storage.is_remote(source.dataset_dir) for source in self.opened):
+            raise ValueError(
+                f"source_storage_options are for URLs, and {self.opened[0].dataset_dir} is a local path. Leave them out"
+            )
 
 
 def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:

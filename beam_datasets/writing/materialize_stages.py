@@ -135,7 +135,7 @@ def prepare(stretch: Stretch, transform: Transform | None, directory: str) -> Pr
         shard = Shard(file.filename, file.examples_in_shard)
         offsets = offsets_of(shard, stop)
         num_bytes = int(offsets[stop]) - int(offsets[file.skip])
-        index_path = f"{path}.index" if shard.index is None else None
+        index_path = path + ".index" if shard.index is None else None
         if index_path is not None:
             storage.write_bytes(index_path, Index(offsets).to_bytes())
     return Prepared(stretch.number, stretch.split, stretch.piece, stretch.file.take, file, index_path, num_bytes)
@@ -151,7 +151,7 @@ def _transformed(stretch: Stretch, transform: Transform, path: str) -> tuple[Fil
             kept.append(places)
     keys = None if records.keys is None else records.keys[np.concatenate(kept)]
     index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
-    storage.write_bytes(f"{path}.index", index.to_bytes())
+    storage.write_bytes(path + ".index", index.to_bytes())
     return FileInstruction(path, 0, len(index), len(index)), index.shard_size
 
 

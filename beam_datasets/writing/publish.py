@@ -24,7 +24,6 @@ from beam_datasets import features as feature_trees
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import Manifest, ShardColumns
-from beam_datasets.storage.options import options_of
 from beam_datasets.writing import claims, promises
 from beam_datasets.writing.owners import Owner
 
@@ -132,12 +131,7 @@ def check_free(dataset_dir: str, full_name: str) -> None:
 
     Raises:
         AlreadyPublishedError: it is published already, or something else is in its place.
-        ValueError: the directory carries options of its store, which workers that write would not have.
     """
-    if options_of(dataset_dir):
-        raise ValueError(
-            f"{dataset_dir}: storage_options are for reading. To write there, set the credentials in the environment."
-        )
     if catalog.is_published(dataset_dir):
         raise AlreadyPublishedError(
             f"{full_name} is already published in {dataset_dir}. A published version never changes: "
@@ -157,8 +151,8 @@ def _foreign(dataset_dir: str) -> bool:
 
 
 def _staging_dir(dataset_dir: str, job: str) -> str:
-    parent, _, version = dataset_dir.rstrip("/").rpartition("/")
-    return storage.join(parent, f"incomplete.{job}_{version}")
+    name = f"incomplete.{job}_{storage.basename(dataset_dir)}"
+    return storage.join(storage.dirname(dataset_dir), name)
 
 
 def _bytes_fixing(sharding: ShardingOptions) -> dict[str, Any]:

@@ -8,7 +8,7 @@ gets the digest of what is there. Shards are restored from a copy or not at all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.model.info import INFO_FILE
@@ -20,7 +20,7 @@ from beam_datasets.writing.rebuilding import rebuild_index, rebuild_info, rebuil
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _HARMLESS = ("extra", "leftover")
 
@@ -71,10 +71,12 @@ def repair(
     jobs: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     told: Callable[[Step], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    copy_storage_options: Mapping[str, Any] | None = None,
 ) -> Repair:
     """Verifies a dataset, and writes what can be restored; returns what was done and what is left.
 
-    Each file is written beside its place and then renamed. Nothing else is touched, and nothing is removed.
+    Each file appears whole, in place of the damaged one. Nothing else is touched, and nothing is removed.
 
     Args:
         dataset_dir: the directory of a version, or its URL.
@@ -84,14 +86,22 @@ def repair(
         jobs: see `verify`.
         progress: see `verify`.
         told: called with each step once it is done.
+        storage_options: of the store of the dataset, where its directory is a URL; see `beam_datasets.builder`.
+        copy_storage_options: of the store of the copy; None where the copy is in the same bucket for those of the
+            dataset, elsewhere for what the environment says.
 
     Raises:
         DatasetNotFoundError: there is no dataset.
         PathNotFoundError: there is no copy.
         MetadataError: the copy is of another dataset, or cannot be told to be of the same.
         StorageError: a file cannot be written.
+        ValueError: there are options of a store for a local path.
     """
-    before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress)
+    if copy_storage_options and (copy is None or not storage.is_remote(copy)):
+        raise ValueError(f"copy_storage_options are for a copy that is a URL; it is {copy}. Leave them out")
+    before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
+    if copy is not None:
+        copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.known.directory)
     job = _Job(before, None if copy is None else GoodCopy(copy, before), dry_run, told)
     if not before.report.whole:
         job.restore_small_files()

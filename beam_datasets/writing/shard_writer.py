@@ -123,7 +123,7 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
     keys = None if group.split in destination.keyless else merge.ordered_keys()
     index = Index(offsets, keys, ordered=destination.ordered).to_bytes()
-    storage.write_bytes(f"{path}.index", index)
+    storage.write_bytes(path + ".index", index)
     file_bytes = int(offsets[-1])
     return WrittenShard(
         group.split, group.shard, group.part, path, len(sizes), file_bytes - tfrecord.OVERHEAD * len(sizes), file_bytes,
@@ -280,7 +280,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
                 checksum = crc32c.crc32c(chunk, checksum)
                 writer.write([chunk])
     index = _joined_index(parts, destination.ordered).to_bytes()
-    storage.write_bytes(f"{path}.index", index)
+    storage.write_bytes(path + ".index", index)
     return WrittenShard(
         first.split, first.shard, 0, path,
         sum(part.num_examples for part in parts),
@@ -299,7 +299,7 @@ def _file_chunks(path: str, chunk_bytes: int) -> Iterator[bytes]:
 def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
     offsets, keys, before = [np.zeros(1, np.uint64)], [], 0
     for part in parts:
-        path = f"{part.path}.index"
+        path = part.path + ".index"
         index = Index.from_bytes(storage.read_bytes(path), path=path)
         offsets.append(index.offsets[1:] + np.uint64(before))
         if index.keys is not None:

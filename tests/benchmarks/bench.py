@@ -19,21 +19,24 @@ from report import Measurement
 from tasks import ENVIRONMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from tasks import Task
+
+    Made = tuple[Task, str, int]
 
 MEASURE, CHECKS = (str(Path(__file__).with_name(name)) for name in ("measure.py", "checks.py"))
 LONGEST = 1800  # seconds that a step may take
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bench:
     """Runs tasks.
 
     Attributes:
-        directory: where datasets are put; what is generated to be measured goes at once.
+        directory: where datasets are put.
         pythons: environment -> interpreter.
+        wanted: what later commands read, and therefore stays: generating task, workload, rows.
         memory: whether memory is watched.
         seconds: how long a pass of reading takes at most; None for all rows.
         failures: what failed, in words; the run goes on.
@@ -41,40 +44,62 @@ class Bench:
 
     directory: Path
     pythons: dict[str, str]
+    wanted: frozenset[Made] = frozenset()
     memory: bool = False
     seconds: float | None = None
     failures: list[str] = field(default_factory=list)
+    _made: set[Made] = field(default_factory=set)
 
-    def run(self, tasks: Sequence[Task], workload: str, rows: int, repeat: int = 1) -> list[Measurement]:
-        """Returns the measurements of tasks on one workload: each once, then each once again, and so on."""
-        made, measurements = self._sources(tasks, workload, rows), []
+    def run(self, tasks: Sequence[Task], workload: str, rows: int, repeat: int = 1) -> Iterator[Measurement]:
+        """Yields the measurements of tasks on one workload: each once, then each once again, and so on."""
+        sources = dict.fromkeys(task.source for task in tasks if task.source)
+        stay = self.wanted | {(source, workload, source.rows(rows)) for source in sources}
+        for source in sources:
+            if source not in tasks and (source, workload, source.rows(rows)) not in self._made:
+                self._generate(source, workload, source.rows(rows), stay)
+        os.sync()
         for _ in range(repeat):
             for task in tasks:
-                if task.source and task.source not in made:
-                    continue
-                directory = made[task.source] if task.source else self.directory / "generated"
-                line = self.measure(task, workload, task.rows(rows), directory)
-                shutil.rmtree(self.directory / "generated", ignore_errors=True)
-                shutil.rmtree(directory / "copies", ignore_errors=True)
+                count = task.rows(rows)
+                line = self._read(task, workload, rows) if task.source else self._generate(task, workload, count, stay)
                 if line:
-                    measurements.append(Measurement(**line))
-        return measurements
+                    yield Measurement(**line)
+        for made in [made for made in self._made if made[1] == workload and made not in self.wanted]:
+            self._remove(made)
+
+    def _generate(self, task: Task, workload: str, rows: int, stay: Container[Made]) -> dict[str, Any]:
+        made = task, workload, rows
+        self._remove(made)
+        line = self._measure(task, workload, rows, self._place(made))
+        self._made.add(made)
+        if not line or made not in stay:
+            self._remove(made)
+        return line
+
+    def _read(self, task: Task, workload: str, rows: int) -> dict[str, Any]:
+        source: Task = task.source  # type: ignore[assignment]
+        made = source, workload, source.rows(rows)
+        if made not in self._made:
+            return {}
+        directory = self._place(made)
+        line = self._measure(task, workload, task.rows(rows), directory)
+        shutil.rmtree(directory / "copies", ignore_errors=True)
+        return line
+
+    def _place(self, made: Made) -> Path:
+        task, workload, rows = made
+        return self.directory / f"{task.name}-{task.num_shards or ''}-{workload}-{rows}"
+
+    def _remove(self, made: Made) -> None:
+        shutil.rmtree(self._place(made), ignore_errors=True)
+        self._made.discard(made)
 
     def check(self, module: str, rows: int, workloads: Sequence[str]) -> list[dict[str, Any]]:
         """Returns what `checks.py` says of a module: a line for each step that reads."""
         environment = self.pythons[ENVIRONMENTS.get(module, "")]
         return self._started([environment, CHECKS, module, rows, self.directory / module, *workloads], module)
 
-    def _sources(self, tasks: Sequence[Task], workload: str, rows: int) -> dict[Any, Path]:
-        made = {}
-        for source in dict.fromkeys(task.source for task in tasks if task.source):
-            directory = self.directory / f"{source.name}-{source.num_shards or ''}"
-            if self.measure(source, workload, source.rows(rows), directory):
-                made[source] = directory
-        os.sync()
-        return made
-
-    def measure(self, task: Task, workload: str, rows: int, directory: Path) -> dict[str, Any]:
+    def _measure(self, task: Task, workload: str, rows: int, directory: Path) -> dict[str, Any]:
         """Runs a step and returns what it printed; {} where it failed."""
         directory.mkdir(parents=True, exist_ok=True)
         given = {"module": task.module, "step": task.step, "workload": workload, "count": rows}

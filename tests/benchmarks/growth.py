@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import Bench
 from tasks import OURS, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bench import Bench
     from report import Measurement
 
 ROWS = 1_000_000
@@ -26,12 +24,10 @@ def measure(bench: Bench, rows: int) -> Iterator[Measurement]:
     """Yields the measurements; their workload says how many examples and shards."""
     sizes = [(count, SAME_SHARDS) for count in (rows // 10, rows, rows * 10)]
     for count, shards in [*sizes, *((rows, shards) for shards in SHARDS)]:
-        with tempfile.TemporaryDirectory(dir=bench.directory) as directory:
-            own = Bench(Path(directory), bench.pythons, failures=bench.failures)
-            tasks = [Task("ours", "generate_beam", num_shards=shards)]
-            tasks += [Task("ours", step, OURS, num_shards=shards) for step in STEPS]
-            for found in own.run(tasks, WORKLOAD, count):
-                yield replace(found, workload=f"{count}/{shards}", system="beam_datasets")
+        tasks = [Task("ours", "generate_beam", num_shards=shards)]
+        tasks += [Task("ours", step, OURS, num_shards=shards) for step in STEPS]
+        for found in bench.run(tasks, WORKLOAD, count):
+            yield replace(found, workload=f"{count}/{shards}", system="beam_datasets")
 
 
 def tables(measurements: list[Measurement]) -> str:

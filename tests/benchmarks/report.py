@@ -95,8 +95,8 @@ def _table(cells: dict[tuple[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def setting(measurements: list[Measurement], command: str) -> str:
-    """Returns the machine, the versions and the command."""
+def setting(measurements: list[Measurement], command: str, load: float) -> str:
+    """Returns the machine, its load average when the run began, the versions and the command."""
     versions: dict[str, str] = {}
     for m in measurements:
         versions.update(m.versions)
@@ -105,7 +105,8 @@ def setting(measurements: list[Measurement], command: str) -> str:
     commit = subprocess.run(described, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
     lines = [
         f"- command: `{command}`",
-        f"- machine: {_cpu()}, {CORES} cores, {memory:.0f} GiB; {platform.system()} {platform.machine()}",
+        f"- machine: {_cpu()}, {CORES} cores, {memory:.0f} GiB; {platform.system()} {platform.machine()}; "
+        f"load average {load:.1f} when the run began",
         f"- commit {commit}, Python {platform.python_version()}; "
         + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
     ]

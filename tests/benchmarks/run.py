@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import growth
 import plot
@@ -20,6 +22,11 @@ import report
 from bench import Bench
 from environments import REQUIREMENTS, python_of
 from tasks import CHECKED_ROWS, EVERY, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bench import Made
 
 COMMANDS = ("check", *TASKS, "growth")
 WORDS = {3: "a third", 5: "a fifth", 10: "a tenth"}
@@ -32,49 +39,68 @@ def main() -> None:
     pythons = {name: python_of(name) for name in ("", *peers)}
     everything: list[report.Measurement] = []
     wrong = False
-    for command in arguments.commands:
-        with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
-            bench = Bench(Path(directory), pythons, arguments.memory or command == "memory", SECONDS.get(command))
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+        bench = Bench(Path(directory), pythons)
+        for command in arguments.commands:
+            rest = arguments.commands[arguments.commands.index(command) + 1 :]
+            bench.wanted = frozenset(_wanted(rest, pythons, arguments))
+            bench.memory, bench.seconds = arguments.memory or command == "memory", SECONDS.get(command)
+            bench.failures.clear()
             if command == "check":
                 wrong |= _check(bench, arguments)
                 continue
             text, found = _growth(bench, arguments) if command == "growth" else _measure(bench, command, arguments)
-        text += "\n" + report.setting(found, shlex.join(["python", *sys.argv]))
-        text += "".join(f"- failed: {failure}\n" for failure in dict.fromkeys(bench.failures))
-        print(text)
-        everything += found
-        if arguments.markdown:
-            report.put(text, arguments.markdown, command)
+            text += "\n" + report.setting(found, shlex.join(["python", *sys.argv]), load)
+            text += "".join(f"- failed: {failure}\n" for failure in dict.fromkeys(bench.failures))
+            print(text, flush=True)
+            everything += found
+            if arguments.markdown:
+                report.put(text, arguments.markdown, command)
     if arguments.markdown and peers and plot.rows(everything):
         arguments.markdown.with_suffix(".svg").write_text(plot.svg(everything), encoding="utf-8")
     sys.exit(wrong)
+
+
+def _rows(command: str, workload: str, arguments: argparse.Namespace) -> int:
+    return arguments.rows or rows_of(command, workload)
+
+
+def _wanted(commands: list[str], pythons: dict[str, str], arguments: argparse.Namespace) -> Iterator[Made]:
+    """Yields the datasets that commands read."""
+    for command in set(commands) & set(TASKS):
+        for workload in arguments.workloads:
+            for task in tasks_of(command, workload, pythons, arguments.skip):
+                if source := task.source:
+                    yield source, workload, source.rows(_rows(command, workload, arguments))
 
 
 def _measure(bench: Bench, command: str, arguments: argparse.Namespace) -> tuple[str, list[report.Measurement]]:
     """Returns the tables of a command, and its measurements."""
     repeat, found, counts = arguments.repeat or REPEAT[command], [], []
     for workload in arguments.workloads:
-        rows = arguments.rows or rows_of(command, workload)
+        rows = _rows(command, workload, arguments)
         if tasks := tasks_of(command, workload, bench.pythons, arguments.skip):
             counts.append(f"{workload} {rows:,}")
-            with tempfile.TemporaryDirectory(dir=bench.directory) as directory:
-                own = Bench(Path(directory), bench.pythons, bench.memory, bench.seconds, bench.failures)
-                found += _kept(own.run(tasks, workload, rows, repeat), command, arguments)
+            found += _kept(bench.run(tasks, workload, rows, repeat), command, arguments)
     notes = [f"Rows: {', '.join(counts)}{_shares(bench.pythons)}. {_best_of(repeat)}"]
     return "\n\n".join([*notes, *ratios.table(found), report.tables(found)]), found
 
 
 def _growth(bench: Bench, arguments: argparse.Namespace) -> tuple[str, list[report.Measurement]]:
-    repeat = arguments.repeat or 1
-    found = [m for _ in range(repeat) for m in growth.measure(bench, arguments.rows or growth.ROWS)]
-    return f"{_best_of(repeat)}\n\n{growth.tables(_kept(found, 'growth', arguments))}", found
+    repeat, rows = arguments.repeat or 1, arguments.rows or growth.ROWS
+    found = [m for _ in range(repeat) for m in _kept(growth.measure(bench, rows), "growth", arguments)]
+    return f"{_best_of(repeat)}\n\n{growth.tables(found)}", found
 
 
-def _kept(found: list[report.Measurement], command: str, arguments: argparse.Namespace) -> list[report.Measurement]:
-    if arguments.results:
-        with arguments.results.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps({"command": command, **asdict(m)}) + "\n" for m in found)
-    return found
+def _kept(
+    found: Iterable[report.Measurement], command: str, arguments: argparse.Namespace
+) -> Iterator[report.Measurement]:
+    for m in found:
+        if arguments.results:
+            with arguments.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"command": command, **asdict(m)}) + "\n")
+        yield m
 
 
 def _shares(pythons: dict[str, str]) -> str:

@@ -36,10 +36,17 @@ def server(
     # A worker pool starts the bare command `python`, so PATH leads to its environment.
     env = {**os.environ, "PATH": f"{path or os.path.dirname(python)}{os.pathsep}{os.environ['PATH']}"}
     cwd = None if python == sys.executable else log.parent
+    with served([python, "-m", *arguments], port, log, cwd=cwd, env=env):
+        yield
+
+
+@contextlib.contextmanager
+def served(
+    command: list[str], port: int, log: Path, *, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> Iterator[None]:
+    """Runs a command that listens on the port; what it prints goes to the log."""
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            [python, "-m", *arguments], stdout=out, stderr=out, env=env, cwd=cwd, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=env, cwd=cwd, start_new_session=True)
         try:
             _await(port, process, log)
             yield

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from beam_datasets.errors import MetadataError
+from beam_datasets.errors import FeatureValueError, MetadataError
+from beam_datasets.features import ClassLabel, Sequence
 from beam_datasets.model.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.model.names import FilenameTemplate
 from beam_datasets.model.split_info import SplitDict, SplitInfo
@@ -217,3 +218,16 @@ def test_reading_runs_no_python_for_each_shard():
     few, many = read(100), read(100_000)
     assert few().take == many().take == 7
     assert lines_of(many) <= lines_of(few) + 10
+
+
+@pytest.mark.parametrize(
+    "one, other", [({"names": ["x", "y"]}, {"names": ["p", "q"]}), ({"names": ["x", "y"]}, {"num_classes": 2})]
+)
+def test_two_labels_of_one_label_file_have_one_list_of_names(one, other):
+    features = {"a-b": ClassLabel(**one), "a": {"b": Sequence(ClassLabel(**other))}}
+    with pytest.raises(FeatureValueError, match=r"two class labels have the label file 'a-b.labels.txt', but not the"):
+        DatasetInfo(features=features)
+    with pytest.raises(FeatureValueError, match=r"label file 'd-x.y.labels.txt'"):
+        DatasetInfo(features=Sequence({"d": {"x/y": ClassLabel(**one), "x.y": ClassLabel(names=["x"])}}))
+    features["a"]["b"] = ClassLabel(**one)
+    assert DatasetInfo(features=features).features.label_files() == {"a-b.labels.txt": "x\ny\n"}

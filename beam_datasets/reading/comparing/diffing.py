@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from beam_datasets import catalog, storage
 from beam_datasets.errors import SplitError
 from beam_datasets.model.names import did_you_mean
 from beam_datasets.reading.comparing.columns import SplitShards
@@ -12,11 +13,11 @@ from beam_datasets.reading.comparing.features import compare_features
 from beam_datasets.reading.comparing.result import DatasetDiff, SplitDiff
 from beam_datasets.reading.comparing.splits import Asked, diff_split
 from beam_datasets.reading.comparing.verdict import judge
-from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
+from beam_datasets.reading.opening import ReadOnlyBuilder
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     Version = ReadOnlyBuilder | str | os.PathLike[str]
 
@@ -30,6 +31,7 @@ def diff(
     examples: int = 3,
     trust_checksums: bool = False,
     progress: Callable[[int], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetDiff:
     """Returns how two published versions differ, and what the version number must say.
 
@@ -46,6 +48,8 @@ def diff(
         trust_checksums: whether to take shards for the same, unread, whose size and CRC-32C the manifests say to be
             the same: of shards that differ, that is so of one in four billion.
         progress: called now and then with how many examples, of both versions together, were compared since.
+        storage_options: of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`. For two
+            stores give what `builder_from_directory` returns.
 
     Raises:
         DatasetNotFoundError: a version is not published.
@@ -55,7 +59,7 @@ def diff(
     """
     if examples < 0:
         raise ValueError(f"examples is {examples}; needed: how many to show of each kind, 0 or more.")
-    one, other = (v if isinstance(v, ReadOnlyBuilder) else open_published(v, data_dir) for v in (old, new))
+    one, other = open_versions(old, new, data_dir=data_dir, storage_options=storage_options)
     _check_order(one, other)
     names = _chosen(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
@@ -72,6 +76,27 @@ def diff(
         whole=splits is None,
         verdict=judge(one.info, other.info, shared.changes, found.values()),
     )
+
+
+def open_versions(
+    old: Version,
+    new: Version,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[ReadOnlyBuilder, ReadOnlyBuilder]:
+    """Returns the two versions, opened; for the arguments and errors see `diff`."""
+    root = storage.with_options_if_remote(catalog.root_dir(data_dir), storage_options)
+    opened = []
+    for version in (old, new):
+        if not isinstance(version, ReadOnlyBuilder):
+            directory = catalog.find_published(version, root)
+            version = ReadOnlyBuilder(storage.with_options_if_remote(directory, storage_options))
+        opened.append(version)
+    if storage_options and not any(storage.is_remote(builder.dataset_dir) for builder in opened):
+        directories = " and ".join(builder.dataset_dir for builder in opened)
+        raise ValueError(f"storage_options are for URLs; {directories} are local paths. Leave them out")
+    return opened[0], opened[1]
 
 
 def _check_order(old: ReadOnlyBuilder, new: ReadOnlyBuilder) -> None:

@@ -7,8 +7,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from beam_datasets import storage
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
 from beam_datasets.reading.verifying.shard_facts import RecordChecks, read_shard
@@ -54,6 +55,7 @@ def verify(
     decode: bool = False,
     jobs: int | None = None,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Returns what is damaged in a published dataset, having read all of it; nothing is changed.
 
@@ -66,13 +68,14 @@ def verify(
         decode: whether to decode each record, images too; else one of each mebibyte is parsed.
         jobs: how many shards to read at once; None for one a core.
         progress: called with how many bytes were read and how many there should be, from several threads in turn.
+        storage_options: of a URL's store; see `beam_datasets.builder`.
 
     Raises:
         DatasetNotFoundError: there is no dataset.
         MetadataError: the shards are of another format than TFRecord.
-        ValueError: `jobs` is none.
+        ValueError: `jobs` is none, or there are options for a local path.
     """
-    return examine(dataset_dir, decode=decode, jobs=jobs, progress=progress).report
+    return examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options).report
 
 
 def examine(
@@ -81,9 +84,10 @@ def examine(
     decode: bool = False,
     jobs: int | None = None,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Examination:
     """Reads a dataset, and returns what should be there and what is; see `verify`."""
-    known = inspect(os.fspath(dataset_dir))
+    known = inspect(storage.with_options(dataset_dir, storage_options))
     facts = _read(list(known.tasks(decode=decode)), jobs, progress, known.file_bytes)
     return Examination(known, tuple(facts), decode)
 
