@@ -79,7 +79,7 @@ def _legend() -> Iterator[str]:
         if start != "tf.data":
             text = LEGEND.get(start, start)
             yield _dot(x, 18, colour, start == OURS, text) + _text(x + 9, 22, text)
-            x += 26 + 6.6 * len(text)
+            x += 28 + 6.2 * len(text)
     yield _mark(16, 38) + _text(25, 42, "the limit named in the tables")
     yield _text(WIDTH - RIGHT, 42, "examples a second, logarithmic: further right is faster", anchor="end", fill=GREY)
 
@@ -117,7 +117,7 @@ def _dot(x: float, y: float, colour: str, large: bool, title: str) -> str:
 
 
 def _mark(x: float, y: float) -> str:
-    return f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 7:.1f}" y2="{y + 7:.1f}" stroke="#222" stroke-width="2"/>'
+    return f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 9:.1f}" y2="{y + 9:.1f}" stroke="#222" stroke-width="2"/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = "#222", weight: str = "normal") -> str:

@@ -58,7 +58,9 @@ def main() -> None:
             if arguments.markdown:
                 report.put(text, arguments.markdown, command)
     if arguments.markdown and peers and plot.rows(everything):
-        arguments.markdown.with_suffix(".svg").write_text(plot.svg(everything), encoding="utf-8")
+        image = arguments.markdown.with_suffix(".svg")
+        image.write_text(plot.svg(everything), encoding="utf-8")
+        report.put(f"![Rates of all systems, by way and workload]({image.name})", arguments.markdown, "plot")
     sys.exit(wrong)
 
 
