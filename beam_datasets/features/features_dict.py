@@ -244,18 +244,20 @@ def check_label_files(tree: FeatureConnector) -> None:
     """Refuses class labels with one label file that have not the same names: those of one would be lost."""
     files: list[str] = []
     tree.load_labels(lambda file: files.append(file))
-    if len(set(files)) == len(files):
-        return
+    texts = tree.label_files() if len(set(files)) < len(files) else {}
+    for file, text in texts.items():
+        if files.count(file) > 1 and not _are_labels(tree, file, text):
+            raise FeatureValueError(
+                f"two class labels have the label file {file!r}, but not the same names. (In the name of a label file "
+                "'-' stands before a feature that is below another, and '.' for '/'.) Rename one of the features."
+            )
+
+
+def _are_labels(tree: FeatureConnector, file: str, text: str) -> bool:
     try:
-        same = tree.load_labels(tree.label_files().get) == tree
+        return tree.load_labels(lambda name: text if name == file else None) == tree
     except MetadataError:  # not even as many
-        same = False
-    if not same:
-        twice = next(file for file in files if files.count(file) > 1)
-        raise FeatureValueError(
-            f"two class labels have the label file {twice!r}, but not the same names: in its name '-' stands before a "
-            "feature below another, and '.' for '/'. Rename one of the features."
-        )
+        return False
 
 
 def _sorted_names(feature: FeatureConnector, name: str) -> list[str]:

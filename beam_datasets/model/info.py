@@ -129,14 +129,8 @@ class DatasetInfo:
             self._set(identity=builder if known else DatasetIdentity.from_builder(builder))
         if split_dict is not None:
             self._set(splits=split_dict)
-        if isinstance(self.features, Mapping):
-            from beam_datasets.features.features_dict import FeaturesDict
-
-            self._set(features=FeaturesDict(self.features))
         if self.features is not None:
-            from beam_datasets.features.features_dict import check_label_files
-
-            check_label_files(self.features)
+            self._set_features()
         if self.metadata is not None and not isinstance(self.metadata, dict):
             raise ValueError(f"metadata is {self.metadata!r}; needed: a MetadataDict.")
         if self.supervised_keys is not None:
@@ -148,6 +142,14 @@ class DatasetInfo:
             homepage=self.homepage or "",
             license=_dedent(licence) or None,
         )
+
+    def _set_features(self) -> None:
+        from beam_datasets.features import FeatureConnector, FeaturesDict, features_dict
+
+        if isinstance(self.features, Mapping):
+            self._set(features=FeaturesDict(self.features))
+        if isinstance(self.features, FeatureConnector):
+            features_dict.check_label_files(self.features)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
