@@ -48,6 +48,10 @@ class PathPermissionError(StorageError, PermissionError):
     """This user may not read or write the path."""
 
 
+class StoreOptionsError(BeamDatasetsError, ValueError):
+    """Options of an object store are given for a local path."""
+
+
 class CorruptRecordError(BeamDatasetsError, ValueError):
     """A record of a shard is damaged.
 

@@ -18,6 +18,7 @@ from beam_datasets.cli.options import (
     add_builder_options,
     add_engine_options,
     add_shard_options,
+    add_store_options,
     builder_arguments,
     check_beam_options,
     num_shards,
@@ -134,6 +135,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("dataset", metavar="NAME_OR_FILE")
     add("--data_dir", help="where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets")
+    add_store_options(parser, of="the store of --data_dir")
     add("--dry_run", action="store_true", help="say what would be built, and build nothing")
     add("--skip_published", action="store_true", help="be content where the version is published already")
     add(
@@ -158,7 +160,7 @@ def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder
         if getattr(request, name) is not None:
             kwargs[name] = getattr(request, name)
     with as_usage_errors(request.builder.__name__):
-        builder = request.builder(data_dir=known.data_dir, **kwargs)
+        builder = request.builder(data_dir=catalog.root_dir(known.data_dir, known.storage_options), **kwargs)
         builder.info  # noqa: B018  # looks at the source, where the schema comes from there
     return builder
 

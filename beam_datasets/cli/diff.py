@@ -10,12 +10,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.examples import feature_at, line_width, value_text
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
 from beam_datasets.cli.tables import table
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.reading.comparing import diff
+from beam_datasets.reading.comparing.diffing import open_versions
 from beam_datasets.reading.comparing.result import KINDS
-from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ def run(args: Sequence[str]) -> int:
     """Prints how two versions differ; returns 0 where the new version's number suffices, else 1."""
     known = _parser().parse_args(with_underscores(args))
     try:
-        old, new = (open_published(name, known.data_dir) for name in (known.old, known.new))
+        old, new = open_versions(known.old, known.new, data_dir=known.data_dir, storage_options=known.storage_options)
         total = sum(split.num_examples for builder in (old, new) for split in builder.info.splits.values())
         with _progress(total) as progress:
             found = diff(
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("old", metavar="OLD", help="name[/config]:version, or the directory of a version")
     add("new", metavar="NEW", help="the version after it, likewise")
     add("--data_dir", help=DATA_DIR_HELP)
+    add_store_options(parser)
     add("--split", action="append", metavar="NAME", help="compare this split only; may be repeated")
     add("--examples", type=int, default=3, metavar="N", help="how many to show of each kind of difference; default 3")
     add(

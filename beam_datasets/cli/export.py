@@ -12,6 +12,7 @@ from beam_datasets.cli.options import (
     Parser,
     UsageError,
     add_shard_options,
+    add_store_options,
     check_beam_options,
     num_shards,
     size_in_bytes,
@@ -98,6 +99,8 @@ def _parser() -> Parser:
     add("--data_dir", help=f"root of the datasets: {DATA_DIR_HELP}")
     add("--features", metavar="A,B/C", help="only these features; can be nested")
     add("--binary", metavar="A,B/C", help="features whose strings are bytes, not text")
+    add_store_options(parser, of="the store of --to")
+    add_store_options(parser, prefix="source_", of="the stores of sources")
     add("--dry_run", action="store_true", help="say what would be written, and do nothing")
     add("--debug", action="store_true", help="show the traceback of an error")
     add_shard_options(parser)
@@ -130,6 +133,8 @@ def _plan(known: argparse.Namespace) -> ExportPlan:
         num_shards=num_shards(known.num_shards),
         min_shard_size=known.min_shard_size,
         max_shard_size=known.max_shard_size,
+        storage_options=known.storage_options,
+        source_storage_options=known.source_storage_options,
     )
 
 

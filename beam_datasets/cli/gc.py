@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from beam_datasets import storage
-from beam_datasets.cli.options import Parser, UsageError, with_underscores
+from beam_datasets.cli.options import Parser, UsageError, add_store_options, with_underscores
 from beam_datasets.cli.tables import size_text
 from beam_datasets.errors import StorageError
 from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
@@ -34,9 +34,9 @@ def run(args: Sequence[str]) -> int:
     known = _parser().parse_args(with_underscores(args))
     if not 0 <= known.older_than < float("inf"):
         raise UsageError(f"--older_than is {known.older_than}; needed: hours, 0 or more")
+    root = storage.with_options(known.data_dir, known.storage_options)
     older_than, now = known.older_than * _HOUR, time.time()
-    found = find_leftovers(known.data_dir, older_than=older_than)
-    root = storage.normalize(known.data_dir)
+    found = find_leftovers(root, older_than=older_than)
     if not found:
         print(f"nothing is left over in {root}")
         return 0
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("data_dir", metavar="DATA_DIR", help="where datasets stand, or a directory below")
+    add_store_options(parser)
     add("--yes", action="store_true", help="remove what is abandoned; without it, nothing is removed")
     add("--older_than", type=float, default=WEEK / _HOUR, metavar="HOURS", help="default: 168, a week")
     return parser

@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, with_underscores
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
 from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_rgb
 from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
 from beam_datasets.features.decode import SkipDecoding
@@ -32,7 +32,7 @@ def run(args: Items[str]) -> int:
     known = _parser().parse_args(with_underscores(args))
     if known.count < 0:
         raise UsageError(f"--count is {known.count}; needed: how many examples, 0 or more")
-    published = open_published(known.dataset, known.data_dir)
+    published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
     records = published.as_dataset(split=split).raw()
     features = readable(published.info.features)
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
     add("--data_dir", help=DATA_DIR_HELP)
+    add_store_options(parser)
     add("--split", default=None, help="such as 'train[90%%:]+test'; default: the first one")
     add("--count", type=int, default=3, metavar="N", help="how many examples; default 3")
     add("--images", metavar="DIR", help="write their images as files into a directory")

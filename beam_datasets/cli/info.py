@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
-from beam_datasets.cli.options import Parser, with_underscores
+from beam_datasets.cli.options import Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import splits_table
 from beam_datasets.model.lineage import Lineage
 from beam_datasets.reading.opening import open_published
@@ -21,8 +21,9 @@ def run_info(args: Sequence[str]) -> int:
     parser = Parser("beam-datasets info", description="What a published dataset is.", allow_abbrev=False)
     parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
     parser.add_argument("--data_dir", help=_DATA_DIR)
+    add_store_options(parser)
     known = parser.parse_args(with_underscores(args))
-    published = open_published(known.dataset, known.data_dir)
+    published = open_published(known.dataset, known.data_dir, known.storage_options)
     info = published.info
     for text in (info.full_name, info.description, info.homepage):
         if text:
@@ -58,8 +59,9 @@ def run_list(args: Sequence[str]) -> int:
     """Prints the published datasets of a data_dir, a version a line."""
     parser = Parser("beam-datasets list", description="What is published.", allow_abbrev=False)
     parser.add_argument("--data_dir", help=_DATA_DIR)
+    add_store_options(parser)
     known = parser.parse_args(with_underscores(args))
-    root = catalog.root_dir(known.data_dir)
+    root = catalog.root_dir(known.data_dir, known.storage_options)
     names = [full_name for name in catalog.list_datasets(root) for full_name in _versions(name, root)]
     print("\n".join(names) if names else f"nothing is published in {root}")
     return 0

@@ -15,6 +15,7 @@ from beam_datasets.cli.options import (
     UsageError,
     add_engine_options,
     add_shard_options,
+    add_store_options,
     check_beam_options,
     num_shards,
     until_dashes,
@@ -125,6 +126,8 @@ def _parser() -> Parser:
         help="keep examples of which it returns True; or path/to/file.py:FUNCTION",
     )
     add("--reshuffle", metavar="SALT", help="a new order, by this salt and the keys; default: the order is kept")
+    add_store_options(parser, of="the store of --data_dir")
+    add_store_options(parser, prefix="source_", of="the stores of sources")
     add("--dry_run", action="store_true", help="say what would be read and written, and do nothing")
     add("--debug", action="store_true", help="show the traceback of an error")
     add_shard_options(parser)
@@ -150,6 +153,8 @@ def _job(known: argparse.Namespace) -> Job:
         num_shards=num_shards(known.num_shards),
         min_shard_size=known.min_shard_size,
         max_shard_size=known.max_shard_size,
+        storage_options=known.storage_options,
+        source_storage_options=known.source_storage_options,
     )
 
 

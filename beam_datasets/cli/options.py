@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
 
-_OWN = ("self", "data_dir", "config")
+_OWN = ("self", "data_dir", "config", "storage_options")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _ARGUMENT = r"^ *{}: (.+(?:\n(?! *\w+:).*\S.*)*)"
 
@@ -43,6 +45,37 @@ def size_in_bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; write 1000, 64MiB or 1GB")
     power = " kMGT".lower().index(match[2].lower() or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def add_store_options(parser: argparse._ActionsContainer, *, prefix: str = "", of: str = "the store") -> None:
+    """Adds the option that names a file with the options of a store.
+
+    Args:
+        parser: to add it to.
+        prefix: of its name.
+        of: whose options they are.
+    """
+    help = f"options of {of}, as a JSON file: credentials, endpoint, region; default: of the environment"
+    parser.add_argument(f"--{prefix}storage_options", type=store_options, metavar="FILE", help=help)
+
+
+def store_options(path: str) -> dict[str, Any]:
+    """Returns the options of a store that stand in a file, as a JSON object. Errors show nothing of it."""
+    if not os.path.exists(path) and ("=" in path or path.lstrip().startswith("{")):
+        raise argparse.ArgumentTypeError(
+            "give the name of a JSON file; on the command line secrets would stay in the shell's history, and other "
+            "users of this machine see them"
+        )
+    try:
+        with open(path, "rb") as file:  # also of a pipe, as <(command) is one
+            options = json.loads(file.read())
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        options = None
+    if not isinstance(options, dict):
+        raise argparse.ArgumentTypeError(f'{path} is no JSON object, such as {{"endpoint": "http://host:9000"}}')
+    return options
 
 
 def with_underscores(args: Sequence[str]) -> list[str]:

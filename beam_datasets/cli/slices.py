@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, with_underscores
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import size_text, table
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.model.splits import AbstractSplit
@@ -72,9 +72,10 @@ def run(args: Sequence[str]) -> int:
     parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
     parser.add_argument("slice", metavar="SLICE", help="such as 'train[10%%:20%%]+test'")
     parser.add_argument("--data_dir", help=DATA_DIR_HELP)
+    add_store_options(parser)
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     known = parser.parse_args(with_underscores(args))
-    published = open_published(known.dataset, known.data_dir)
+    published = open_published(known.dataset, known.data_dir, known.storage_options)
     parts = [
         (part.splitname, part.start, part.stop)
         for part in AbstractSplit.from_spec(known.slice).to_absolute(published.info.splits)

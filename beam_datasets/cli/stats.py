@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.cli.build import as_usage_errors, import_beam
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, until_dashes
+from beam_datasets.cli.options import (
+    DATA_DIR_HELP,
+    Parser,
+    UsageError,
+    add_store_options,
+    check_beam_options,
+    until_dashes,
+)
 from beam_datasets.cli.tables import table
 from beam_datasets.errors import StorageError
 from beam_datasets.statistics.gathering import prepare
@@ -50,7 +57,7 @@ def run(args: Sequence[str]) -> int:
     if rest:
         import_beam()
         check_beam_options(rest, parser)
-    request = prepare(known.dataset, known.split, features, known.data_dir)
+    request = prepare(known.dataset, known.split, features, known.data_dir, known.storage_options)
     started = time.monotonic()
     found = None if known.again or not request.whole else read_saved(request)
     place = "saved before" if found is not None else ""
@@ -80,6 +87,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("dataset", metavar="DIR_OR_NAME", help="the directory of a version, or name[/config][:version]")
     add("--data_dir", help=DATA_DIR_HELP)
+    add_store_options(parser)
     add("--split", action="append", help="such as 'train[:10%%]'; can be repeated. Default: each split by itself")
     add("--features", action="append", metavar="A,B/C", help="only these, with all that is below them; can be repeated")
     add("--json", action="store_true", help="print it as JSON")

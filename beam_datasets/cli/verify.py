@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.cli.build import as_usage_errors, import_beam
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, check_beam_options, until_dashes
+from beam_datasets.cli.options import (
+    DATA_DIR_HELP,
+    Parser,
+    UsageError,
+    add_store_options,
+    check_beam_options,
+    until_dashes,
+)
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.tables import size_text
 from beam_datasets.reading.verifying import verify
@@ -39,7 +46,7 @@ def run(args: Sequence[str]) -> int:
         import_beam()
         check_beam_options(rest, parser)
         return _verify_on_beam(known, [*rest, *unchecked])
-    directory = catalog.find_published(known.dataset, known.data_dir)
+    directory = catalog.find_published(known.dataset, known.data_dir, known.storage_options)
     return _repair(directory, known) if known.repair else _verify(directory, known)
 
 
@@ -49,6 +56,7 @@ def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.Argu
         parser.error(f"there is no option {rest[0]}; options of Beam stand behind --beam")
     needs = {
         "--from": (known.copy, "--repair"),
+        "--from_storage_options": (known.from_storage_options, "--repair"),
         "--dry_run": (known.dry_run, "--repair"),
         "--report": (known.report, "--beam"),
         "--num_workers": (known.num_workers, "--beam"),
@@ -75,12 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("dataset", metavar="DIR_OR_NAME", help="the directory of a version, or name[/config][:version]")
     add("--data_dir", help=DATA_DIR_HELP)
+    add_store_options(parser)
     add("--decode", action="store_true", help="decode each record too, images included; slower by far")
     add("--jobs", type=int, metavar="N", help="how many shards to read at once; default: one a core")
     add("--json", action="store_true", help="print it as JSON")
     group = parser.add_argument_group("repair")
     group.add_argument("--repair", action="store_true", help="write what follows from the rest, and print what is done")
     group.add_argument("--from", dest="copy", metavar="COPY", help="take files that are whole from this other copy")
+    add_store_options(group, prefix="from_", of="the copy's store")
     group.add_argument("--dry_run", action="store_true", help="say what would be written, and write nothing")
     group = parser.add_argument_group("as a pipeline")
     group.add_argument("--beam", action="store_true", help="verify by a Beam pipeline; further options are Beam's")
@@ -112,6 +122,7 @@ def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> i
             num_workers=known.num_workers,
             shared_disk=known.shared_disk,
             wait=not known.no_wait,
+            storage_options=known.storage_options,
         )
     if report is None:  # the job is not waited for
         print(f"Submitted; its report will be {known.report}")
@@ -133,6 +144,7 @@ def _repair(directory: str, known: argparse.Namespace) -> int:
         done = repair(
             directory,
             copy=known.copy,
+            copy_storage_options=known.from_storage_options,
             dry_run=known.dry_run,
             decode=known.decode,
             jobs=known.jobs,

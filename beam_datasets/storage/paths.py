@@ -7,6 +7,7 @@ import re
 import urllib.parse
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from beam_datasets.errors import StoreOptionsError
 from beam_datasets.storage.options import Location, StoreOptions, like, options_of
 
 if TYPE_CHECKING:
@@ -68,13 +69,13 @@ def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
     """Returns the path, normal, with the options of its store; paths that are made of it carry them too.
 
     Raises:
-        ValueError: there are options, but the path is local.
+        StoreOptionsError: there are options, but the path is local.
     """
     normal = normalize(path)
     if not options:
         return normal
     if not is_remote(normal):
-        raise ValueError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
+        raise StoreOptionsError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
     return Location(normal, StoreOptions(options))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, StoreOptionsError
 from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.model.lineage import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.model.names import DatasetName
@@ -182,11 +182,11 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
     """Returns where something is written, with the options of its store.
 
     Raises:
-        ValueError: there are options for a local path.
+        StoreOptionsError: there are options for a local path.
     """
     target = storage.with_options_if_remote(path, storage_options or None)
     if storage_options and not storage.is_remote(target):
-        raise ValueError(
+        raise StoreOptionsError(
             f"storage_options are of the store that is written to, and {target} is a local path. Leave them out; those "
             "of a source are called source_storage_options"
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model.lineage import Ascent, Read, SplitLineage, between
 from beam_datasets.model.names import RESERVED_SPLITS, check_split_name
@@ -177,10 +177,10 @@ class Sources:
         """Checks that options of stores are of use.
 
         Raises:
-            ValueError: there are some, and no source is in a store.
+            StoreOptionsError: there are some, and no source is in a store.
         """
         if self.options and not any(storage.is_remote(source.dataset_dir) for source in self.opened):
-            raise ValueError(
+            raise StoreOptionsError(
                 f"source_storage_options are for URLs, and {self.opened[0].dataset_dir} is a local path. Leave them out"
             )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
+from beam_datasets.errors import StoreOptionsError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
@@ -95,10 +96,10 @@ def repair(
         PathNotFoundError: there is no copy.
         MetadataError: the copy is of another dataset, or cannot be told to be of the same.
         StorageError: a file cannot be written.
-        ValueError: there are options of a store for a local path.
+        StoreOptionsError: there are options of a store for a local path.
     """
     if copy_storage_options and (copy is None or not storage.is_remote(copy)):
-        raise ValueError(f"copy_storage_options are for a copy that is a URL; it is {copy}. Leave them out")
+        raise StoreOptionsError(f"copy_storage_options are for a copy that is a URL; it is {copy}. Leave them out")
     before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
     if copy is not None:
         copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.known.directory)

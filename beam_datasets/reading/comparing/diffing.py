@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import SplitError
+from beam_datasets.errors import SplitError, StoreOptionsError
 from beam_datasets.model.names import did_you_mean
 from beam_datasets.reading.comparing.columns import SplitShards
 from beam_datasets.reading.comparing.examples import Reader
@@ -95,7 +95,7 @@ def open_versions(
         opened.append(version)
     if storage_options and not any(storage.is_remote(builder.dataset_dir) for builder in opened):
         directories = " and ".join(builder.dataset_dir for builder in opened)
-        raise ValueError(f"storage_options are for URLs; {directories} are local paths. Leave them out")
+        raise StoreOptionsError(f"storage_options are for URLs; {directories} are local paths. Leave them out")
     return opened[0], opened[1]
 
 
