@@ -12,6 +12,7 @@ import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets import catalog, storage
+from beam_datasets.errors import LostExamplesError
 from beam_datasets.reading.verifying.findings import Report
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import Known, inspect
@@ -90,7 +91,13 @@ def _read_numbered(number: int, task: ShardTask) -> tuple[int, ShardFacts]:
 
 
 def _conclude(facts: Iterable[tuple[int, ShardFacts]], known: Known) -> Report:
-    return conclude(known, [shard for _, shard in sorted(facts, key=lambda numbered: numbered[0])])
+    ordered = sorted(facts, key=lambda numbered: numbered[0])
+    if [number for number, _ in ordered] != list(range(known.num_shards)):
+        raise LostExamplesError(
+            f"{known.directory}: of {known.num_shards} shards {len(ordered)} were verified. "
+            "The engine lost or doubled some, so nothing is known of the dataset. Run it again."
+        )
+    return conclude(known, [shard for _, shard in ordered])
 
 
 def run(

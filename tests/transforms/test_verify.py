@@ -11,8 +11,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 import beam_datasets as bd
+from beam_datasets.errors import LostExamplesError
+from beam_datasets.reading.verifying.judging import conclude
+from beam_datasets.reading.verifying.known import inspect
+from beam_datasets.reading.verifying.shard_facts import read_shard
 from beam_datasets.transforms import VerifyDataset
-from beam_datasets.transforms.verify import run
+from beam_datasets.transforms.verify import _conclude, run
 from pipelines.verify import main
 from tests.reading.verifying import test_corruptions as corruptions
 from tests.reading.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
@@ -36,6 +40,18 @@ def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # n
     with pipeline() as p:
         assert_that(p | VerifyDataset(copy, decode=True), equal_to([expected]))
     restore(copy, whole)
+
+
+def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:  # noqa: F811
+    known = inspect(str(copy))
+    facts = [(number, read_shard(task)) for number, task in enumerate(known.tasks())]
+    assert _conclude(facts[::-1], known) == bd.verify(copy)
+    for wrong in (facts[:-1], facts[1:], [], facts + facts, facts[:3] + facts[2:], facts[:2] + facts[1:-1]):
+        with pytest.raises(LostExamplesError, match=r"of 6 shards .* verified\. The engine lost or doubled some"):
+            _conclude(wrong, known)
+        if len(wrong) != len(facts):
+            with pytest.raises(ValueError, match=f"{len(wrong)} shards were read of 6"):
+                conclude(known, [shard for _, shard in wrong])
 
 
 def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811

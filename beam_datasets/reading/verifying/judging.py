@@ -26,7 +26,12 @@ def conclude(known: Known, facts: Sequence[ShardFacts]) -> Report:
     Args:
         known: what should be.
         facts: what each shard holds, in the order of `known.tasks()`.
+
+    Raises:
+        ValueError: there are facts of more or fewer shards.
     """
+    if len(facts) != known.num_shards:
+        raise ValueError(f"{known.directory}: {len(facts)} shards were read of {known.num_shards}")
     findings = list(known.findings)
     first = 0
     names = _published(known, "crc32c"), _published(known, "index_crc32c", INDEX_SUFFIX)

@@ -90,6 +90,11 @@ class Known:
             return "/".join(filter(None, (self.manifest.name, self.manifest.config, self.manifest.version)))
         return self.info.full_name if self.info is not None else ""
 
+    @property
+    def num_shards(self) -> int:
+        """How many shards there should be."""
+        return sum(len(split.filenames) for split in self.splits)
+
     @cached_property
     def places(self) -> dict[str, tuple[KnownSplit, int]]:
         """For each shard its split, and its number in it."""
