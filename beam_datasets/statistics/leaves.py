@@ -109,7 +109,11 @@ def _kind(feature: FeatureConnector) -> str:
 
 
 def _is_even(feature: FeatureConnector) -> bool:
-    return isinstance(feature, Image) or (not isinstance(feature, Audio) and None not in shape_of(feature))
+    if isinstance(feature, (Audio, Image)):
+        return isinstance(feature, Image)
+    shape = shape_of(feature)
+    missing = shape and getattr(feature, "is_optional", False)  # a number or a text that is missing leaves a None
+    return None not in shape and not missing
 
 
 def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:

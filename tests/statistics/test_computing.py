@@ -33,6 +33,8 @@ TREE = {
     "text": f.Text(),
     "maybe": f.Scalar(np.int32, optional=True),
     "words": f.Text(optional=True),
+    "pair": f.Tensor(shape=(2,), dtype=np.float64, optional=True),
+    "tags": f.Tensor(shape=(2, 2), dtype=np.str_, optional=True),
     "tokens": f.Sequence(np.int32),
     "rows": f.Sequence(f.Sequence(np.int64)),
     "label": f.ClassLabel(names=["a", "b", "never"]),
@@ -40,7 +42,7 @@ TREE = {
     "constant": np.int8,
     "image": f.Image(shape=(None, None, 1)),
 }
-NUMBERS = ("n", "x", "wide", "big", "flag", "maybe", "tokens", "rows", "at/point", "constant")
+NUMBERS = ("n", "x", "wide", "big", "flag", "maybe", "pair", "tokens", "rows", "at/point", "constant")
 
 
 def examples_of(count: int) -> list[dict[str, Any]]:
@@ -55,6 +57,8 @@ def examples_of(count: int) -> list[dict[str, Any]]:
             "flag": bool(i % 3),
             "text": "" if i % 10 == 0 else f"ä{random.integers(0, 30)}",
             "maybe": None if i % 4 == 0 else i % 7,
+            "pair": None if i % 3 == 0 else [i / 7, -i],
+            "tags": None if i % 4 == 0 else [[f"t{i % 5}", "t"], ["", "u"]],
             "words": None if i % 5 else "w" * (i % 100),
             "tokens": random.integers(0, 9, random.integers(0, 6)).astype(np.int32),
             "rows": [[1] * int(n) for n in random.integers(0, 3, i % 3)],
@@ -104,7 +108,9 @@ def test_numbers(made: tuple[Path, list[Any]], path: str) -> None:
     directory, _ = made
     found = compute(directory, features=[path]).slices["train"]["features"][path]
     values = column(decoded(directory), path)
-    kind = np.uint64 if path in ("big", "flag") else np.float64 if path in ("x", "wide", "at/point") else np.int64
+    kind = (
+        np.uint64 if path in ("big", "flag") else np.float64 if path in ("x", "wide", "pair", "at/point") else np.int64
+    )
     numbers = flat(values, kind)
     finite = numbers[np.isfinite(numbers)]
     assert found["values"] == len(numbers)
@@ -134,13 +140,17 @@ def test_numbers(made: tuple[Path, list[Any]], path: str) -> None:
 def test_texts_labels_sequences_and_images(made: tuple[Path, list[Any]]) -> None:
     directory, examples = made
     found = compute(directory).slices["train"]["features"]
-    assert set(found) == {*NUMBERS, "text", "words", "label", "at/names", "image"}
+    assert set(found) == {*NUMBERS, "text", "words", "tags", "label", "at/names", "image"}
     texts = [example["text"].encode() for example in examples]
     assert found["text"]["distinct"] == len(set(texts))
     assert found["text"]["empty"] == texts.count(b"")
     assert found["text"]["bytes"]["mean"] == np.mean([len(text) for text in texts])
     assert all(texts.count(value.encode()) == count for value, count in found["text"]["top"])
     assert found["words"]["missing"] == sum(example["words"] is None for example in examples)
+    tags = flat(column(decoded(directory), "tags"), object).tolist()
+    assert (found["tags"]["values"], found["tags"]["distinct"]) == (len(tags), len(set(tags)))
+    assert found["tags"]["missing"] == sum(example["tags"] is None for example in examples)
+    assert found["tags"]["empty"] == tags.count(b"")
     labels = Counter(example["label"] for example in examples)
     assert {(n, count) for n, _, count in found["label"]["labels"] if count} == set(labels.items())
     assert [2, "never", 0] in found["label"]["labels"]
