@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from report import times
 from steps import (
     BATCHES,
     GENERATE,
@@ -175,7 +176,7 @@ def table(measurements: list[Measurement]) -> list[str]:
         bound = f"{found[1]:,.0f} ({found[0].partition(';')[0]})" if found else ""
         named = f"{r.rule.what}: {r.other}" if r.rule.what not in ("cp", "all 40 features") else r.rule.what
         way = r.rule.way + r.system.removeprefix(OURS)
-        cells = way, r.workload, f"{r.ours:,.0f}", named, f"{r.theirs:,.0f}", f"{r.value:.2g}x", r.verdict, bound
+        cells = way, r.workload, f"{r.ours:,.0f}", named, f"{r.theirs:,.0f}", times(r.value), r.verdict, bound
         lines.append(f"| {' | '.join(cells)} |")
     head = "| way | rows | beam_datasets /s | compared with | /s | ratio | at least | limit /s |\n"
     return [head + "|---|---|---:|---|---:|---:|---|---|\n" + "\n".join(lines)] if lines else []

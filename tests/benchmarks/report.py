@@ -85,7 +85,12 @@ def _highest(measurements: Iterable[Measurement], value: Callable[[Measurement],
 
 
 def _compared(rate: float, first: float | None) -> str:
-    return f"{rate:,.0f}" if first in (None, rate) else f"{rate:,.0f} ({first / rate:.2g}x)"
+    return f"{rate:,.0f}" if first in (None, rate) else f"{rate:,.0f} ({times(first / rate)})"
+
+
+def times(ratio: float) -> str:
+    """Returns a ratio as text, of two digits or of as many as there are before the point."""
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def _table(cells: dict[tuple[str, str], str]) -> str:
