@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.errors import MetadataError, StorageError
+from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.statistics.codes import values_of
 from beam_datasets.statistics.histogram import histogram
@@ -73,10 +73,20 @@ class Statistics:
 
 
 def conclude(gathered: Gathered, request: Request) -> Statistics:
-    """Returns the statistics that follow from all that was gathered."""
+    """Returns the statistics that follow from all that was gathered.
+
+    Raises:
+        LostExamplesError: that is not of as many examples as the slices have.
+    """
     slices = {}
     for number, (name, runs) in enumerate(request.slices):
         summaries = gathered.get(number) or [empty(leaf) for leaf in request.leaves]
+        for summary in summaries:
+            if (found := summary.counts["examples"]) != runs.num_examples:
+                raise LostExamplesError(
+                    f"{request.directory}, {name!r}: {found} examples were summed up of {runs.num_examples}. "
+                    "The engine lost or doubled some; nothing was saved. Run it again."
+                )
         features = {leaf.path: _feature(leaf, summary) for leaf, summary in zip(request.leaves, summaries)}
         slices[name] = {"examples": int(runs.num_examples), "features": features}
     return Statistics(request.full_name, request.digest, request.directory, slices, request.unknown)

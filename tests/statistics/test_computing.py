@@ -177,6 +177,21 @@ def test_grouping_changes_no_byte(made: tuple[Path, list[Any]]) -> None:
         assert json_text(conclude(gathered[0], request)) == expected
 
 
+def test_ranges_that_the_engine_lost_or_doubled(made: tuple[Path, list[Any]]) -> None:
+    directory, examples = made
+    request = prepare(directory)
+    runs = list(request.runs())
+    for wrong in ([], runs[1:], runs[:-1], [*runs, runs[0]]):
+        gathered: Gathered = {}
+        for run in wrong:
+            gathered = merge(gathered, gather(run, request))
+        read = sum(run.run.take for run in wrong)
+        with pytest.raises(
+            errors.LostExamplesError, match=rf"'train': {read} examples .* of {len(examples)}\. .* lost"
+        ):
+            conclude(gathered, request)
+
+
 def pieces(whole: Range, random: Any) -> list[Range]:
     run = whole.run
     cuts = sorted({0, run.take, *random.integers(0, run.take + 1, 4).tolist()})
