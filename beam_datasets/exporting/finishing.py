@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import features as feature_trees
 from beam_datasets import storage
-from beam_datasets.errors import LostExamplesError, PathExistsError
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, PathExistsError, StorageError
 from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
 from beam_datasets.exporting.plan import check_free
 from beam_datasets.features.class_label import parse_names
+from beam_datasets.writing import claims
+from beam_datasets.writing.leftovers import EXPORT_FILE
 from beam_datasets.writing.owners import Owner
 
 if TYPE_CHECKING:
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 
     from beam_datasets.exporting.plan import ExportPlan
     from beam_datasets.exporting.shards import WrittenFile
-
-EXPORT_FILE = "_export.json"
-"""What an export says of itself. Whoever reads a directory of Parquet files passes over names that begin with `_`."""
 
 FORMAT_VERSION = 1
 
@@ -68,11 +67,11 @@ def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
         LostExamplesError: the files do not hold just the examples that were planned.
         PathExistsError: something came into its place meanwhile.
     """
-    if _is_done(plan):
-        storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
-        return plan.directory
     files = _checked(plan, written)
     texts = _metadata(plan, files)
+    if _is_done(plan, texts[EXPORT_FILE]):
+        storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
+        return plan.directory
     for name, text in texts.items():
         storage.write_bytes(storage.join(plan.staging_dir, name), text)
     wanted = {*texts, *(file.filename for split in files.values() for file in split)}
@@ -143,14 +142,10 @@ def _json(value: Any) -> bytes:
     return lists.sub(lambda found: re.sub(r"\n *", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text).encode()
 
 
-def _is_done(plan: ExportPlan) -> bool:
+def _is_done(plan: ExportPlan, description: bytes) -> bool:
     """Returns whether this export stands in its place already: its last step was done before."""
     path = storage.join(plan.directory, EXPORT_FILE)
-    if not storage.exists(path):
-        return False
-    found = json.loads(storage.read_bytes(path))
-    same = {"format": plan.format.name, "options": plan.options, "source": _source(plan)}
-    return all(found.get(name) == value for name, value in same.items())
+    return storage.exists(path) and storage.read_bytes(path) == description
 
 
 def _source(plan: ExportPlan) -> dict[str, Any]:
@@ -168,12 +163,33 @@ def _rename_in_place(plan: ExportPlan) -> None:
 
 
 def _copy_in_place(plan: ExportPlan, names: set[str]) -> None:
-    check_free(plan.directory)
-    for name in sorted(names - {EXPORT_FILE}):
-        storage.copy(storage.join(plan.staging_dir, name), storage.join(plan.directory, name))
+    claim = _claimed(plan)
+    try:
+        check_free(plan.directory)
+        for name in sorted(names - {EXPORT_FILE}):
+            storage.copy(storage.join(plan.staging_dir, name), storage.join(plan.directory, name))
+            claim = claim.renewed_now()
+        claims.check_held(plan.directory, claim)
+        _create_last(plan)
+    finally:
+        storage.remove(claim.path)
+    with contextlib.suppress(StorageError):  # it is in its place; what is left harms nobody
+        storage.remove_tree(storage.join(plan.directory, claims.CLAIMS_DIR))
+        storage.remove_tree(plan.staging_dir)
+
+
+def _create_last(plan: ExportPlan) -> None:
     text = storage.read_bytes(storage.join(plan.staging_dir, EXPORT_FILE))
     try:
         storage.create_bytes(storage.join(plan.directory, EXPORT_FILE), text)
     except FileExistsError:
-        raise PathExistsError(f"{plan.directory}: another export came into this place meanwhile.") from None
-    storage.remove_tree(plan.staging_dir)
+        if not _is_done(plan, text):  # else the answer to the creation was lost
+            raise PathExistsError(f"{plan.directory}: another export came into this place meanwhile.") from None
+
+
+def _claimed(plan: ExportPlan) -> claims.Claim:
+    """Returns the right to copy into the place, for nobody else may until it is given up."""
+    try:
+        return claims.take(plan.directory, plan.job)
+    except AlreadyPublishedError as error:
+        raise PathExistsError(str(error)) from None

@@ -13,6 +13,7 @@ from beam_datasets.errors import BeamDatasetsError, PathExistsError
 from beam_datasets.exporting.formats import format_of
 from beam_datasets.exporting.schema import schema_of
 from beam_datasets.model.shards import FileInstructions, shard_ends
+from beam_datasets.writing.claims import CLAIMS_DIR
 from beam_datasets.writing.materialize import plan_job, target_dir
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
 
@@ -190,7 +191,8 @@ def check_free(directory: str) -> None:
         return
     if not storage.is_dir(directory):
         raise PathExistsError(f"{directory} is a file; name a directory that is not there yet.")
-    if storage.list_dir(directory):
+    names = storage.list_dir(directory)
+    if names and not (storage.is_remote(directory) and names == [CLAIMS_DIR]):  # of one that died before it copied
         raise PathExistsError(
             f"{directory} exists and is not empty; nothing that is there is overwritten. Remove it, or name another."
         )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something is abandoned whose owner cannot be asked."""
 
+EXPORT_FILE = "_export.json"
+"""What an export says of itself, written last. Whoever reads a directory of Parquet files passes over such names."""
+
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
 _STAGING = re.compile(r"incomplete\.[0-9A-Za-z]+_.+")
 _EMPTY_SECONDS = 3600.0  # after which nobody is just about to put something into an empty directory
@@ -105,7 +108,7 @@ def remove_leftover(leftover: Leftover, data_dir: str | os.PathLike[str], *, old
 def _remove_half(path: str) -> None:
     """Removes what a publisher left that died, while no other one can begin."""
     claim = claims.take(path, f"gc-{uuid.uuid4().hex[:8]}")
-    if catalog.is_published(path):
+    if _is_complete(path):
         storage.remove(claim.path)
         return
     for name in storage.list_dir(path):
@@ -113,6 +116,11 @@ def _remove_half(path: str) -> None:
         if name != claims.CLAIMS_DIR:
             (storage.remove_tree if storage.is_dir(inner) else storage.remove)(inner)
     storage.remove_tree(storage.join(path, claims.CLAIMS_DIR))
+
+
+def _is_complete(path: str) -> bool:
+    """Returns whether a directory is a published version or an export, whatever else stands in it."""
+    return catalog.is_published(path) or storage.exists(storage.join(path, EXPORT_FILE))
 
 
 def _remove_empty(path: str, root: str) -> None:
@@ -167,7 +175,7 @@ class _Search:
             return None
         if kind == "half":
             claim = claims.latest(path)[1]
-            if claim is None or catalog.is_published(path):
+            if claim is None or _is_complete(path):
                 return None
             who = f"job {claim.job}, process {claim.pid} on {claim.host}"
             reason = f"in use by {who}" if claim.is_alive else f"its publisher is gone: {who}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tracemalloc
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.shards import write_shard
 from beam_datasets.features.unknown import UnknownFeature
+from beam_datasets.writing import claims
 from tests.exporting.conftest import INTER, MANY, dataset_of, export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
@@ -150,19 +152,71 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_first_of_two_wins(tmp_path: Path) -> None:
-    plan, other = plan_export(INTER, tmp_path / "out"), plan_export(INTER, tmp_path / "out", split="train[:5]")
+@pytest.fixture(params=["local", "objects"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A directory that is not there yet, on a disk and on an object store."""
+    return f"memory://{uuid.uuid4().hex}/out" if request.param == "objects" else str(tmp_path / "out")
 
-    def run(mine: Any, meanwhile: Any = None) -> None:
-        with finishing.staging(mine):
-            written = [write_shard(mine, shard) for shard in mine.shards()]
-            if meanwhile is not None:
-                run(meanwhile)
-            finishing.finish(mine, written)
 
+def contents(directory: str) -> dict[str, bytes]:
+    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.list_dir(directory)}
+
+
+def run(plan: Any, meanwhile: Any = None) -> str:
+    with finishing.staging(plan):
+        written = [write_shard(plan, shard) for shard in plan.shards()]
+        if meanwhile is not None:
+            run(meanwhile)
+        return finishing.finish(plan, written)
+
+
+@pytest.mark.parametrize("options", [{"split": "train[:5]"}, {"num_shards": 2}, {"binary": ["name"]}], ids=str)
+def test_the_first_of_two_wins(place: str, options: dict[str, Any]) -> None:
+    plan, other = plan_export(INTER, place), plan_export(INTER, place, **options)
     with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
         run(plan, other)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    found = contents(place)
+    assert storage.list_dir(storage.dirname(place)) == ["out"]
+    storage.remove_tree(place)
+    assert contents(run(plan_export(INTER, place, **options))) == found
+
+
+def test_of_two_at_once_only_one_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = f"memory://{uuid.uuid4().hex}/out"
+    plan, other = plan_export(INTER, place, num_shards=3), plan_export(INTER, place, split="train[:5]", num_shards=3)
+    copy, refused = storage.copy, []
+
+    def copy_while_the_other_ends(source: str, target: str) -> None:
+        with pytest.raises(errors.PathExistsError, match=f"out is being published by job {plan.job}"):
+            run(replace(other, staging_dir=f"{other.staging_dir}{len(refused)}"))
+        refused.append(target)
+        copy(source, target)
+
+    monkeypatch.setattr(storage, "copy", copy_while_the_other_ends)
+    run(plan)
+    assert len(refused) == 3
+    assert storage.list_dir(storage.dirname(place)) == ["out"]
+    assert sorted(contents(place)) == ["_export.json", *sorted(storage.basename(path) for path in refused)]
+    assert sum(json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"]) == 411
+
+
+def test_who_was_silent_for_too_long_exports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = f"memory://{uuid.uuid4().hex}/out"
+    plan, other = plan_export(INTER, place, num_shards=2), plan_export(INTER, place, split="train[:5]")
+    copy = storage.copy
+
+    def copy_late(source: str, target: str) -> None:
+        monkeypatch.setattr(storage, "copy", copy)
+        claim = claims.latest(place)[1]
+        assert claim is not None
+        storage.write_bytes(claim.path, replace(claim, renewed=claim.renewed - claims.LEASE_SECONDS).text)
+        run(other)
+        copy(source, target)
+
+    monkeypatch.setattr(storage, "copy", copy_late)
+    with pytest.raises(errors.StorageError, match="another publisher took its place; this one published nothing"):
+        run(plan)
+    assert json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"] == [5]
 
 
 def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli import main
 from beam_datasets.errors import PathNotFoundError
 from beam_datasets.writing import claims
-from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
+from beam_datasets.writing.leftovers import EXPORT_FILE, WEEK, find_leftovers, remove_leftover
 from beam_datasets.writing.owners import Owner
 
 if TYPE_CHECKING:
@@ -286,6 +286,22 @@ def test_a_version_that_a_store_has_half() -> None:
     assert find_leftovers(root) == []
     assert not storage.exists(half)
     assert catalog.is_published(published)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_an_export_that_a_store_has_half_or_whole(complete: bool) -> None:
+    pytest.importorskip("obstore")
+    place = f"memory://{uuid.uuid4().hex}/exports/squares"
+    claim = claims.take(place, "one")
+    storage.write_bytes(claim.path, dataclasses.replace(claim, renewed=0.0).text)
+    names = ["train-00000-of-00001.parquet", *[EXPORT_FILE] * complete]
+    for name in names:
+        storage.write_bytes(storage.join(place, name), b"x")
+    root = storage.dirname(place)
+    for leftover in find_leftovers(root):
+        assert remove_leftover(leftover, root)
+    assert storage.exists(place) == complete
+    assert not complete or set(names) < set(storage.list_dir(place))
 
 
 def test_staging_on_an_object_store() -> None:
