@@ -320,6 +320,8 @@ def _start(directory: Path, slots: int, memory: int) -> int:
 
 def _status(directory: Path) -> int:
     cluster = Cluster.load(directory)
+    if not cluster.servers:
+        print(f"the cluster of {directory} was stopped")
     for server in cluster.servers:
         port = cluster.ports.get({"jobmanager": "rest"}.get(server.name, server.name))
         where = f" http://{HOST}:{port}" if server.name == "jobmanager" else f" {HOST}:{port}" if port else ""

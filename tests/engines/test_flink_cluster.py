@@ -122,6 +122,12 @@ def test_no_cluster_in_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture
         assert f"no cluster was started in {tmp_path}" in capsys.readouterr().err
 
 
+def test_the_status_of_a_cluster_that_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flink.Cluster(tmp_path, tmp_path).stop()
+    assert flink.main(["status", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == f"the cluster of {tmp_path} was stopped\n"
+
+
 def test_the_status_of_a_cluster_that_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = flink.Cluster(tmp_path, tmp_path, ports={"rest": 8081, "workers": 50000})
     cluster.servers = [flink.Server("jobmanager", 1, "long ago"), flink.Server("workers", 1, "long ago")]
