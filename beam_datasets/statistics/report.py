@@ -189,8 +189,9 @@ def _values(leaf: Leaf, summary: Summary) -> dict[str, Any]:
 def _shown(leaf: Leaf, summary: Summary, value: Any) -> Any:
     if leaf.kind != TEXT:
         return values_of(np.array([value], np.uint64), summary.spreads["values"].kind).tolist()[0]
-    text = value.decode("utf-8", "backslashreplace" if len(value) < SHOWN_BYTES else "ignore")
-    return text + ("..." if len(value) == SHOWN_BYTES else "")
+    if len(value) <= SHOWN_BYTES:
+        return value.decode("utf-8", "backslashreplace")
+    return value[:SHOWN_BYTES].decode("utf-8", "ignore") + "..."
 
 
 SIZES = ("height", "width", "channels")

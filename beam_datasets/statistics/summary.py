@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHOWN_BYTES = 80
-"""Of a text that is kept to be shown, so many bytes are."""
+"""Of a text so many bytes are shown. One more is kept, which tells that there are more."""
 
 
 @dataclass
@@ -144,5 +144,5 @@ def _add_sizes(summary: Summary, files: list[bytes]) -> None:
 def _shown(values: list[bytes], kind: str) -> NDArray[Any]:
     """Returns what to show of texts; of files nothing, they are only counted."""
     shown = np.empty(len(values), STRING)
-    shown[:] = [value[:SHOWN_BYTES] for value in values] if kind == TEXT else [b""] * len(values)
+    shown[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
     return shown

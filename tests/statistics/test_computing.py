@@ -205,6 +205,14 @@ def pieces(whole: Range, random: Any) -> list[Range]:
     ]
 
 
+def test_long_texts_are_cut_off(tmp_path: Path) -> None:
+    texts = ["a" * 79, "b" * 80, "c" * 81, "é" * 40, "é" * 41, "x" + "é" * 40]
+    directory = dataset_of(tmp_path, {"text": f.Text()}, [{"text": text} for text in texts * 2])
+    top = compute(directory).slices["train"]["features"]["text"]["top"]
+    cut_off = {"c" * 80 + "...", "é" * 40 + "...", "x" + "é" * 39 + "..."}
+    assert {text for text, _ in top} == {"a" * 79, "b" * 80, "é" * 40} | cut_off
+
+
 # ------------------------------------------------------------------------------------------------- others' directories
 
 
