@@ -18,7 +18,7 @@ NATIVE := $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-interop test-adapters flink test-flink sanitize lint format bench clean
+.PHONY: help quickstart test test-interop test-adapters flink test-flink test-prism test-spark sanitize lint format bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -27,6 +27,8 @@ help:
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
+	@echo 'make test-prism    tests on Prism, the runner of Beam in Go (needs Go)'
+	@echo 'make test-spark    tests on Spark (needs Java and Maven)'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
 	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
 	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
@@ -87,6 +89,24 @@ flink: .venv/.ready
 
 test-flink: .venv/.ready
 	BEAM_DATASETS_FLINK=required $(BIN)/pytest tests/engines/test_flink.py $(PYTEST_ARGS)
+
+# What these build or download is kept in ~/.cache/beam_datasets too.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/beam_datasets
+PRISM_PACKAGE := github.com/apache/beam/sdks/v2/go/cmd/prism
+test-prism: .venv/.ready
+	@command -v go >/dev/null || { echo 'There is no command go; https://go.dev/doc/install' >&2; exit 1; }
+	@version=v$$($(BIN)/python -m pip show apache-beam | sed -n 's/^Version: //p'); \
+	echo "Building Prism $$version; the first time takes minutes"; \
+	GOBIN=$(CACHE)/prism/$$version go install $(PRISM_PACKAGE)@$$version; \
+	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines/test_prism.py $(PYTEST_ARGS)
+
+$(CACHE)/spark/.ready: templates/spark/pom.xml
+	@rm -rf $(@D); mkdir -p $(@D); echo 'Downloading Spark and the runner of Beam for it, 300 MB'
+	@mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(@D)
+	@touch $@
+
+test-spark: .venv/.ready $(CACHE)/spark/.ready
+	BEAM_DATASETS_SPARK=$(CACHE)/spark $(BIN)/pytest tests/engines/test_spark.py $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
 	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q $(PYTEST_ARGS)
