@@ -89,8 +89,8 @@ def _compared(rate: float, first: float | None) -> str:
 
 
 def times(ratio: float) -> str:
-    """Returns a ratio as text, of two digits or of as many as there are before the point."""
-    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+    """Returns a ratio as text, of three digits or of as many as there are before the point."""
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x"
 
 
 def _table(cells: dict[tuple[str, str], str]) -> str:
