@@ -56,9 +56,14 @@ def arrow_type(pa: Any, column: Column) -> Any:
     if isinstance(column, Items):
         return pa.list_(arrow_type(pa, column.item))
     kind = arrow_type(pa, column.item)
-    for length in reversed(column.shape):
+    for length in reversed(_lengths(column)):
         kind = pa.list_(kind, length) if length else pa.list_(kind)
     return kind
+
+
+def _lengths(column: Array) -> tuple[int | None, ...]:
+    """Returns a shape as lists have it: of lists of a fixed size Parquet has no missing one that pyarrow reads."""
+    return (None, *column.shape[1:]) if column.optional else column.shape
 
 
 def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -78,7 +83,7 @@ def _hugging_face(pa: Any, column: Column) -> Any:
         return [_hugging_face(pa, column.item)]
     if isinstance(column, Array):
         made = _hugging_face(pa, column.item)
-        for length in reversed(column.shape):
+        for length in reversed(_lengths(column)):
             made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
         return made
     name = str(arrow_type(pa, column))
@@ -188,7 +193,7 @@ def _arrays(pa: Any, column: Array, name: str) -> Convert:
             items = nest(joined, rest)
         return _lists(pa, counts, items, length)
 
-    return lambda arrays: nest(arrays, column.shape)
+    return lambda arrays: nest(arrays, _lengths(column))
 
 
 def _with_missing(pa: Any, convert: Convert) -> Convert:

@@ -80,10 +80,12 @@ class Array:
     Attributes:
         item: Number, Text or Binary.
         shape: at least one length; None stands for any.
+        optional: whether values may be missing.
     """
 
     item: Column
     shape: tuple[int | None, ...]
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _leaf(feature: Any, is_binary: bool) -> Column:
         return Label(feature.label_names or ())
     shape, dtype = (feature.shape, feature.dtype) if not isinstance(feature, BBoxFeature) else ((4,), feature.dtype)
     item: Column = Number(dtype) if dtype != STRING else Binary() if is_binary else Text()
-    return Array(item, tuple(shape)) if shape else item
+    return Array(item, tuple(shape), feature.is_optional) if shape else item
 
 
 def as_files(feature: Any) -> Any:

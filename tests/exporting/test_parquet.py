@@ -199,6 +199,33 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     assert parquet.read_table(made)["more"][5].as_py() == {"words": [b"a", b"\xff"]}
 
 
+def test_arrays_that_may_be_missing(tmp_path: Path) -> None:
+    features = {
+        "pair": F.Tensor(shape=(2,), dtype=np.float32, optional=True),
+        "grid": F.Tensor(shape=(2, 3), dtype=np.int16, optional=True),
+        "tags": F.Tensor(shape=(2,), dtype=np.str_, optional=True),
+        "never": F.Tensor(shape=(1, 2), dtype=np.int64, optional=True),
+        "always": F.Tensor(shape=(2,), dtype=np.int64),
+    }
+    there = {"pair": [1.5, 2.5], "grid": [[1, 2, 3], [4, 5, 6]], "tags": ["a", "b"], "always": [1, 2], "never": None}
+    gone: dict[str, Any] = {**dict.fromkeys(there), "always": [3, 4]}
+    rows = [gone, there, there, gone, there, gone]
+    made = export(dataset_of(tmp_path, features, rows), tmp_path / "out", num_shards=1)
+    file = made / "train-00000-of-00001.parquet"
+    table = parquet.read_table(file)
+    assert table.to_pylist() == rows
+    assert str(table.schema.field("grid").type) == "list<element: fixed_size_list<element: int16>[3]>"
+    described = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    assert described["pair"] == [{"dtype": "float32", "_type": "Value"}]
+    columns = sorted(there)
+    found = duckdb.sql(f"SELECT {', '.join(columns)} FROM '{file}'").fetchall()
+    assert [dict(zip(columns, map(as_lists, row))) for row in found] == rows
+
+
+def as_lists(value: Any) -> Any:
+    return [as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def test_the_same_bytes(tmp_path: Path) -> None:
     one, other = (export(MANY, tmp_path / name) for name in "ab")
     for file in one.iterdir():
