@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ratios import OURS, best_rates, limit
+from report import times
 from steps import LIMITS, OPEN
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ COLOURS = {  # what a system's name begins with -> its colour; Okabe and Ito's, 
     "Hugging Face datasets": "#56b4e9",
 }
 LEGEND = {"TFDS": "TFDS, tf.data", "ArrayRecord": "ArrayRecord, Grain"}
-WIDTH, LEFT, RIGHT, LINE, TOP = 860, 96, 30, 22, 64
+WIDTH, LEFT, RIGHT, LINE, TOP = 860, 96, 76, 22, 68
 GREY = "#666"
 
 
@@ -81,14 +82,16 @@ def _legend() -> Iterator[str]:
             yield _dot(x, 18, colour, start == OURS, text) + _text(x + 9, 22, text)
             x += 28 + 6.2 * len(text)
     yield _mark(16, 38) + _text(25, 42, "the limit named in the tables")
-    yield _text(WIDTH - RIGHT, 42, "examples a second, logarithmic: further right is faster", anchor="end", fill=GREY)
+    right = "examples a second, logarithmic; on the right: beam_datasets / fastest of the others"
+    yield _text(WIDTH - 16, 42, right, anchor="end", fill=GREY)
 
 
 def _grid(scale: _Scale, height: int) -> Iterator[str]:
     for power in range(scale.low, scale.high + 1):
         x = scale(10**power)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - 24}" stroke="#e4e4e4"/>'
-        yield _text(x, height - 8, f"{10**power:,}", anchor="middle", fill=GREY)
+        for y in (TOP - 6, height - 8):
+            yield _text(x, y, f"{10**power:,}", anchor="middle", fill=GREY)
 
 
 def _panels(lines: list[Row], scale: _Scale) -> Iterator[str]:
@@ -103,6 +106,9 @@ def _panels(lines: list[Row], scale: _Scale) -> Iterator[str]:
             yield _mark(scale(bound), y + 11)
         for system, rate in sorted(systems.items(), key=lambda item: item[0].startswith(OURS)):  # ours above
             yield _dot(scale(rate), y + 11, _colour(system), system == OURS, f"{system}: {rate:,.0f}")
+        others = [rate for system, rate in systems.items() if not system.startswith(OURS)]
+        if OURS in systems:
+            yield _text(WIDTH - 16, y + 15, times(systems[OURS] / max(others)), anchor="end")
         y += LINE
 
 

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
@@ -36,7 +37,7 @@ def main() -> None:
     """Runs the commands and prints their tables."""
     arguments = _parser().parse_args()
     peers = [] if arguments.peers is None else arguments.peers or REQUIREMENTS
-    pythons = {name: python_of(name) for name in ("", *peers)}
+    pythons = dict(_pythons(["", *peers]))
     everything: list[report.Measurement] = []
     wrong = False
     load = os.getloadavg()[0]
@@ -62,6 +63,18 @@ def main() -> None:
         image.write_text(plot.svg(everything), encoding="utf-8")
         report.put(f"![Rates of all systems, by way and workload]({image.name})", arguments.markdown, "plot")
     sys.exit(wrong)
+
+
+def _pythons(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields the environments that there are, or that can be made, with their interpreters."""
+    for name in names:
+        try:
+            python = python_of(name)
+            subprocess.run([python, "--version"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"Without the environment {name!r}: {error}", file=sys.stderr)
+        else:
+            yield name, python
 
 
 def _rows(command: str, workload: str, arguments: argparse.Namespace) -> int:
