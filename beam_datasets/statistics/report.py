@@ -11,6 +11,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
+from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.statistics.codes import values_of
 from beam_datasets.statistics.histogram import histogram
 from beam_datasets.statistics.leaves import LABEL, TEXT, Leaf
@@ -49,27 +50,35 @@ class Statistics:
 
     def to_json(self) -> dict[str, Any]:
         """Returns values that JSON expresses; the directory is left out, as it may be another one tomorrow."""
-        return {
+        content = {
             "format": FORMAT,
             "dataset": self.dataset,
             "digest": self.digest,
             "unknown": list(self.unknown),
             "slices": self.slices,
         }
+        return content | {"crc32c": _checksum(content)}
 
     @classmethod
     def from_json(cls, content: Any, directory: str) -> Statistics:
         """Returns the statistics of such values.
 
         Raises:
-            MetadataError: they are none.
+            MetadataError: they are none, or were changed.
         """
         try:
             if content["format"] != FORMAT:
                 raise MetadataError(f"statistics of format {content['format']!r}; this version reads format {FORMAT}")
+            if content["crc32c"] != _checksum({name: content[name] for name in content if name != "crc32c"}):
+                raise MetadataError("these statistics were changed after they were saved")
             return cls(content["dataset"], content["digest"], directory, content["slices"], tuple(content["unknown"]))
         except (KeyError, TypeError) as error:
             raise MetadataError(f"these are no statistics: {error!r}") from None
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """Returns the CRC-32C of values, whatever the layout of their text, in hexadecimal digits."""
+    return f"{crc32c(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
 def conclude(gathered: Gathered, request: Request) -> Statistics:
@@ -119,7 +128,7 @@ def read_saved(request: Request) -> Statistics | None:
     try:
         content = json.loads(storage.read_bytes(saved_path(request.directory)))
         found = Statistics.from_json(content, request.directory)
-    except (StorageError, MetadataError, ValueError):
+    except (StorageError, MetadataError, ValueError, RecursionError):
         return None
     return found if found.digest == request.digest else None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,8 @@ from beam_datasets.model.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.gathering import Gathered, Range, cut, gather, merge, prepare
 from beam_datasets.statistics.page import page
-from beam_datasets.statistics.report import conclude, json_text
+from beam_datasets.statistics.report import conclude, json_text, read_saved, save
 from tests.exporting.conftest import DATA, MANY, dataset_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 f = bd.features
 TREE = {
@@ -265,6 +263,26 @@ def test_cut_has_all_records(made: tuple[Path, list[Any]]) -> None:
     parts = [part for run in request.runs() for part in cut(run, request, 1000)]
     assert sum(part.run.take for part in parts) == len(made[1])
     assert [part.first for part in parts] == np.cumsum([0, *(part.run.take for part in parts)])[:-1].tolist()
+
+
+def test_saved_ones_that_are_damaged_are_not_read(tmp_path: Path) -> None:
+    directory = dataset_of(tmp_path, {"n": np.int64, "text": f.Text()}, [{"n": 2**60, "text": "ä"}] * 9)
+    request, found = prepare(directory), compute(directory)
+    path = Path(save(found))
+    assert read_saved(request) == found
+    whole = path.read_text()
+    content = json.loads(whole)
+    n = content["slices"]["train"]["features"]["n"]
+    some = [{}, [], None, {"train": {"examples": 9}}, {"train": {"examples": 9, "features": {"n": {**n, "min": 1}}}}]
+    damaged = [*({**content, "slices": slices} for slices in some), {**content, "unknown": "n"}, {**content, "more": 1}]
+    texts = ["", whole[:-9], "[" * 100_000, "\xff", *map(json.dumps, (*damaged, {"format": 1}, [content], [], 5, None))]
+    for text in texts:
+        path.write_text(text, "latin-1")
+        assert read_saved(request) is None, text
+    path.write_text(json.dumps(content))
+    assert read_saved(request) == found  # another layout of the same
+    path.unlink()
+    assert read_saved(request) is None
 
 
 # ------------------------------------------------------------------------------------------------------------- mistakes
