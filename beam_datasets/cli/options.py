@@ -115,8 +115,8 @@ def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
     try:
         if len(values) == 1 and "=" not in values[0]:
             return int(values[0])
-        pairs = [value.split("=") for value in values]
-        return {split: int(number) for split, number in pairs}
+        pairs = [(split, number) for split, number in (value.split("=") for value in values)]
+        return {split: int(values) for split, values in _once("--num_shards", pairs).items()}
     except ValueError:
         raise UsageError(
             f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or --num_shards train=8"
@@ -132,7 +132,8 @@ def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
 def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
     """Adds an option for each keyword argument of a builder's constructor, described by its docstring.
 
-    A mapping and a sequence become options that can be repeated (`--split train=a --split test=b`).
+    A mapping and a sequence become options that can be repeated (`--split train=a --split test=b`); a name of a mapping
+    only where the mapping's values may be sequences.
     """
     group = parser.add_argument_group(f"options of {builder.name}")
     taken = set(parser._option_string_actions)
@@ -144,8 +145,9 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
 
 def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -> dict[str, Any]:
     """Returns the constructor's arguments that were given."""
-    given = {name: getattr(args, name) for name in _parameters(builder) if hasattr(args, name)}
-    return {name: dict(value) if _is_mapping(_parameters(builder)[name]) else value for name, value in given.items()}
+    parameters = _parameters(builder)
+    given = {name: getattr(args, name) for name in parameters if hasattr(args, name)}
+    return {name: _pairs_of(parameters[name], value) for name, value in given.items()}
 
 
 def _parameters(builder: type[DatasetBuilder]) -> dict[str, inspect.Parameter]:
@@ -165,6 +167,28 @@ def _parameters(builder: type[DatasetBuilder]) -> dict[str, inspect.Parameter]:
                 found.setdefault(parameter.name, parameter)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
+    return found
+
+
+def _pairs_of(parameter: inspect.Parameter, value: Any) -> Any:
+    """Returns a mapping of the pairs given for one; the values of a repeated name where it takes sequences of them."""
+    if not _is_mapping(parameter):
+        return value
+    if "Sequence" not in _annotation(parameter):
+        return _once(_flags(parameter)[0], value)
+    values: dict[str, list[str]] = {}
+    for name, each in value:
+        values.setdefault(name, []).append(each)
+    return {name: found if len(found) > 1 else found[0] for name, found in values.items()}
+
+
+def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Returns the pairs as a dict; a name that is given twice is an error, for nobody would miss the first value."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"{flag} {name} is given twice, as {found[name]!r} and as {value!r}; give it once")
+        found[name] = value
     return found
 
 

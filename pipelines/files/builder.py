@@ -38,7 +38,8 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         name: of the dataset; None for the format's.
         version: of the dataset; raise it when the files have changed.
         pattern: path of the files of all splits; wildcards, and a folder for all below it.
-        splits: name -> pattern of its files or, with `pattern`, its share ("80%") of the rows by their keys' hash.
+        splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
+            their keys' hash.
         features: name -> type, where the one found in the files is not right; see `pipelines.files.schema`.
         key: the column that identifies a row; None for its file and place in it.
         skip_bad: leave out, count and log rows that cannot be used; else the first ends the run.
@@ -53,7 +54,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         name: str | None = None,
         version: str = "1.0.0",
         pattern: str | None = None,
-        splits: Mapping[str, str] | None = None,
+        splits: Mapping[str, str | Sequence[str]] | None = None,
         features: Mapping[str, str] | None = None,
         key: str | None = None,
         skip_bad: bool = False,
@@ -89,8 +90,8 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         return pieces(files)
 
     @cached_property
-    def _files(self) -> dict[str, list[InputFile]]:
-        """The files of each pattern."""
+    def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
+        """The files of each pattern, or of several together."""
         return {pattern: find(pattern) for pattern in dict.fromkeys(share.pattern for share in self._shares.values())}
 
     @cached_property

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 _WHOLE = 2**128
@@ -19,9 +19,12 @@ _SALT = b"share of a split\x00"
 
 @dataclass(frozen=True)
 class Share:
-    """The rows of a split: those of the files of `pattern` whose key's 128-bit hash lies in [start, stop)."""
+    """The rows of a split: those of the files of `pattern` whose key's 128-bit hash lies in [start, stop).
 
-    pattern: str
+    Several patterns are all files that match any of them.
+    """
+
+    pattern: str | tuple[str, ...]
     start: int = 0
     stop: int = _WHOLE
 
@@ -39,11 +42,11 @@ class Share:
         return self.start <= int.from_bytes(digest, "big") < self.stop
 
 
-def shares(splits: Mapping[str, str] | None, pattern: str | None) -> dict[str, Share]:
+def shares(splits: Mapping[str, str | Sequence[str]] | None, pattern: str | None) -> dict[str, Share]:
     """Returns the share of each split.
 
     Args:
-        splits: split name -> the pattern of its files, or its percentage of the rows of `pattern`. Percentages add up
+        splits: split name -> the patterns of its files, or its percentage of the rows of `pattern`. Percentages add up
             to 100 and are met on average only, for each row is assigned by itself.
         pattern: the files of all splits, where they are given as percentages.
 
@@ -58,20 +61,28 @@ def shares(splits: Mapping[str, str] | None, pattern: str | None) -> dict[str, S
         if pattern is None:
             raise ValueError("no input: give a pattern (--pattern 'data/*') or splits (--split train='data/train*')")
         return {"train": Share(pattern)}
-    percents = {name: _percent(value) for name, value in splits.items()}
+    percents = {name: _percent_of(name, value) for name, value in splits.items()}
     named = [name for name, percent in percents.items() if percent is None]
     if pattern is None:
         if len(named) < len(splits):
             raise ValueError(
                 f"splits {dict(splits)} have percentages, of which files? Give them by pattern (--pattern)."
             )
-        return {name: Share(value) for name, value in splits.items()}
+        return {name: Share(value if isinstance(value, str) else tuple(value)) for name, value in splits.items()}
     if named:
         raise ValueError(
             f"pattern is {pattern!r} and split {named[0]!r} is {splits[named[0]]!r}: with a pattern for all splits "
             "give percentages (--split train=80% --split test=20%), or leave the pattern out"
         )
     return _consecutive({name: percent for name, percent in percents.items() if percent is not None}, pattern)
+
+
+def _percent_of(name: str, value: str | Sequence[str]) -> Fraction | None:
+    if isinstance(value, str):
+        return _percent(value)
+    if not value or any(map(_percent, value)):
+        raise ValueError(f"split {name!r} is {list(value)}; expected patterns of files, or one percentage")
+    return None
 
 
 def _percent(value: str) -> Fraction | None:

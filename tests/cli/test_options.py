@@ -14,6 +14,7 @@ from beam_datasets.cli.options import (
     add_builder_options,
     builder_arguments,
     check_beam_options,
+    num_shards,
     size_in_bytes,
     with_underscores,
 )
@@ -48,6 +49,7 @@ class Derived(Base, skip_registration=True):
         deep: bool = False,
         wide: bool = True,
         size: int = 3,
+        files: Mapping[str, str | Sequence[str]] | None = None,
         **common: Any,
     ) -> None:
         super().__init__(**common)
@@ -71,6 +73,15 @@ def test_every_kind() -> None:
         "size": 4,
     }
     assert parse(["--root", "r"]) == {"root": "r"}
+
+
+def test_a_repeated_name() -> None:
+    args = ["--root", "r", "--file", "a=x", "--file", "a=y", "--file", "b=z"]
+    assert parse(args)["files"] == {"a": ["x", "y"], "b": "z"}
+    with pytest.raises(UsageError, match="--split train is given twice, as 'x' and as 'y'"):
+        parse(["--root", "r", "--split", "train=x", "--split", "train=y"])
+    with pytest.raises(UsageError, match="--num_shards train is given twice, as '2' and as '3'"):
+        num_shards(["train=2", "test=1", "train=3"])
 
 
 @pytest.mark.parametrize("args", [[], ["--root"], ["--root", "r", "--split", "train"], ["--root", "r", "--size", "x"]])

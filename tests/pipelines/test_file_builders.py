@@ -84,6 +84,18 @@ def test_csv(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "Traceback" not in problem
 
 
+def test_several_patterns_of_a_split(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i, name in enumerate(("a", "b", "c")):
+        (source / f"{name}.csv").write_text(f"x,y\n{i},n\n")
+    patterns = ["--split", f"train={source}/a.csv", "--split", f"train={source}/c.csv"]
+    made = build("csv", tmp_path, *patterns, "--split", f"test={source}/b.csv")
+    assert sorted(int(row["x"]) for row in read(made)) == [0, 2]
+    assert [int(row["x"]) for row in read(made, "test")] == [1]
+    twice = ["--feature", "x=string", "--feature", "x=int64"]
+    assert main(["build", "csv", "--data_dir", str(tmp_path / "bad"), *patterns, *twice]) == 2
+    assert "--feature x is given twice, as 'string' and as 'int64'" in capsys.readouterr().err
+
+
 def test_csv_duplicate_keys(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (source / "a.csv").write_text("id,n\nx,1\ny,2\nx,3\n")
     problem = fails(capsys, tmp_path, "csv", "--pattern", source, "--key", "id")

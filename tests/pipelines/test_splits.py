@@ -30,6 +30,7 @@ def test_assignment_is_a_format() -> None:
 
 def test_patterns() -> None:
     assert shares({"train": "a*", "test": "b*"}, None) == {"train": Share("a*"), "test": Share("b*")}
+    assert shares({"train": ["a*", "c"], "test": "b*"}, None) == {"train": Share(("a*", "c")), "test": Share("b*")}
     assert shares(None, "a*") == {"train": Share("a*")}
     assert shares({"train": "100%"}, "a*")["train"].is_all
 
@@ -42,10 +43,13 @@ def test_patterns() -> None:
         ({"train": "80%", "test": "20%"}, None, "of which files"),
         ({"train": "80%", "test": "b*"}, None, "of which files"),
         ({"train": "80%", "test": "b*"}, "x", "'test' is 'b"),
+        ({"train": ["80%", "20%"]}, "x", "patterns of files, or one percentage"),
+        ({"train": ["a*", "b*"]}, "x", "'train' is .'a.', 'b.'.: with a pattern"),
+        ({"train": []}, None, "patterns of files"),
         ({"train": "80%", "test": "10%"}, "x", "add up to 90, not 100"),
         ({"train": "80%", "test": "20.5%"}, "x", "add up to 100.5, not 100"),
     ],
 )
-def test_refused(splits: Mapping[str, str], pattern: str, message: str) -> None:
+def test_refused(splits: Mapping[str, str | list[str]], pattern: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         shares(splits, pattern)
