@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.model.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 _FORM = "A filter is given as module:function, or as path/to/file.py:function"
@@ -65,15 +67,27 @@ class Filter:
 
 
 def _load_file(path: str, text: str) -> ModuleType:
-    """Returns the module of a file. It is known to nobody else, so that its functions are pickled with their code."""
+    """Returns the module of a file. It is known to nobody later, so that its functions are pickled with their code."""
     if not os.path.isfile(path):
         raise BeamDatasetsError(f"filter {text!r}: there is no file {path}.")
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], os.path.abspath(path))
     if spec is None or spec.loader is None:
         raise BeamDatasetsError(f"filter {text!r}: {path} cannot be imported.")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with _known(module):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _known(module: ModuleType) -> Iterator[None]:
+    """Lets a module be found by its name while it runs, as dataclasses look for theirs."""
+    added = sys.modules.setdefault(module.__name__, module) is module  # another of this name is needed by others
+    try:
+        yield
+    finally:
+        if added:
+            sys.modules.pop(module.__name__, None)
 
 
 def _load_module(name: str, text: str) -> ModuleType:
