@@ -46,5 +46,5 @@ def _size_by_pillow(data: bytes) -> tuple[int, int, int] | None:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return image.height, image.width, _PILLOW.get(image.mode, 3)
-    except (OSError, ValueError, SyntaxError):
+    except Exception:  # of all that bytes can be, each plugin has errors of its own; and there are sizes it refuses
         return None

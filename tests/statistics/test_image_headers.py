@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -38,3 +39,16 @@ def test_sizes(format: str, mode: str, progressive: bool) -> None:
 )
 def test_no_image(data: bytes) -> None:
     assert image_size(data) is None
+
+
+@pytest.mark.parametrize("kind", ["GIF", "BMP"])
+def test_an_image_that_is_said_to_be_too_large(kind: str) -> None:
+    target = io.BytesIO()
+    Image.new("P", (3, 2)).save(target, kind)
+    data = bytearray(target.getvalue())
+    place, size = (6, struct.pack("<HH", 65535, 65535)) if kind == "GIF" else (18, struct.pack("<ii", 65535, 65535))
+    data[place : place + len(size)] = size
+    with pytest.raises(Image.DecompressionBombError):
+        Image.open(io.BytesIO(data))
+    assert image_size(target.getvalue()) == (2, 3, 3)
+    assert image_size(bytes(data)) is None
