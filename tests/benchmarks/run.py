@@ -22,7 +22,7 @@ import ratios
 import report
 from bench import Bench
 from environments import REQUIREMENTS, python_of
-from tasks import CHECKED_ROWS, EVERY, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
+from tasks import CHECKED_ROWS, ENVIRONMENTS, EVERY, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,12 +119,10 @@ def _kept(
 
 
 def _shares(pythons: dict[str, str]) -> str:
-    shared: dict[str, list[str]] = {WORDS[share]: [] for share in SHARES.values()}
+    """Returns who gets fewer rows, in words."""
     names = {"peer_tfds": "TFDS", "peer_webdataset": "WebDataset", "peer_mds": "MDS", "peer_hf": "Hugging Face"}
-    for module, share in SHARES.items():
-        shared[WORDS[share]].append(names[module])
-    texts = [f"{word} of them for {' and '.join(systems)}" for word, systems in shared.items()]
-    return f"; {', '.join(texts)}, whose rates do not depend on it" if len(pythons) > 1 else ""
+    found = [f"{names[m]} {WORDS[share]} of them" for m, share in SHARES.items() if ENVIRONMENTS[m] in pythons]
+    return f"; {', '.join(found)}, as their rates hardly depend on it" if found else ""
 
 
 def _best_of(repeat: int) -> str:
