@@ -342,7 +342,7 @@ def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except (exceptions.BaseError, OSError, NotImplementedError) as error:
+    except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:  # the last of a `..` in a URL
         raise _translated(path, error, options) from (None if options else error)
 
 

@@ -106,7 +106,7 @@ class Export(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return {
             "dataset": DisplayDataItem(self._plan.info.full_name, label="Dataset"),
-            "directory": DisplayDataItem(self._plan.directory, label="Directory"),
+            "directory": DisplayDataItem(str(self._plan.directory), label="Directory"),
             "format": DisplayDataItem(self._plan.format.name, label="Format"),
         }
 

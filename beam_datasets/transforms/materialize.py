@@ -101,7 +101,7 @@ class Materialize(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return {
             "dataset": DisplayDataItem(self._job.info.full_name, label="Dataset"),
-            "directory": DisplayDataItem(self._job.dataset_dir, label="Directory"),
+            "directory": DisplayDataItem(str(self._job.dataset_dir), label="Directory"),
             "sources": DisplayDataItem(", ".join(self._job.sources), label="Sources"),
         }
 

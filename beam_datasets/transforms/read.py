@@ -123,7 +123,7 @@ class ReadDataset(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return {
             "dataset": DisplayDataItem(self._full_name, label="Dataset"),
-            "directory": DisplayDataItem(self._pool.directory, label="Directory"),
+            "directory": DisplayDataItem(str(self._pool.directory), label="Directory"),
             "split": DisplayDataItem(self._split, label="Split"),
             "examples": DisplayDataItem(self._runs.num_examples, label="Examples"),
             "range_bytes": DisplayDataItem(self._range_bytes, label="Range size (bytes)"),

@@ -85,7 +85,7 @@ class SummarizeDataset(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return {
             "dataset": DisplayDataItem(self.request.full_name, label="Dataset"),
-            "directory": DisplayDataItem(self.request.directory, label="Directory"),
+            "directory": DisplayDataItem(str(self.request.directory), label="Directory"),
             "slices": DisplayDataItem(", ".join(name for name, _ in self.request.slices), label="Slices"),
         }
 

@@ -82,7 +82,7 @@ class VerifyDataset(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return {
             "dataset": DisplayDataItem(self._known.full_name, label="Dataset"),
-            "directory": DisplayDataItem(self._known.directory, label="Directory"),
+            "directory": DisplayDataItem(str(self._known.directory), label="Directory"),
         }
 
 

@@ -6,7 +6,7 @@ import contextlib
 import http.client
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.end_to_end.engines import free_port, server
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUCKET = "datasets"
+SECRET = "a-very-secret-access-key"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,20 @@ class ObjectStore:
 
     url: str
     env: dict[str, str]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The storage_options that lead there without any of the variables."""
+        if "GOOGLE_SERVICE_ACCOUNT_KEY" in self.env:
+            account = json.loads(self.env["GOOGLE_SERVICE_ACCOUNT_KEY"])
+            key = json.dumps({**account, "private_key_id": SECRET})
+            return {"service_account_key": key, "client_options": {"timeout": "2s"}}
+        return {
+            "endpoint": self.env["AWS_ENDPOINT"],
+            "access_key_id": "an-access-key",
+            "secret_access_key": SECRET,
+            "region": self.env["AWS_REGION"],
+        }
 
 
 @contextlib.contextmanager
