@@ -27,6 +27,7 @@ from beam_datasets.reading.shards import read_index
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -217,8 +218,8 @@ def _named(text: Spec) -> tuple[str, Spec]:
     found = _NAMED.match(text) if isinstance(text, str) else None
     if found:
         return found["name"].strip(), found["expression"].strip()
-    names = {term.rpartition(":")[2].partition("[")[0] for term in re.sub(r"\[[^\]]*\]", "", str(text)).split("+")}
-    name = names.pop().strip()
+    names = {split.partition("[")[0] for _, split in _parted(str(text))}
+    name = names.pop()
     if names or name == "all":
         raise BeamDatasetsError(f"what is {str(text)!r} to be called? Give it a name: NAME={text}")
     return name, text
@@ -256,12 +257,27 @@ def _terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]
         given = AbstractSplit.from_spec(expression)
         return [(0, term) for term in (given.terms if isinstance(given, SplitAdd) else (given,))]
     terms = []
-    for text in re.split(r"\s*\+\s*", expression.strip()):
-        found = _TERM.match(text)
-        source, split = (found["source"], found["split"]) if found else (None, text)
-        number = 0 if source is None else sources.open(source.strip())
+    for source, split in _parted(expression):
+        number = 0 if source is None else sources.open(source)
         terms.append((number, AbstractSplit.from_spec(split)))
     return terms
+
+
+def _parted(expression: str) -> Iterator[tuple[str | None, str]]:
+    """Yields (source, split) of each term, whose source may have '+' in its name.
+
+    >>> list(_parted("train[:5] + /data/c++/things/1.0.0:test"))
+    [(None, 'train[:5]'), ('/data/c++/things/1.0.0', 'test')]
+    """
+    parts: list[str] = []
+    for part in expression.split("+"):
+        parts.append(part)
+        found = _TERM.match("+".join(parts).strip())
+        if found:
+            yield found["source"] and found["source"].strip(), found["split"]
+            parts = []
+    if parts:
+        yield None, "+".join(parts).strip()
 
 
 def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cloudpickle
 import pytest
 
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.writing.materialize_filter import Filter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ORDINARY = """\
 from __future__ import annotations

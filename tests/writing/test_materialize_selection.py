@@ -76,6 +76,33 @@ def test_directories_are_sources_too(data, monkeypatch):
         assert job.splits[0].expression == "train+two:1.0.0:train"
 
 
+@pytest.mark.parametrize("place", ["c++", "+", "a + b", "train+test", "x+/+y"])
+def test_a_source_may_have_a_plus_in_it(data, tmp_path, place):
+    other = write_dataset(tmp_path / place / "things" / "1.0.0", {"test": [4], "train": [5]}, manifest=True)
+    one, two = (1, "test", 0, 4), (0, "train", 0, 2)
+    for text, expected in (
+        (f"{other}:test", [one]),
+        (f"train[:2]+{other}:test", [two, one]),
+        (f"{other}:test + train[:2]+{other}:train[:4]+two:train", [one, two, (1, "train", 0, 4), (2, "train", 0, 5)]),
+    ):
+        assert reads(plan("one", data, split={"a": text}, to="made")) == {"a": expected}
+    assert reads(plan("one", data, split=f"{other}:test", to="made")) == {"test": [one]}
+    with pytest.raises(BeamDatasetsError, match="to be called"):
+        plan("one", data, split=f"train+{other}:test", to="made")
+
+
+def test_a_config_may_have_a_plus_in_its_name(data):
+    made = write_dataset(data / "made" / "two" / "1.0.0", {"train": [5]})
+    (data / "two" / "b+c").mkdir()
+    made = made.rename(data / "two" / "b+c" / "1.0.0")
+    info = json.loads((made / "dataset_info.json").read_text())
+    (made / "dataset_info.json").write_text(json.dumps(info | {"configName": "b+c"}))
+    for text in ("two/b+c:train", "two/b+c:1.0.0:train"):
+        job = plan("one", data, split={"a": f"test+{text}+train[:1]"}, to="made")
+        assert reads(job) == {"a": [(0, "test", 0, 3), (1, "train", 0, 5), (0, "train", 0, 1)]}
+        assert job.splits[0].expression == "test+two/b+c:1.0.0:train+train[:1]"
+
+
 def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_path, monkeypatch):
     monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(data))
     assert plan("one", tmp_path / "out").sources == (f"{data}/one/2.0.0",)
