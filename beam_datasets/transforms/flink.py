@@ -41,6 +41,7 @@ _ANSWER_SECONDS = 10
 _END_SECONDS = 30
 _WAITING = "ExternalEnvironmentFactory.createEnvironment"
 _REFUSED = "java.net.ConnectException"
+_NO_SLOTS = "NoResourceAvailableException"
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 
 
@@ -190,7 +191,8 @@ def workers_are_here(options: PipelineOptions) -> bool:
 class Attendant:
     """Looks after a job: gives it up where it cannot end well, and cancels it where nobody waits for it any more.
 
-    It cannot where its workers do not start, and where Flink restarts it for an error that will be the same again.
+    It cannot where its workers do not start, where there were never slots enough for it, and where Flink
+    restarts it for an error that will be the same again.
 
     Attributes:
         cluster: where it runs.
@@ -204,6 +206,7 @@ class Attendant:
     name: str
     error: BeamDatasetsError | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
+    _most_slots: int = 0  # that the cluster had in the time of the job
 
     @contextlib.contextmanager
     def attending(self) -> Iterator[None]:
@@ -249,9 +252,20 @@ class Attendant:
                     continue
                 now = time.monotonic()
                 since = {task: since.get(task, now) for task in self.cluster.waits_for_workers(job)}
-                self.error = self._late_worker(now, since) or _permanent(self.cluster.last_failure(job))
+                failure = self.cluster.last_failure(job)
+                self.error = self._late_worker(now, since) or self._few_slots(failure) or _permanent(failure)
                 if self.error:
                     self.cluster.cancel(job)
+
+    def _few_slots(self, failure: str) -> FlinkError | None:
+        self._most_slots = max(self._most_slots, int(self.cluster.get("overview")["slots-total"]))
+        wanted = int(self.options.view_as(FlinkRunnerOptions).parallelism or 0)
+        if _NO_SLOTS not in failure or self._most_slots >= wanted:
+            return None  # another job has them, or they were a TaskManager's that may come again
+        return FlinkError(
+            f"the cluster has {self._most_slots} slots, --parallelism is {wanted}, and no more slots came while "
+            "Flink waited for them (slot.request.timeout); the job was cancelled, and nothing was published."
+        )
 
     def _late_worker(self, now: float, since: dict[tuple[str, str], float]) -> FlinkError | None:
         patience = self.options.view_as(ClusterOptions).worker_start_seconds

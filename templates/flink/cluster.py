@@ -35,6 +35,22 @@ HOST = "127.0.0.1"
 START_SECONDS = 90
 STOP_SECONDS = 15
 STATE = "cluster.json"
+SETTINGS = {
+    "jobmanager.memory.process.size": "1024m",
+    "taskmanager.memory.managed.fraction": 0.3,
+    "taskmanager.memory.task.off-heap.size": "256m",  # of the channels to Python workers
+    "taskmanager.memory.network.min": "256m",  # the graph has many exchanges, each of which takes its own
+    "taskmanager.memory.network.max": "256m",
+    # What has run out of memory ends, so that its work is done again; it would wait for ever otherwise.
+    "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
+    "cluster.uncaught-exception-handling": "FAIL",
+    # A TaskManager that is gone is noticed after two of these, and its work done again where there is another.
+    "heartbeat.interval": 3_000,
+    "slot.request.timeout": 20_000,
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 3,
+    "restart-strategy.fixed-delay.delay": "10 s",
+}
 ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh"}
 
 
@@ -185,7 +201,6 @@ class Cluster:
             "jobmanager.rpc.address": HOST,
             "jobmanager.rpc.port": self.ports["rpc"],
             "jobmanager.bind-host": HOST,
-            "jobmanager.memory.process.size": "1024m",
             "rest.address": HOST,
             "rest.port": self.ports["rest"],
             "rest.bind-address": HOST,
@@ -193,19 +208,7 @@ class Cluster:
             "taskmanager.bind-host": HOST,
             "taskmanager.numberOfTaskSlots": self.slots,
             "taskmanager.memory.process.size": f"{self.memory}m",
-            "taskmanager.memory.managed.fraction": 0.3,
-            "taskmanager.memory.task.off-heap.size": "256m",  # of the channels to Python workers
-            "taskmanager.memory.network.min": "256m",  # the graph has many exchanges, each of which takes its own
-            "taskmanager.memory.network.max": "256m",
-            # What has run out of memory ends, so that its work is done again; it would wait for ever otherwise.
-            "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
-            "cluster.uncaught-exception-handling": "FAIL",
-            # A TaskManager that is gone is noticed after two of these, and its work done again where there is another.
-            "heartbeat.interval": 3_000,
-            "slot.request.timeout": 20_000,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 3,
-            "restart-strategy.fixed-delay.delay": "10 s",
+            **SETTINGS,
             "io.tmp.dirs": self.directory / "tmp",
         }
         conf = self.directory / "conf"

@@ -39,7 +39,7 @@ class JobManager:
         self.state = "RUNNING"
         self.cancelled = False
         self.answers: dict[str, Any] = {
-            "/overview": {"flink-version": "1.19.3"},
+            "/overview": {"flink-version": "1.19.3", "slots-total": 4},
             "/taskmanagers": {"taskmanagers": [{"id": "tm", "path": "pekko.tcp://flink@127.0.0.1:4/user/rpc/tm_0"}]},
             "/jobs/overview": {"jobs": [{"jid": "1", "name": "job-a"}, {"jid": "2", "name": "job-b"}]},
             "/jobs/2/vertices/v": {"subtasks": [{"status": "RUNNING", "taskmanager-id": "tm"}]},
@@ -197,7 +197,7 @@ def test_where_workers_are(manager: JobManager, hosts: list[str], here: bool) ->
 def attend(manager: JobManager, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Attends a job until it is cancelled, or for some seconds."""
     monkeypatch.setattr(flink, "_LOOK_SECONDS", 0.05)
-    given = options(manager, "--worker_start_seconds=0")
+    given = options(manager, "--worker_start_seconds=0", "--parallelism=4")
     cluster = flink.cluster_of(given)
     assert cluster is not None
     with flink.Attendant(cluster, given, "job-b").attending():
@@ -241,6 +241,31 @@ def test_a_worker_without_the_project(manager: JobManager, monkeypatch: pytest.M
     with pytest.raises(GenerationError, match="^ModuleNotFoundError: No module named 'beam_datasets'"):
         attend(manager, monkeypatch, 30)
     assert manager.cancelled
+
+
+NO_SLOTS = "org.apache.flink.runtime.jobmanager.scheduler.NoResourceAvailableException: Could not acquire"
+
+
+def test_more_slots_than_there_are(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager.answers["/overview"]["slots-total"] = 2
+    manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": NO_SLOTS}
+    with pytest.raises(flink.FlinkError, match="the cluster has 2 slots, --parallelism is 4"):
+        attend(manager, monkeypatch, 30)
+    assert manager.cancelled
+
+
+def test_slots_that_may_come_again(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a TaskManager that is lost; had there been too few from the beginning, the job would be cancelled."""
+    monkeypatch.setattr(flink, "_LOOK_SECONDS", 0.05)
+    given = options(manager, "--parallelism=4")
+    attendant = flink.Attendant(flink.FlinkCluster(f"http://{manager.address}"), given, "job-b")
+    with attendant.attending():
+        while attendant._most_slots < 4:
+            time.sleep(0.01)
+        manager.answers["/overview"]["slots-total"] = 0
+        manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": NO_SLOTS}
+        time.sleep(0.5)
+    assert not manager.cancelled
 
 
 def test_no_pool_beside_a_task_manager(manager: JobManager) -> None:
