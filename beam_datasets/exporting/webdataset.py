@@ -15,7 +15,8 @@ Names are in lower case, as the package reads them, and '.' stands for '/'.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 Files: TypeAlias = Callable[[Any], Iterator[tuple[str, bytes]]]
 """From a feature's value to (ending, content) of its files."""
+
+_ITEM = re.compile(r"[0-9]{4,}")  # the number of a file of a sequence
 
 _SIGNATURES = (
     (b"\x89PNG\r\n", "png"),
@@ -74,6 +77,7 @@ class WebDataset:
                     "and '/' becomes '.'. Name one of them (--features), or export to another format."
                 )
             taken[file] = name
+        _check_items(schema, taken)
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
         """Returns the name of a shard."""
@@ -95,6 +99,16 @@ class WebDataset:
                     except FeatureError as error:
                         raise type(error)(f"{row.place}: {error}") from error
                 writer.tarstream.members.clear()  # tarfile keeps what it has written
+
+
+def _check_items(schema: Struct, taken: Mapping[str, str]) -> None:
+    for file, name in taken.items():
+        outer, _, number = file.rpartition(".")
+        if outer in taken and _ITEM.fullmatch(number) and _is_files(schema.fields[taken[outer]]):
+            raise BeamDatasetsError(
+                f"feature {name!r} would be the file of an item of {taken[outer]!r}, {file!r}. Name one of them "
+                "(--features), or export to another format."
+            )
 
 
 def sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
@@ -131,9 +145,14 @@ def _files(column: Column, name: str) -> Files | None:
         return lambda value: iter([("cls", b"%d" % value)])
     if isinstance(column, File):
         return lambda value: iter([(ending_of(value), value)])
-    if isinstance(column, Items) and isinstance(column.item, File):
+    if _is_files(column):
         return lambda values: ((f"{i:04d}.{ending_of(value)}", value) for i, value in enumerate(values))
     return (lambda value: iter([("npy", _npy(value))])) if _is_array(column) else None
+
+
+def _is_files(column: Column) -> bool:
+    """Returns whether every value is some files, which are numbered."""
+    return isinstance(column, Items) and isinstance(column.item, File)
 
 
 def _is_array(column: Column) -> bool:

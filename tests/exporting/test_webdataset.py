@@ -100,6 +100,21 @@ def test_names_that_files_cannot_have(tmp_path: Path, features: Any, message: st
     assert json.loads((export(source, tmp_path / "out", "jsonl") / "train-00000-of-00001.jsonl").read_text())
 
 
+def test_a_name_that_is_an_item_s_of_a_sequence(tmp_path: Path) -> None:
+    png = b"\x89PNG\r\n\x1a\n not looked at"
+    features = {"x": F.Sequence(F.Image()), "X/0001": F.Image(), "x.001": F.Image(), "x.0001.y": F.Image()}
+    example = {"x": [png, png], "X/0001": png, "x.001": png, "x.0001.y": png}
+    source = dataset_of(tmp_path, features, [example], 1)
+    with pytest.raises(
+        errors.BeamDatasetsError, match="feature 'X/0001' would be the file of an item of 'x', 'x.0001'"
+    ):
+        export(source, tmp_path / "out", "webdataset")
+    made = export(source, tmp_path / "out", "webdataset", features=["x", "x.001", "x.0001.y"])
+    with tarfile.open(made / "train-000000.tar") as tar:
+        names = [name.partition(".")[2] for name in tar.getnames()]
+    assert names == ["x.0000.png", "x.0001.png", "x.0001.y.png", "x.001.png"]
+
+
 def test_numbers_need_no_names(tmp_path: Path) -> None:
     source = dataset_of(tmp_path, {"_id": np.int64, "X": np.int64, "x": np.int64}, [{"_id": 1, "X": 2, "x": 3}], 1)
     made = export(source, tmp_path / "out", "webdataset")
