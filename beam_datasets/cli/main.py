@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-import sysconfig
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beam_datasets import __version__
+from beam_datasets import __version__, frames
 from beam_datasets.cli import adopt, build, diff, export, gc, head, info, materialize, slices, stats, verify
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import BeamDatasetsError
@@ -34,7 +30,6 @@ COMMANDS = {
     "gc": gc.run,
     "list": info.run_list,
 }
-_LIBRARIES = re.compile(rf"^<|[/\\]site-packages[/\\]|^{re.escape(sysconfig.get_path('stdlib'))}")
 
 DESCRIPTION = """\
 Generates, describes and shows datasets.
@@ -87,10 +82,7 @@ def _foreign_frame(error: Exception) -> str:
     """Returns the last place in a dataset author's code that an error came through; '' where there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    own = str(Path(__file__).parents[1])
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
-    authors = [frame for frame in frames if not _LIBRARIES.search(frame.filename)]
-    return f"{authors[-1].filename}:{authors[-1].lineno} in {authors[-1].name}" if authors else ""
+    return str(frames.last_of_author(frames.of(error)) or "")
 
 
 def _described(error: Exception, place: str) -> str:

@@ -11,7 +11,7 @@ import re
 
 import grpc
 
-from beam_datasets import errors
+from beam_datasets import errors, frames
 
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
@@ -21,11 +21,6 @@ _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 _WORKER_LOST = ("Channel closed prematurely", "exited with return code", "SDK worker disconnected")  # the last: Prism
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
-_INTERNAL = re.compile(
-    r"apache_beam/|/concurrent/|/threading\.py|/grpc/|/importlib/|<frozen|<string>"
-    # Not just the package's name: an author's files may stand below a folder that is called so too.
-    r"|/beam_datasets/(?:(?:__init__|builders|catalog|errors|testing)\.py|(?:adapters|cli|exporting|features|formats|model|native|reading|storage|transforms|writing)/)"
-)
 
 
 class GenerationError(errors.BeamDatasetsError, RuntimeError):
@@ -49,8 +44,8 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
         )
     if "Traceback" in text:
         text = _GROUP_MARGIN.sub("", text)
-    frames = list(_FRAME.finditer(text))
-    last = _EXCEPTION.search(text, frames[-1].end()) if "Traceback" in text and frames else None
+    places = list(_FRAME.finditer(text)) if "Traceback" in text else []
+    last = _EXCEPTION.search(text, places[-1].end()) if places else None
     name = last.group(1) if last else type(error).__name__
     message, stage = _split_stage(text[last.end() :] if last else text)
     if wrapped := _WRAPPED.match(message):  # of a class whose arguments are not just a message, Beam says the name only
@@ -58,7 +53,8 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     known = getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
         return _rebuild(known, message)
-    place = _place(stage, text[: last.start()]) if last else _place(stage, "", _raised_at(error))
+    found = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
+    place = _place(stage, found)
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", place):  # Beam measures elements
         return errors.InvalidKeyError(
             "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. "
@@ -90,22 +86,8 @@ def _split_stage(text: str) -> tuple[str, str]:
     return message, stages[0] if stages else ""
 
 
-def _place(stage: str, traceback: str, frame: str = "") -> str:
-    frames = [match.groups() for match in _FRAME.finditer(traceback)]
-    own = [f for f in frames if not _INTERNAL.search(f[0])]
-    if own:
-        file, line, function = own[-1]
-        frame = f"{file}:{line} in {function}"
+def _place(stage: str, found: list[frames.Frame]) -> str:
+    frame = frames.last_of_author(found) or frames.entry_of_installed(found)
     words = [f"in stage {stage!r}" if stage else "", f"at {frame}" if frame else ""]
     where = ", ".join(word for word in words if word)
     return f"\n  ({where})" if where else ""
-
-
-def _raised_at(error: BaseException) -> str:
-    frame, traceback = "", error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not _INTERNAL.search(code.co_filename):
-            frame = f"{code.co_filename}:{traceback.tb_lineno} in {code.co_name}"
-        traceback = traceback.tb_next
-    return frame

@@ -91,6 +91,23 @@ def test_a_folder_called_as_the_package_may_hold_an_author_s_files():
         assert file not in str(reason(RuntimeError(frame.format(file))))
 
 
+def test_the_place_is_the_author_s_and_not_where_it_was_raised():
+    site = "/usr/local/lib/python3.11/site-packages"
+    author, ours, library = "/home/me/digits.py", "/opt/beam_datasets/statistics/spread.py", f"{site}/pandas/core.py"
+    around = ["apache_beam/runners/common.py", "/usr/local/lib/python3.11/concurrent/futures/thread.py"]
+
+    def place(*files: str) -> str:
+        lines = [f'  File "{file}", line {n}, in f{n}' for n, file in enumerate([*around, *files])]
+        text = "\n".join(["Traceback (most recent call last):", *lines, "ValueError: bad [while running 'Read']"])
+        return str(reason(RuntimeError(text))).removeprefix("ValueError: bad\n")
+
+    assert place(author, library, "numpy/random/mtrand.pyx") == f"  (in stage 'Read', at {author}:2 in f2)"
+    assert place(ours, author, ours, library) == f"  (in stage 'Read', at {author}:3 in f3)"
+    assert place(ours) == place(f"{site}/beam_datasets/exports.py") == "  (in stage 'Read')"
+    # Workers that got the author's code as a package.
+    assert place(ours, f"{site}/mine/digits.py", library) == f"  (in stage 'Read', at {site}/mine/digits.py:3 in f3)"
+
+
 def damaged() -> None:
     raise errors.CorruptRecordError("data CRC differs", path="/data/a, b/x-00000-of-00001", offset=12, record=3)
 

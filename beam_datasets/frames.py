@@ -1,0 +1,71 @@
+"""Whose code stands in a traceback: this package's, a library's, or that of who uses them.
+
+A traceback may have come as text from a worker, where all of these lie in other directories than here.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PACKAGE = Path(__file__).parent
+_IN_PACKAGE = re.compile(rf".*[/\\]{_PACKAGE.name}[/\\](.+\.py)$")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+_RUNNING = re.compile(  # the interpreter with its standard library, the engine, and compiled modules of any library
+    rf"^<(?!stdin|ipython)|\.p(?:yx|xd|xi)$|^{re.escape(sysconfig.get_path('stdlib'))}[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]"
+    r"|(?:^|[/\\])(?:apache_beam|grpc)[/\\]"
+)
+
+
+class Frame(NamedTuple):
+    """A place that an error came through."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+def of(error: BaseException) -> list[Frame]:
+    """Returns the places that an error came through, the innermost last."""
+    return [Frame(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(error.__traceback__)]
+
+
+def is_own(file: str) -> bool:
+    """Whether a file is one of this package, here or where it is installed on another machine.
+
+    A folder of somebody else's files may be called as the package is.
+
+    >>> is_own("/there/beam_datasets/writing/plan.py"), is_own("/home/me/beam_datasets/my.py")
+    (True, False)
+    """
+    found = _IN_PACKAGE.match(file)
+    return found is not None and (_PACKAGE / found[1].replace("\\", "/")).is_file()
+
+
+def is_authors(file: str) -> bool:
+    """Whether a file is neither of this package nor of Python, Beam or another installed package."""
+    return not (is_own(file) or _INSTALLED.search(file) or _is_running(file))
+
+
+def last_of_author(frames: Sequence[Frame]) -> Frame | None:
+    """Returns the innermost frame of the author's code; None where there is none."""
+    return next((frame for frame in reversed(frames) if is_authors(frame.file)), None)
+
+
+def entry_of_installed(frames: Sequence[Frame]) -> Frame | None:
+    """Returns the outermost frame of an installed package: workers may have the author's code as such a one."""
+    installed = (frame for frame in frames if _INSTALLED.search(frame.file))
+    return next((frame for frame in installed if not (is_own(frame.file) or _is_running(frame.file))), None)
+
+
+def _is_running(file: str) -> bool:
+    return _RUNNING.search(_INSTALLED.split(file)[-1]) is not None
