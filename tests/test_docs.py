@@ -17,6 +17,7 @@ PAGES = [
     "building",
     "deriving",
     "diff",
+    "engines",
     "exporting",
     "features",
     "format",
