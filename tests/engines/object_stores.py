@@ -36,7 +36,7 @@ class ObjectStore:
         if "GOOGLE_SERVICE_ACCOUNT_KEY" in self.env:
             account = json.loads(self.env["GOOGLE_SERVICE_ACCOUNT_KEY"])
             key = json.dumps({**account, "private_key_id": SECRET})
-            return {"service_account_key": key, "client_options": {"timeout": "2s"}}
+            return {"service_account_key": key, "client_options": {"timeout": "30s"}}
         return {
             "endpoint": self.env["AWS_ENDPOINT"],
             "access_key_id": "an-access-key",
