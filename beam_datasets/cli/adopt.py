@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.cli.options import Parser, UsageError, with_underscores
 from beam_datasets.cli.tables import splits_table
+from beam_datasets.cli.terminal import say
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def run(args: Sequence[str]) -> int:
         if isinstance(error, BeamDatasetsError):
             raise
         raise UsageError(str(error)) from error
-    print(f"{builder.info.full_name} in {builder.dataset_dir}\n{builder.info.features!r}")
-    print(splits_table(builder.info.splits))
+    say(f"{builder.info.full_name} in {builder.dataset_dir}\n{builder.info.features!r}")
+    say(splits_table(builder.info.splits))
     return 0
 
 

@@ -27,6 +27,7 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.progress_bar import ProgressBar
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.cli.tables import splits_table
+from beam_datasets.cli.terminal import say
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 from beam_datasets.writing import promises
 
@@ -66,24 +67,24 @@ def run(args: Sequence[str]) -> int:
     _check_code(known, [*checked, *unchecked])
     builder = _make_builder(request, known)
     if known.skip_published and builder.is_prepared():
-        print(f"{builder.info.full_name} is published already in {builder.dataset_dir}")
+        say(f"{builder.info.full_name} is published already in {builder.dataset_dir}")
         return 0
-    print(_announcement(builder))
+    say(_announcement(builder))
     if known.check_against:
         with as_usage_errors("--check_against"):
             earlier = promises.earlier_version(builder.dataset_dir, known.check_against)
-        print(f"To be compared with: {earlier or 'none, for no version below is published'}")
+        say(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
-        print(_splits_to_come(builder), "\nNothing was run (--dry_run).", sep="")
+        say(f"{_splits_to_come(builder)}\nNothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with as_usage_errors("build"), ProgressBar() as bar:
         directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
     if not builder.is_prepared():  # a job that is not waited for
-        print(f"Submitted; it will publish in {directory}")
+        say(f"Submitted; it will publish in {directory}")
         return 0
-    print(splits_table(builder.info.splits))
-    print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    say(splits_table(builder.info.splits))
+    say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
@@ -201,4 +202,4 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
     """Prints what the dataset's own transforms counted."""
     for name, value in sorted(counters.items(), key=lambda item: isinstance(item[1], frozenset)):
         shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
-        print(f"{name}: {shown}")
+        say(f"{name}: {shown}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.cli.examples import feature_at, line_width, value_text
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
 from beam_datasets.cli.tables import table
+from beam_datasets.cli.terminal import say
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.reading.comparing import diff
 from beam_datasets.reading.comparing.diffing import open_versions
@@ -50,7 +51,7 @@ def run(args: Sequence[str]) -> int:
             )
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
         raise UsageError(str(error)) from error
-    print(
+    say(
         json.dumps(as_json(found), indent=1)
         if known.json
         else "\n".join(text_lines(found, old.info.features, new.info.features))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.cli.terminal import printable
 from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.features_dict import join
 
@@ -28,9 +29,9 @@ def line_width() -> int:
 
 
 def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterator[tuple[str, str]]:
-    """Yields (path, `path: value`) of all features of an example, nested ones with slashes in their paths."""
+    """Yields (path, printable `path: value`) of all features of an example, nested ones with slashes in their paths."""
     for path, value, leaf in leaves_with_features(example, feature):
-        yield path, f"{path}: {value_text(value, leaf, width - len(path) - 2)}"
+        yield path, printable(f"{path}: {value_text(value, leaf, width - len(path) - 2)}")
 
 
 def leaves_with_features(

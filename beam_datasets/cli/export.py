@@ -20,6 +20,7 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.tables import size_text, table
+from beam_datasets.cli.terminal import say
 from beam_datasets.exporting.formats import NAMES
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def run(args: Sequence[str]) -> int:
     known, beam_options = _parse(list(args))
     with as_usage_errors("export"):
         plan = _plan(known)
-    print(f"{plan.info.full_name} -> {plan.directory} ({plan.format.name})")
-    print(_to_come(plan))
+    say(f"{plan.info.full_name} -> {plan.directory} ({plan.format.name})")
+    say(_to_come(plan))
     if known.dry_run:
-        print("Nothing was run (--dry_run).")
+        say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with as_usage_errors("export"), bytes_bar("Export") as show:
@@ -60,7 +61,7 @@ def run(args: Sequence[str]) -> int:
             shared_disk=known.shared_disk,
             progress=None if show is None else lambda done: show(done, None),
         )
-    print(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
+    say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from beam_datasets import storage
 from beam_datasets.cli.options import Parser, UsageError, add_store_options, with_underscores
 from beam_datasets.cli.tables import size_text
+from beam_datasets.cli.terminal import say
 from beam_datasets.errors import StorageError
 from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
 
@@ -38,14 +39,14 @@ def run(args: Sequence[str]) -> int:
     older_than, now = known.older_than * _HOUR, time.time()
     found = find_leftovers(root, older_than=older_than)
     if not found:
-        print(f"nothing is left over in {root}")
+        say(f"nothing is left over in {root}")
         return 0
-    print("\n".join(_lines(found, root, now)))
+    say("\n".join(_lines(found, root, now)))
     abandoned = [leftover for leftover in found if leftover.abandoned]
     if known.yes:
         return _remove(abandoned, root, older_than)
     size = size_text(sum(leftover.num_bytes for leftover in abandoned))
-    print(f"{len(abandoned)} of {len(found)} abandoned, {size}" + ("; --yes removes them" if abandoned else ""))
+    say(f"{len(abandoned)} of {len(found)} abandoned, {size}" + ("; --yes removes them" if abandoned else ""))
     return 0
 
 
@@ -101,6 +102,6 @@ def _remove(abandoned: Sequence[Leftover], root: str, older_than: float) -> int:
                 removed.append(leftover)
         except StorageError as error:
             failed += 1
-            print(f"not removed: {error}", file=sys.stderr)
-    print(f"{len(removed)} removed, {size_text(sum(leftover.num_bytes for leftover in removed))}")
+            say(f"not removed: {error}", file=sys.stderr)
+    say(f"{len(removed)} removed, {size_text(sum(leftover.num_bytes for leftover in removed))}")
     return FAILED if failed else 0

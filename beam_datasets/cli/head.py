@@ -10,6 +10,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
+from beam_datasets.cli.terminal import say
 from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_rgb
 from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
 from beam_datasets.features.decode import SkipDecoding
@@ -42,15 +43,15 @@ def run(args: Items[str]) -> int:
             raise UsageError(f"{published.info.full_name} has no images that --images {known.images} could take")
         storage.make_dirs(known.images)
     pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
-    print(f"{published.info.full_name}, {split}: {len(records):,} examples")
+    say(f"{published.info.full_name}, {split}: {len(records):,} examples")
     for i in range(min(known.count, len(records))):
         record = records[i]
-        print(f"\nexample {i}")
+        say(f"\nexample {i}")
         for line in _lines(decode(record), features, pictures):
             print(f"  {line}")
         if known.images:
             for path in write_images(record, features, known.images, f"{_file_name(split)}-{i:05d}"):
-                print(f"  -> {path}")
+                say(f"  -> {path}")
     return 0
 
 

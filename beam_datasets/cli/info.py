@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beam_datasets import catalog
 from beam_datasets.cli.options import Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import splits_table
+from beam_datasets.cli.terminal import say
 from beam_datasets.model.lineage import Lineage
 from beam_datasets.reading.opening import open_published
 
@@ -27,13 +28,13 @@ def run_info(args: Sequence[str]) -> int:
     info = published.info
     for text in (info.full_name, info.description, info.homepage):
         if text:
-            print(text)
-    print(f"{info.data_dir}\n{info.features!r}")
+            say(text)
+    say(f"{info.data_dir}\n{info.features!r}")
     if info.supervised_keys:
-        print(f"supervised keys: {info.supervised_keys}")
-    print(splits_table(info.splits))
+        say(f"supervised keys: {info.supervised_keys}")
+    say(splits_table(info.splits))
     if published.lineage:
-        print("\n".join(lineage_lines(published.lineage)))
+        say("\n".join(lineage_lines(published.lineage)))
     return 0
 
 
@@ -63,7 +64,7 @@ def run_list(args: Sequence[str]) -> int:
     known = parser.parse_args(with_underscores(args))
     root = catalog.root_dir(known.data_dir, known.storage_options)
     names = [full_name for name in catalog.list_datasets(root) for full_name in _versions(name, root)]
-    print("\n".join(names) if names else f"nothing is published in {root}")
+    say("\n".join(names) if names else f"nothing is published in {root}")
     return 0
 
 

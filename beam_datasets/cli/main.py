@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from beam_datasets import __version__, frames
 from beam_datasets.cli import adopt, build, diff, export, gc, head, info, materialize, slices, stats, verify
 from beam_datasets.cli.options import UsageError
+from beam_datasets.cli.terminal import say
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed why
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
-        print("interrupted; nothing was published", file=sys.stderr)
+        say("interrupted; nothing was published", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # who reads the output has seen enough, as `| head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = "" if ours else _foreign_frame(error)
         if debug or not (ours or place):  # an error of this package's own code is a bug, and its traceback is needed
             raise
-        print(f"beam-datasets: {error if ours else _described(error, place)}", file=sys.stderr)
+        say(f"beam-datasets: {error if ours else _described(error, place)}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 

@@ -23,6 +23,7 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.resolve import make_importable
 from beam_datasets.cli.tables import size_text, splits_table, table
+from beam_datasets.cli.terminal import say
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ def run(args: Sequence[str]) -> int:
             check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
         job = _job(known)
         to_come = _to_come(job)
-    print(f"{job.info.full_name} -> {job.dataset_dir}")
-    print(to_come)
+    say(f"{job.info.full_name} -> {job.dataset_dir}")
+    say(to_come)
     if known.dry_run:
-        print("Nothing was run (--dry_run).")
+        say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
@@ -73,10 +74,10 @@ def run(args: Sequence[str]) -> int:
             progress=None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, _total(job)),
         )
     if not is_published(directory):  # a job that is not waited for
-        print(f"Submitted; it will publish in {directory}")
+        say(f"Submitted; it will publish in {directory}")
         return 0
-    print(splits_table(builder_from_directory(directory).info.splits))
-    print(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    say(splits_table(builder_from_directory(directory).info.splits))
+    say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import size_text, table
+from beam_datasets.cli.terminal import say
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.model.splits import AbstractSplit
 from beam_datasets.reading.opening import open_published
@@ -85,7 +86,7 @@ def run(args: Sequence[str]) -> int:
         for name, start, stop in parts
         for run in published.info.splits[name].between(start, stop)
     ]
-    print(_json(published, known.slice, reads) if known.json else _text(published, known.slice, parts, reads))
+    say(_json(published, known.slice, reads) if known.json else _text(published, known.slice, parts, reads))
     return 0
 
 

@@ -19,6 +19,7 @@ from beam_datasets.cli.options import (
     until_dashes,
 )
 from beam_datasets.cli.tables import table
+from beam_datasets.cli.terminal import say
 from beam_datasets.errors import StorageError
 from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.page import page
@@ -70,9 +71,9 @@ def run(args: Sequence[str]) -> int:
     if known.json:
         sys.stdout.write(json_text(found))
         return 0
-    print("\n".join(lines(found)))
+    say("\n".join(lines(found)))
     took = "" if place == "saved before" else f" in {time.monotonic() - started:.1f} s"
-    print(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
+    say(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
     return 0
 
 
@@ -145,7 +146,7 @@ def _save(found: Statistics, request: Request, known: argparse.Namespace) -> str
     try:
         return f"saved in {save(found)}"
     except StorageError as error:
-        print(f"not saved: {error} (--no_save does not try)", file=sys.stderr)
+        say(f"not saved: {error} (--no_save does not try)", file=sys.stderr)
         return ""
 
 

@@ -19,6 +19,7 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.tables import size_text
+from beam_datasets.cli.terminal import say
 from beam_datasets.reading.verifying import verify
 from beam_datasets.writing.repair import repair
 
@@ -125,16 +126,16 @@ def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> i
             storage_options=known.storage_options,
         )
     if report is None:  # the job is not waited for
-        print(f"Submitted; its report will be {known.report}")
+        say(f"Submitted; its report will be {known.report}")
         return 0
     return _show(report, known, started)
 
 
 def _show(report: Report, known: argparse.Namespace, started: float) -> int:
     if known.json:
-        print(json.dumps(report.to_json(), indent=1))
+        say(json.dumps(report.to_json(), indent=1))
     else:
-        print("\n".join(report_lines(report, time.monotonic() - started)))
+        say("\n".join(report_lines(report, time.monotonic() - started)))
     return 0 if report.whole else FOUND
 
 
@@ -151,7 +152,7 @@ def _repair(directory: str, known: argparse.Namespace) -> int:
             progress=progress,
             told=told,
         )
-    print(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
+    say(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
     return 0 if (done.before if done.after is None else done.after).whole else FOUND
 
 
@@ -227,4 +228,4 @@ def repair_json(done: Repair) -> dict[str, object]:
 
 
 def _print_step(step: Step) -> None:
-    print(f"wrote {step}")
+    say(f"wrote {step}")
