@@ -85,10 +85,10 @@ class BBoxFeature(Leaf):
 
         return numbers.with_packing(lambda value: numbers.pack(checked(value)), pack_many)
 
-    def _checker(self, path: str) -> Callable[[Any], NDArray[np.float32]]:
+    def _checker(self, path: str) -> Callable[[Any], list[Any]]:
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
 
-        def check(value: Any) -> NDArray[np.float32]:
+        def check(value: Any) -> list[Any]:
             try:
                 numbers = value.astype(np.float64).tolist() if isinstance(value, np.ndarray) else list(value)
             except (TypeError, ValueError):
@@ -103,7 +103,7 @@ class BBoxFeature(Leaf):
                 raise FeatureValueError(
                     f"{path}: a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}"
                 )
-            return np.array(numbers, np.float32)
+            return numbers
 
         return check
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import FeatureOverflowError, FeatureTypeError, FeatureValueError
+from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.values import size_of
 
@@ -38,7 +38,8 @@ def array_maker(dtype: np.dtype[Any], shape: Shape, path: str) -> Callable[[Any]
     """Returns the function from a value to an array of a feature's dtype and shape.
 
     Arrays must have the dtype already. All else is converted as NumPy does: a float for an integer loses its fraction,
-    '12' is 12; but a number that does not fit the dtype is refused, and so are None and, for a bool, text.
+    '12' is 12; but a number that does not fit the dtype is refused, also one that would become an infinity, and so are
+    None and, for a bool, text.
     """
 
     def make(value: Any) -> NDArray[Any]:
@@ -70,11 +71,14 @@ def _convert(value: Any, dtype: np.dtype[Any], path: str) -> NDArray[Any]:
         if dtype.kind in "iu" and natural.dtype.kind in "iuf" and natural.size:
             _check_range(natural, dtype, path)
         with np.errstate(over="ignore", invalid="ignore"):
-            return natural.astype(dtype)
+            array = natural.astype(dtype)
+        if dtype.kind not in "biu" and natural.dtype != dtype:
+            check_finite(natural, array, path)
+        return array
+    except FeatureError:
+        raise
     except OverflowError as error:
         raise FeatureOverflowError(f"{path}: {_short(value)} does not fit {dtype}: {error}") from error
-    except (FeatureTypeError, FeatureValueError):
-        raise
     except TypeError as error:
         raise FeatureTypeError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
     except ValueError as error:
@@ -99,6 +103,17 @@ def _check_range(array: NDArray[Any], dtype: np.dtype[Any], path: str) -> None:
     if low < limits.min or high > limits.max:
         wrong = low if low < limits.min else high
         raise FeatureOverflowError(f"{path}: {wrong} does not fit {dtype}, which holds {limits.min} to {limits.max}")
+
+
+def check_finite(wide: NDArray[Any], narrow: NDArray[Any], path: str) -> None:
+    """Refuses numbers that became infinite when they were converted; an infinity that was given stays."""
+    infinite = np.isinf(narrow)
+    if not infinite.any():
+        return
+    numbers = wide if wide.dtype.kind in "biufc" else wide.astype(np.float64)
+    lost = numbers[infinite & ~np.isinf(numbers)]
+    if lost.size:
+        raise FeatureOverflowError(f"{path}: {lost[0]} does not fit {narrow.dtype}, where it would be an infinity")
 
 
 def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[Any]], None] | None:
@@ -127,7 +142,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
     make, check = array_maker(dtype, shape, path), bounds_checker(tensor.minimum, tensor.maximum, path)
     make_many = _many_maker(dtype, shape, path)
-    lower, lift_all = _lower(dtype), lift(dtype, path)
+    lower, lift_all = _lower(dtype, path), lift(dtype, path)
     target = tuple(-1 if length is None else length for length in shape)
 
     def pack(value: Any) -> NDArray[Any]:
@@ -176,7 +191,7 @@ def _many_maker(dtype: np.dtype[Any], shape: Shape, path: str) -> Callable[[Item
     return make_many
 
 
-def _lower(dtype: np.dtype[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _lower(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Returns the function from an array to the flat array of float32 or int64 that is stored."""
     if dtype == np.uint64:
         return lambda array: np.ascontiguousarray(array).reshape(-1).view(np.int64)
@@ -184,7 +199,9 @@ def _lower(dtype: np.dtype[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
         def lower(array: NDArray[Any]) -> NDArray[Any]:
             with np.errstate(over="ignore", invalid="ignore"):
-                return array.astype(np.float32).reshape(-1)
+                narrow = array.astype(np.float32)
+            check_finite(array, narrow, path)
+            return narrow.reshape(-1)
 
         return lower
     wide = np.float32 if dtype.kind == "f" else np.int64

@@ -94,7 +94,7 @@ def _float_encoder(tensor: Tensor, name: str) -> Encode:
         if type(value) in easy:
             try:
                 return prefix + pack(value)
-            except OverflowError:  # NumPy makes an infinity of it
+            except (OverflowError, struct.error):  # the array says so with the feature's name
                 pass
         packed: bytes = pack_array(value).astype("<f4", copy=False).tobytes()
         return prefix + packed

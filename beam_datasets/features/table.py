@@ -137,7 +137,7 @@ def _floats_encoder(columns: list[Column]) -> Callable[[Any], list[bytes] | None
             return None
         try:
             packed = pack(*numbers)
-        except OverflowError:  # one becomes an infinity
+        except (OverflowError, struct.error):  # one would become an infinity
             return None
         return [prefix + packed[start:stop] for prefix, start, stop in prefixes]
 

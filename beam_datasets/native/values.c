@@ -165,7 +165,7 @@ static Result put_float(Buffer *buffer, const Types *types, const Field *field, 
     double number = PyFloat_AsDouble(value);
     if (number == -1 && PyErr_Occurred()) return unusual();
     float narrow = (float)number;
-    /* The bits of a NaN are the interpreter's affair, what becomes an infinity NumPy's. */
+    /* The bits of a NaN are the interpreter's affair; what would become an infinity is an error, said in Python. */
     if (isnan(number) || (isinf(narrow) && !isinf(number))) return UNUSUAL;
     if (!buffer_reserve(buffer, head_size(field) + sizeof narrow)) return FAILED;
     uint8_t *out = put_head(buffer->data + buffer->size, field, FLOAT_LIST, sizeof narrow);
@@ -229,6 +229,18 @@ static Result put_integer_list(Buffer *buffer, const Field *field, PyObject *val
     return DONE;
 }
 
+/* Whether there is an infinity in an array of floats. Where it was none before, that is an error, said in Python.
+ * Compilers make vectors of such a loop. */
+static int has_infinity(const uint8_t *floats, size_t count) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, floats + i * sizeof bits, sizeof bits);
+        found |= (bits & 0x7FFFFFFF) == 0x7F800000;
+    }
+    return (int)found;
+}
+
 static Result put_float_list(Buffer *buffer, const Field *field, PyObject *value) {
     Py_ssize_t count = items_of(field, value);
     if (count < 0) return UNUSUAL;
@@ -240,6 +252,7 @@ static Result put_float_list(Buffer *buffer, const Field *field, PyObject *value
         float narrow = (float)PyFloat_AsDouble(item);
         memcpy(out, &narrow, sizeof narrow);
     }
+    if (has_infinity(out - (size_t)count * sizeof(float), (size_t)count)) return UNUSUAL;
     end_list(buffer, field, FLOAT_LIST, out);
     return DONE;
 }
@@ -309,6 +322,7 @@ static Result put_floats(Buffer *buffer, const Field *field, const Py_buffer *vi
             float narrow = (float)number;
             memcpy(out + i * sizeof narrow, &narrow, sizeof narrow);
         }
+        if (has_infinity(out, count)) return UNUSUAL;
     }
     end_list(buffer, field, FLOAT_LIST, out + count * sizeof(float));
     return DONE;

@@ -117,7 +117,7 @@ def test_damaged_records_are_read_as_one_by_one():
         ("04_int64", "12"),
         ("04_int64", 1.9),
         ("10_float32", "1.5"),
-        ("11_float64", 1e300),
+        ("11_float64", "-inf"),
         ("00_bool", 2),
         ("07_label", "4"),
     ],
@@ -130,6 +130,8 @@ def test_unusual_values_are_what_they_are_one_by_one(name, value):
 
 def test_the_error_names_the_number():
     row = {**dict.fromkeys(COLUMNS, 1), "07_label": 1, "text": "", "maybe": None, "inner": {"a": 1, "b": ""}}
+    with pytest.raises(FeatureOverflowError, match=r"^11_float64: 1e\+300 does not fit float32"):
+        F.compile_encoder(FEATURES)({**row, "11_float64": 1e300})
     with pytest.raises(FeatureOverflowError, match=r"^05_uint8: 256 does not fit uint8, which holds 0 to 255$"):
         F.compile_encoder(FEATURES)({**row, "05_uint8": 256})
     wide = F.FeaturesDict(dict.fromkeys(COLUMNS, np.int64))
