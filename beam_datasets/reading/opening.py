@@ -256,11 +256,16 @@ class ReadOnlyBuilder:
             raise MetadataError(f"{path} is no UTF-8: {error}.") from error
 
     def _check_splits(self) -> None:
+        if self.manifest is not None and self.manifest.splits.keys() != self.info.splits.keys():
+            raise MetadataError(
+                f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the splits: {sorted(self.info.splits)} and "
+                f"{sorted(self.manifest.splits)}. One of them is of another version; restore both."
+            )
         for name, split in self.info.splits.items():
             if sum(split.shard_lengths) > _MOST_EXAMPLES:
                 raise MetadataError(f"{self._dir}: split {name!r} cannot have {sum(split.shard_lengths)} examples.")
-            published = self.manifest.splits.get(name) if self.manifest else None
-            if published is not None and list(published.num_examples) != list(split.shard_lengths):
+            published = self.manifest.splits[name].num_examples if self.manifest else split.shard_lengths
+            if list(published) != list(split.shard_lengths):
                 raise MetadataError(
                     f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the shard lengths of split {name!r}. "
                     "One of them is of another version; restore both."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats.index import Index
+from beam_datasets.model.manifest import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,6 +215,17 @@ def test_a_later_format(write: Any, tmp_path: Path) -> None:
     )
     (directory / "manifest.json").write_text(later)
     with pytest.raises(MetadataError, match=r"manifest\.json.*format version 2.*beam_datasets>=9"):
+        bd.builder_from_directory(directory)
+
+
+@pytest.mark.parametrize("names", [["train", "more"], [], ["test"]])
+def test_a_manifest_of_other_splits(write: Any, tmp_path: Path, names: list[str]) -> None:
+    directory = copy(write, tmp_path, manifest=True)
+    path = directory / "manifest.json"
+    manifest = Manifest.from_text(path.read_text(), path="m")
+    other = dataclasses.replace(manifest, splits=dict.fromkeys(names, manifest.splits["train"]))
+    path.write_text(other.to_text())
+    with pytest.raises(MetadataError, match=r"differ in the splits: \['train'\] and \["):
         bd.builder_from_directory(directory)
 
 
