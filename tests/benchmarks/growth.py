@@ -58,4 +58,6 @@ def _table(
 def _cell(cost: float | None, first: float | None) -> str:
     if cost is None:
         return "-"
-    return f"{cost:.3g}" + (f" ({cost / first:.2f}x)" if first and cost != first else "")
+    return (f"{cost:,.0f}" if cost >= 100 else f"{cost:.3g}") + (
+        f" ({cost / first:.2f}x)" if first and cost != first else ""
+    )
