@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.processes import started
 
 # Of PyTorch: that three workers are many for this machine.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -203,10 +205,10 @@ def test_processes_that_train_together(torch: Any, order: list[int], tmp_path: P
     if not torch.distributed.is_gloo_available():
         pytest.skip("this PyTorch has no gloo")
     script = Path(__file__).with_name("train_on_a_rank.py")
-    processes = [
-        subprocess.Popen([sys.executable, script, tmp_path], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"})
-        for rank in range(2)
-    ]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    command = [sys.executable, script, tmp_path]
+    with contextlib.ExitStack() as stack:
+        environments = ({**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2))
+        processes = [stack.enter_context(started(command, env=environment)) for environment in environments]
+        assert [process.wait(timeout=120) for process in processes] == [0, 0]
     expected = repr([sum(order[:8]), sum(order[8:16])])
     assert [(tmp_path / f"sums{rank}").read_text() for rank in range(2)] == [expected, expected]

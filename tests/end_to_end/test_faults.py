@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,6 +23,10 @@ from beam_datasets.transforms import write
 from beam_datasets.writing import plan
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.test_determinism import digests
+from tests.processes import started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 
@@ -206,18 +211,18 @@ Numbers(data_dir={data_dir!r}, count=200_000).build(num_shards=4, num_workers={w
 """
 
 
-def start_slow_build(data_dir: Path, workers: int = 2) -> subprocess.Popen[bytes]:
-    """Starts a build in a process group of its own, and waits until it has spilled something."""
+@contextlib.contextmanager
+def slow_build(data_dir: Path, workers: int = 2) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a build in a process group of its own, from when it has spilled something."""
     code = SLOW.format(data_dir=str(data_dir), workers=workers)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 60
-    while not list(data_dir.rglob("*.block")):
-        assert process.poll() is None, process.stderr.read().decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return process
+    command = [sys.executable, "-c", code]
+    with started(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not list(data_dir.rglob("*.block")):
+            assert process.poll() is None, process.stderr.read().decode()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process
 
 
 def alive(group: int) -> list[str]:
@@ -231,21 +236,21 @@ def alive(group: int) -> list[str]:
 
 
 def test_ctrl_c_leaves_nothing(tmp_path):
-    process = start_slow_build(tmp_path)
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert is_empty(tmp_path)
-    deadline = time.monotonic() + 20
-    while alive(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not alive(process.pid)
+    with slow_build(tmp_path) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert is_empty(tmp_path)
+        deadline = time.monotonic() + 20
+        while alive(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not alive(process.pid)
 
 
 def test_a_killed_build_can_be_run_again(tmp_path):
-    process = start_slow_build(tmp_path / "a", workers=1)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    with slow_build(tmp_path / "a", workers=1) as process:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
     leftover = list((tmp_path / "a" / "numbers").iterdir())
     assert [path.name.startswith("incomplete.") for path in leftover] == [True]
     for data_dir in ("a", "b"):

@@ -1,5 +1,6 @@
 """The cache of remote files: what is asked of a server, the budget, damage, and processes that share it."""
 
+import contextlib
 import functools
 import http.server
 import os
@@ -20,6 +21,7 @@ import pytest
 from beam_datasets import storage
 from beam_datasets.storage import caching
 from beam_datasets.storage.caching import PIECE_BYTES, PieceCache, cached
+from tests.processes import started
 from tests.storage.test_objects import RangeHandler
 
 pytest.importorskip("obstore")
@@ -203,13 +205,10 @@ def fill(directory, seed, budget):
 def test_the_budget_holds_for_processes_together(tmp_path):
     budget = 15 * 4004
     code = "import sys; from tests.storage.test_cache import fill; print(fill(sys.argv[1], *map(int, sys.argv[2:])))"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path), str(seed), str(budget)], cwd=ROOT, stdout=subprocess.PIPE
-        )
-        for seed in range(2)
-    ]
-    most = [int(process.communicate()[0]) for process in processes]
+    with contextlib.ExitStack() as stack:
+        commands = ([sys.executable, "-c", code, str(tmp_path), str(seed), str(budget)] for seed in range(2))
+        processes = [stack.enter_context(started(command, cwd=ROOT, stdout=subprocess.PIPE)) for command in commands]
+        most = [int(process.communicate()[0]) for process in processes]
     # A listing of a directory that another process changes may show the new name and the removed one.
     assert max(most) <= budget + 2 * 4004
     assert 0 < num_bytes(tmp_path) <= budget

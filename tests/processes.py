@@ -1,0 +1,23 @@
+"""Processes that tests start, which do not outlive them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@contextlib.contextmanager
+def started(command: Sequence[Any], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Runs a command in a process group of its own; whoever of the group is left in the end is killed."""
+    with subprocess.Popen(command, start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
