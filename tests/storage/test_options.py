@@ -1,7 +1,9 @@
 """URLs that carry the options of their store."""
 
+import ast
 import pickle
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -24,11 +26,57 @@ def test_paths_made_of_it_carry_the_options():
         storage.normalize(below),
         storage.dirname(below),
         below + ".index",
+        storage.join("", below),
         pickle.loads(pickle.dumps(below)),
     ):
         assert options_of(path).values == OPTIONS
     assert not options_of(storage.with_options("s3://bucket/data", None))
     assert not options_of(storage.normalize("s3://bucket/data"))
+
+
+def test_paths_are_not_made_as_text():
+    """An f-string is a plain str, so what is opened by one has lost its options."""
+    doors = {*storage.__all__} - {"is_temporary"}
+    found = []
+    for file in sorted((Path(storage.__file__).parents[1]).rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            opens = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in doors
+            if opens and ast.unparse(call.func.value) == "storage" and call.args:
+                first = call.args[0]
+                if isinstance(first, ast.JoinedStr) or (
+                    isinstance(first, ast.Call) and ast.unparse(first.func) == "str"
+                ):
+                    found.append(f"{file}:{call.lineno}")
+    assert not found
+
+
+def test_options_where_there_are_several_places():
+    other = {"region": "eu-west-1"}
+    base = storage.with_options("s3://bucket/data", OPTIONS)
+    cases = [
+        ("s3://bucket/x", None, OPTIONS),
+        ("s3://another/x", None, {}),
+        ("gs://bucket/x", None, {}),
+        ("s3://bucket/x", other, other),
+        ("s3://bucket/x", {}, {}),
+        (storage.with_options("s3://bucket/x", other), OPTIONS, other),
+        ("/x", OPTIONS, {}),
+        ("/x", None, {}),
+    ]
+    for path, given, expected in cases:
+        found = storage.with_options_if_remote(path, given, beside=base)
+        assert found == path
+        assert options_of(found).values == expected
+    assert options_of(storage.with_options_if_remote("s3://bucket/x", None, beside="/local")).values == {}
+    assert options_of(storage.with_options_if_remote("s3://bucket/x", None)).values == {}
+
+
+def test_the_same_url_with_other_options_may_be_another_place():
+    one, two = (storage.with_options("s3://bucket/x", {"endpoint": f"http://{host}"}) for host in "ab")
+    assert storage.is_same(one, storage.with_options("s3://bucket/x", {"endpoint": "http://a"}))
+    assert not storage.is_same(one, two)
+    assert not storage.is_same(one, "s3://bucket/x")
+    assert not storage.is_same("/x", "/y")
 
 
 def test_what_it_looks_like_is_the_url():
