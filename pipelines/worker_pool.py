@@ -46,6 +46,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Starts a worker that asks the runner for its work."""
         _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
+        self._forget_ended()
         worker = self._context.Process(
             target=work, args=(request.control_endpoint.url, request.worker_id), name=request.worker_id, daemon=True
         )
@@ -55,6 +56,11 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error}")
         self._workers[context.peer(), request.worker_id] = worker  # two task managers may choose the same name
         return beam_fn_api_pb2.StartWorkerResponse()
+
+    def _forget_ended(self) -> None:
+        for key, worker in list(self._workers.items()):  # their runner hung up, or asks by another connection
+            if not worker.is_alive():
+                self._workers.pop(key, None)
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         """Ends a worker, which has finished its work."""

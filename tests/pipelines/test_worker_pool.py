@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,6 +16,7 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from beam_datasets.transforms import portable
+from pipelines import worker_pool
 from tests.end_to_end.engines import await_listening, free_port
 
 if TYPE_CHECKING:
@@ -83,6 +85,28 @@ def test_workers_come_and_end_with_the_pool(pool: tuple[subprocess.Popen[str], i
     assert f"Workers can be had at 127.0.0.1:{port}" in told
     assert "worker 1-2 of localhost:" in complained
     assert gone(started)
+
+
+def test_workers_that_have_ended_are_forgotten() -> None:
+    """Nobody may ask for them to be stopped, or does from another connection."""
+    pool = worker_pool.WorkerPool()
+    for number in range(3):
+        request = beam_fn_api_pb2.StartWorkerRequest(worker_id=f"1-{number}")
+        request.control_endpoint.url = "localhost:1"
+        assert not pool.StartWorker(request, Peer(f"ipv4:127.0.0.1:{number}")).error
+        [worker] = pool._workers.values()
+        worker.kill()
+        worker.join()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A connection as gRPC tells the service of it."""
+
+    name: str
+
+    def peer(self) -> str:
+        return self.name
 
 
 def test_what_was_not_started_can_be_stopped(pool: tuple[subprocess.Popen[str], int]) -> None:
