@@ -20,6 +20,7 @@ from beam_datasets.errors import MetadataError
 from beam_datasets.model.names import check_file_name
 
 MANIFEST_FILE = "manifest.json"
+RUN_FILE = "run.json"  # beside it: of the run that published
 FORMAT_VERSION = 1
 NEEDS = "beam_datasets>=0.1"  # what reads FORMAT_VERSION; an older library shows it to its user
 

@@ -23,7 +23,7 @@ from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.model.info import INFO_FILE
-from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.model.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.writing import claims, promises
 from beam_datasets.writing.owners import Owner
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from beam_datasets.writing.plan import ShardingOptions
     from beam_datasets.writing.shard_writer import WrittenShard
 
-RUN_FILE = "run.json"
-MANIFEST_FILE = "manifest.json"
 COPIES_AT_ONCE = 8
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError, StorageError
+from beam_datasets.model.manifest import RUN_FILE
 from beam_datasets.writing import claims, publish
 from tests.writing.test_publish import announced, contents, staged
 
@@ -104,7 +105,7 @@ def race(data_dir: str) -> None:
     won = [number for number in range(2) if results[number] == runs[number].dataset_dir]
     assert len(won) == 1, results
     assert isinstance(results[1 - won[0]], AlreadyPublishedError)
-    assert f'"job": "{runs[won[0]].job}"'.encode() in contents(runs[0].dataset_dir)[publish.RUN_FILE]
+    assert f'"job": "{runs[won[0]].job}"'.encode() in contents(runs[0].dataset_dir)[RUN_FILE]
     assert set(contents(runs[0].dataset_dir)) == _names()
 
 

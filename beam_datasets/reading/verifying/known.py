@@ -15,7 +15,7 @@ from beam_datasets.features import FeaturesDict
 from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.model.lineage import Lineage
-from beam_datasets.model.manifest import MANIFEST_FILE, Manifest, ShardColumns
+from beam_datasets.model.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.model.names import Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.verifying.findings import Finding
@@ -25,7 +25,6 @@ from beam_datasets.reading.verifying.unexpected import find_unexpected
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-RUN_FILE = "run.json"
 _MOST_EXAMPLES = 1 << 60  # of a split, as a reader takes it
 
 
