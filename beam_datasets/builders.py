@@ -183,9 +183,7 @@ class DatasetBuilder:
             BeamDatasetsError: any other reason why nothing was published.
             ValueError: an option is unusable, or there are options of a store for a local path.
         """
-        if storage_options:
-            self._root = catalog.root_dir(self._root, storage_options)
-            self.__dict__.pop("info", None)
+        self._use(storage_options)
         self.check_buildable()
         from beam_datasets.transforms.generate import generate
 
@@ -204,12 +202,16 @@ class DatasetBuilder:
                 max_examples_per_split, ignore_duplicates, beam_options; others have no meaning here.
             **options: see `build`; they win.
         """
-        if storage_options := options.pop("storage_options", None):
-            self._root = catalog.root_dir(self._root, storage_options)
+        self._use(options.pop("storage_options", None))
         if self.is_prepared():
             return
         given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
         self.build(**{name: value for name, value in given.items() if value is not None} | options)
+
+    def _use(self, storage_options: Mapping[str, Any] | None) -> None:
+        if storage_options:
+            self._root = catalog.root_dir(self._root, storage_options)
+            self.__dict__.pop("info", None)  # of what could not be seen without
 
     def as_dataset(self, split: Any = None, **options: Any) -> Any:
         """Reads the published dataset; see `beam_datasets.reading`.

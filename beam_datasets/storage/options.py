@@ -6,6 +6,8 @@ go along where a path is made of it by the functions of `paths` or by `+`, and w
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,4 +101,8 @@ def _texts(value: Any) -> Iterator[str]:
         for inner in value:
             yield from _texts(inner)
     elif isinstance(value, (str, bytes)):
-        yield value if isinstance(value, str) else value.decode(errors="replace")
+        text = value if isinstance(value, str) else value.decode(errors="replace")
+        yield text
+        if text.lstrip().startswith("{"):  # a key of Google's, whose parts may be shown without the rest
+            with contextlib.suppress(ValueError, RecursionError):
+                yield from _texts([inner for name, inner in json.loads(text).items() if name.startswith("private_key")])

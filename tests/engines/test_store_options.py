@@ -21,6 +21,7 @@ from beam_datasets.transforms import Export, Materialize, ReadDataset, VerifyDat
 from beam_datasets.transforms.stats import SummarizeDataset
 from beam_datasets.transforms.stats import run as run_stats
 from beam_datasets.transforms.verify import run as run_verify
+from tests.end_to_end.engines import portable_engine
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store
 
@@ -82,6 +83,9 @@ def test_building(
     directory = builder.build(num_shards=SHARDS, storage_options=store.options, **options)
     assert digests(directory) == digests(local)
     assert len(list(builder.as_dataset("test"))) == COUNT // 10
+    again = Numbers(data_dir=f"{store.url}/{name}", count=COUNT)
+    again.download_and_prepare(storage_options=store.options)
+    assert again.info.splits["train"].num_examples == COUNT
     with pytest.raises(bd.errors.AlreadyPublishedError):
         Numbers(data_dir=f"{store.url}/{name}", count=COUNT, storage_options=store.options).build()
     root = storage.with_options(f"{store.url}/{name}", store.options)
@@ -195,6 +199,20 @@ def test_transforms(store: ObjectStore, there: str, local: str, tmp_path: Path) 
     )
     assert bd.load("numbers", split="test", data_dir=f"{store.url}/t", **options)[7]["id"] >= 0
     assert "_export.json" in storage.list_dir(storage.with_options(f"{store.url}/e", store.options))
+
+
+def test_workers_elsewhere_get_them_with_the_job(store: ObjectStore, there: str, local: str, tmp_path: Path) -> None:
+    with portable_engine(tmp_path) as options:
+        built = Numbers(data_dir=f"{store.url}/p", count=COUNT, storage_options=store.options).build(
+            num_shards=SHARDS, beam_options=options
+        )
+        made = bd.materialize(
+            there, data_dir=f"{store.url}/p", to="made", split="train[:30%]", beam_options=options,
+            storage_options=store.options,
+        )  # fmt: skip
+    assert digests(built) == digests(local)
+    assert bd.builder_from_directory(made).info.splits["train"].num_examples == COUNT * 3 // 10
+    assert SECRET.encode() not in all_bytes(built) + all_bytes(made) + all_bytes(str(tmp_path))
 
 
 def test_a_local_path_takes_none(local: str, tmp_path: Path) -> None:

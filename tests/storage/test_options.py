@@ -129,6 +129,11 @@ def test_errors_show_no_value():
     assert text == "asked http://host with '***': true"
 
 
+def test_errors_show_no_part_of_a_key_of_google():
+    options = StoreOptions({"service_account_key": '{"type": "service_account", "private_key": "' + SECRET + '"}'})
+    assert options.redact(f"service_account: {SECRET}") == "service_account: ***"
+
+
 def test_other_schemes_hand_them_to_fsspec(tmp_path):
     pytest.importorskip("fsspec")
     (tmp_path / "x").write_bytes(b"hello")
