@@ -69,8 +69,8 @@ class Materialize(beam.PTransform):
 
         Args:
             source: a published dataset, by its name or its directory.
-            payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for spilled on the local
-                runner and inline elsewhere.
+            payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for inline on
+                Dataflow, spilled elsewhere.
             spill_dir: where they are spilled, and what a filter leaves; None for the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
