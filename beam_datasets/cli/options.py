@@ -98,7 +98,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
     )
-    group.add_argument("--payload", choices=["inline", "spilled"], help="how records travel; default: inline on Dataflow, else spilled")
+    group.add_argument(
+        "--payload", choices=["inline", "spilled"], help="how records travel; default: inline on Dataflow, else spilled"
+    )
     group.add_argument("--spill_dir", metavar="DIR", help="where they spill; every worker must see it")
     group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
     group.add_argument("--no_wait", action="store_true", help="end when a remote runner has the job")
