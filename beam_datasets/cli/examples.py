@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.cli.terminal import printable
-from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray, Sequence
+from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def leaves_with_features(
     value: Any, feature: FeatureConnector | None, path: str = ""
 ) -> Iterator[tuple[str, Any, FeatureConnector | None]]:
     """Yields (path, value, its feature without the sequences around it) of all that is in nested dicts."""
-    inner = _innermost(feature)
+    inner = innermost(feature)
     if not isinstance(value, dict):
         yield path, value, inner
         return
@@ -53,18 +54,12 @@ def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector 
     >>> feature_at(FeaturesDict({"a": {"b": ClassLabel(num_classes=2)}}), "a/b")
     ClassLabel(shape=(), dtype=int64, num_classes=2)
     """
-    inner = _innermost(feature)
+    inner = innermost(feature)
     if not path or not isinstance(inner, FeaturesDict):
         return None if path else inner
     below = [name for name in inner if path == name or path.startswith(f"{name}/")]
     found = (feature_at(inner[name], path[len(name) + 1 :]) for name in below)
     return next((child for child in found if child is not None), None)
-
-
-def _innermost(feature: FeatureConnector | None) -> FeatureConnector | None:
-    while isinstance(feature, Sequence):
-        feature = feature.feature
-    return feature
 
 
 def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:

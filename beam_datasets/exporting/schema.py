@@ -22,10 +22,11 @@ from beam_datasets.features import (
 )
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.tree import below, innermost
 from beam_datasets.model.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     import numpy as np
 
@@ -123,7 +124,8 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
     Raises:
         BeamDatasetsError: a feature cannot be exported, or `binary` names what is no feature with strings.
     """
-    strings = {name for name, feature in _below(tree) if isinstance(feature, Tensor) and feature.dtype == STRING}
+    inner = ((name, innermost(feature)) for name, _, feature in below(tree))
+    strings = {name for name, feature in inner if isinstance(feature, Tensor) and feature.dtype == STRING}
     for name in binary:
         if name not in strings:
             raise BeamDatasetsError(
@@ -134,16 +136,6 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
         return _struct(tree, "", frozenset(binary))
     columns = _struct(tree.feature, "", frozenset(binary)).fields
     return Struct({name: Items(column) for name, column in columns.items()})
-
-
-def _below(feature: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    while isinstance(feature, Sequence):
-        feature = feature.feature
-    if isinstance(feature, FeaturesDict):
-        for key, child in feature.items():
-            yield from _below(child, join(name, key))
-    else:
-        yield name, feature
 
 
 def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:

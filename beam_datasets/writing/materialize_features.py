@@ -8,12 +8,11 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import FeaturesDict, Sequence, UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.tree import below, innermost
 from beam_datasets.model.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-Path = tuple[str, ...]
+    from collections.abc import Collection
 
 
 def project(tree: Any, names: Collection[str], dataset: str) -> Any:
@@ -29,7 +28,7 @@ def project(tree: Any, names: Collection[str], dataset: str) -> Any:
     """
     if not names:
         raise BeamDatasetsError(f"no feature of {dataset} is named; name at least one, or leave the choice out.")
-    known = {name: path for name, path, _ in _below(tree)}
+    known = {name: path for name, path, _ in below(tree)}
     spec: dict[str, Any] = {}
     for name in names:
         if name not in known:
@@ -40,23 +39,13 @@ def project(tree: Any, names: Collection[str], dataset: str) -> Any:
     return select(tree, spec)
 
 
-def _below(tree: Any, path: Path = ()) -> Iterator[tuple[str, Path, Any]]:
-    """Yields each feature, whatever its depth: its name, the steps that lead to it, and the feature."""
-    while isinstance(tree, Sequence):
-        tree = tree.feature
-    if isinstance(tree, FeaturesDict):
-        for step, child in tree.items():
-            yield "/".join((*path, step)), (*path, step), child
-            yield from _below(child, (*path, step))
-
-
-def _put(spec: dict[str, Any], path: Path) -> None:
+def _put(spec: dict[str, Any], path: tuple[str, ...]) -> None:
     """Adds a feature to a nest of those that are kept."""
     for step in path[:-1]:
-        below = spec.setdefault(step, {})
-        if below is True:
+        nested = spec.setdefault(step, {})
+        if nested is True:
             return
-        spec = below
+        spec = nested
     spec[path[-1]] = True
 
 
@@ -66,12 +55,11 @@ def record_names(tree: Any) -> frozenset[bytes]:
     Raises:
         BeamDatasetsError: that cannot be known of one of them, because its class is not known here.
     """
-    for name, _, feature in _below(tree):
-        while isinstance(feature, Sequence):
-            feature = feature.feature
-        if isinstance(feature, UnknownFeature):
+    for name, _, feature in below(tree):
+        inner = innermost(feature)
+        if isinstance(inner, UnknownFeature):
             raise BeamDatasetsError(
-                f"feature {name!r} is of the class {feature.python_class_name!r}, which is not known here, so neither "
+                f"feature {name!r} is of the class {inner.python_class_name!r}, which is not known here, so neither "
                 "is where a record holds it. Leave it out, or copy the dataset with all its features."
             )
     return frozenset(name.encode() for name in tree.wire_names(""))
@@ -88,8 +76,8 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
             if missing:
                 found = min(missing)
                 return f"feature {join(name, found)!r}, {there[found]!r}, is in the {which} only"
-        below = (difference(one[child], other[child], join(name, child)) for child in one)
-        return next(filter(None, below), None)
+        found_below = (difference(one[child], other[child], join(name, child)) for child in one)
+        return next(filter(None, found_below), None)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
         if one.length == other.length:
             return difference(one.feature, other.feature, name)
