@@ -15,6 +15,7 @@ from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_r
 from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
 from beam_datasets.features.decode import SkipDecoding
 from beam_datasets.features.png import encode
+from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.comparing.features import readable
 from beam_datasets.reading.opening import open_published
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from beam_datasets.features import FeatureConnector
 
 THUMBNAIL_COLUMNS = 48
-_SUFFIXES = {b"\x89PNG": "png", b"\xff\xd8": "jpg", b"GIF8": "gif", b"BM": "bmp"}
 
 
 def run(args: Items[str]) -> int:
@@ -108,7 +108,7 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
             for number, data in zip(numbers, files):
                 data = _visible(data, leaf)
-                target = storage.join(directory, f"{name}-{_file_name(path)}{number}.{suffix_of(data)}")
+                target = storage.join(directory, f"{name}-{_file_name(path)}{number}.{ending_of(data)}")
                 storage.write_bytes(target, data)
                 written.append(target)
     return written
@@ -139,15 +139,6 @@ def _visible(data: bytes, feature: FeatureConnector) -> bytes:
     if not isinstance(feature, Image) or feature.dtype != np.float32:
         return data
     return encode(to_rgb(feature.unpacker("")(data)))
-
-
-def suffix_of(data: bytes) -> str:
-    """Returns the suffix of an image file by its first bytes.
-
-    >>> suffix_of(b"GIF89a"), suffix_of(b"?")
-    ('gif', 'bin')
-    """
-    return next((suffix for signature, suffix in _SUFFIXES.items() if data.startswith(signature)), "bin")
 
 
 def _file_name(text: str) -> str:

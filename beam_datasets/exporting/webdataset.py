@@ -26,6 +26,7 @@ from beam_datasets.adapters.framework import framework
 from beam_datasets.errors import BeamDatasetsError, FeatureError
 from beam_datasets.exporting.jsonl import json_converter, json_text
 from beam_datasets.exporting.schema import Array, Binary, Column, File, Items, Label, Number, Struct, Text
+from beam_datasets.formats.endings import ending_of
 
 if TYPE_CHECKING:
     from beam_datasets.exporting.output import Output, Row
@@ -34,16 +35,6 @@ Files: TypeAlias = Callable[[Any], Iterator[tuple[str, bytes]]]
 """From a feature's value to (ending, content) of its files."""
 
 _ITEM = re.compile(r"[0-9]{4,}")  # the number of a file of a sequence
-
-_SIGNATURES = (
-    (b"\x89PNG\r\n", "png"),
-    (b"\xff\xd8\xff", "jpg"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"fLaC", "flac"),
-    (b"ID3", "mp3"),
-    (b"OggS", "ogg"),
-)
 
 
 @dataclass(frozen=True)
@@ -171,17 +162,6 @@ def _npy(array: Any) -> bytes:
     out = io.BytesIO()
     np.lib.format.write_array(out, array, allow_pickle=False)
     return out.getvalue()
-
-
-def ending_of(content: bytes) -> str:
-    r"""Returns the usual ending of an image's or a sound's file, by how it begins; 'bin' for others.
-
-    >>> ending_of(b"\xff\xd8\xff\xe0..."), ending_of(b"RIFF....WAVEfmt "), ending_of(b"?")
-    ('jpg', 'wav', 'bin')
-    """
-    if content[:4] == b"RIFF":
-        return {b"WAVE": "wav", b"WEBP": "webp"}.get(content[8:12], "bin")
-    return next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "bin")
 
 
 def _webdataset() -> Any:
