@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pipelines.files.schema import INTEGERS, Field
+from pipelines.files.floats import survives
+from pipelines.files.schema import INTEGERS, Field, advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -22,12 +23,12 @@ class RowError(ValueError):
     """A value of a row does not fit; the message begins with the column."""
 
 
-def text_converter(field: Field, missing: Collection[str] = ("",)) -> Callable[[str], Any]:
-    """Returns the function from a CSV field's text to the value; lists and objects are written as JSON there."""
+def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "") -> Callable[[str], Any]:
+    """Returns the function from the text in a column of this name to the value; lists and objects are JSON there."""
     if field.item is not None or field.fields is not None:
-        convert = value_converter(field)
+        convert = value_converter(field, path)
         return lambda text: convert(_parse_json(text) if text else None)
-    convert = _text_scalar(field)
+    convert = _text_scalar(field, path)
     if is_plain_text(field):
         return convert
     absent = -1 if field.kind == "class" else None
@@ -47,11 +48,11 @@ def is_plain_text(field: Field) -> bool:
     return field.kind in ("string", "image") and not field.optional
 
 
-def _text_scalar(field: Field) -> Callable[[str], Any]:
+def _text_scalar(field: Field, path: str) -> Callable[[str], Any]:
     if field.kind in INTEGERS:
         return _integer
     if field.kind.startswith("float"):
-        return _float
+        return _exact(_float, field, path) if field.exact else _float
     if field.kind == "bool":
         return _bool
     return _label(field) if field.kind == "class" else str
@@ -73,6 +74,23 @@ def _float(text: str) -> float:
     except ValueError:
         pass
     raise ValueError(f"{text!r:.60} is not a number")
+
+
+def _exact(convert: Callable[[Any], float], field: Field, path: str) -> Callable[[Any], float]:
+    """Returns a converter that also refuses what float32, which was found in the first rows, does not keep."""
+    optional = "?" * field.optional
+
+    def exact(value: Any) -> float:
+        number = convert(value)
+        if survives(number):
+            return number
+        raise ValueError(
+            f"{value!r:.60} has more digits, or is larger, than float32 keeps, and the rows that the schema was taken "
+            f"from have no such number; {advice(path, 'float64' + optional)} keeps it, "
+            f"{advice(path, 'float32' + optional)} rounds what it can"
+        )
+
+    return exact
 
 
 def _bool(text: str) -> bool:
@@ -108,13 +126,18 @@ def _parse_json(text: str) -> Any:
         raise ValueError(f"{text!r:.60} is not JSON: {error}") from None
 
 
-def value_converter(field: Field) -> Callable[[Any], Any]:
-    """Returns the function from a JSON value to what the feature takes."""
+def value_converter(field: Field, path: str = "") -> Callable[[Any], Any]:
+    """Returns the function from a JSON value to what the feature takes.
+
+    Args:
+        field: that it is for.
+        path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
+    """
     if field.fields is not None:
-        return _object(field.fields, field.optional)
+        return _object(field.fields, field.optional, path)
     if field.item is not None:
-        return _list(field.item, max(1, len(field.shape)))
-    convert = _value_scalar(field)
+        return _list(field.item, max(1, len(field.shape)), path)
+    convert = _value_scalar(field, path)
     absent = -1 if field.kind == "class" else None
 
     def with_missing(value: Any) -> Any:
@@ -127,11 +150,11 @@ def value_converter(field: Field) -> Callable[[Any], Any]:
     return with_missing
 
 
-def _value_scalar(field: Field) -> Callable[[Any], Any]:
+def _value_scalar(field: Field, path: str) -> Callable[[Any], Any]:
     if field.kind in INTEGERS:
         return _whole
     if field.kind.startswith("float"):
-        return _number
+        return _exact(_number, field, path) if field.exact else _number
     if field.kind == "bool":
         return _exactly_bool
     if field.kind == "class":
@@ -170,8 +193,9 @@ def _text(value: Any) -> str | bytes:
     return value if isinstance(value, str | bytes) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _list(item: Field, depth: int) -> Callable[[Any], list[Any]]:
-    convert = value_converter(item) if depth == 1 else _list(item, depth - 1)
+def _list(item: Field, depth: int, path: str) -> Callable[[Any], list[Any]]:
+    inner = f"{path}[]"
+    convert = value_converter(item, inner) if depth == 1 else _list(item, depth - 1, inner)
 
     def each(value: Any) -> list[Any]:
         if value is None:
@@ -183,8 +207,8 @@ def _list(item: Field, depth: int) -> Callable[[Any], list[Any]]:
     return each
 
 
-def _object(fields: Mapping[str, Field], optional: bool) -> Callable[[Any], dict[str, Any]]:
-    convert = row_converter(fields)
+def _object(fields: Mapping[str, Field], optional: bool, path: str) -> Callable[[Any], dict[str, Any]]:
+    convert = row_converter(fields, path=f"{path}/")
 
     def each(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) and not (value is None and optional):
@@ -195,15 +219,16 @@ def _object(fields: Mapping[str, Field], optional: bool) -> Callable[[Any], dict
 
 
 def row_converter(
-    fields: Mapping[str, Field], dropped: Collection[str] = ()
+    fields: Mapping[str, Field], dropped: Collection[str] = (), path: str = ""
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Returns the function from a row of JSON to an example.
 
     Args:
         fields: name -> field of what is kept.
         dropped: names that are passed over; any other name is an error, for its values would be lost.
+        path: of the object, with its `/`, where it is inside a row.
     """
-    converters = {name: value_converter(field) for name, field in fields.items()}
+    converters = {name: value_converter(field, path + name) for name, field in fields.items()}
     known = {*fields, *dropped}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,8 @@
     beam-datasets build csv --data_dir out --name houses --pattern 'data/*.csv' --split train=90% --split test=10% \
         --feature price=float32 --feature kind=class:flat,house --feature note=drop --key id --delimiter ';'
 
-A column is int64, float32 or bool where all its values are, and text otherwise; numbers with leading zeros are text.
+A column is int64, float32, float64 or bool where all its values are, and text otherwise; numbers with leading zeros
+are text.
 """
 
 from __future__ import annotations

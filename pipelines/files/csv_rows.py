@@ -195,7 +195,7 @@ class CsvRows:
     def _converter(self, names: Sequence[str]) -> Callable[[list[str]], tuple[Key | None, Example]]:
         columns = [(i, name, self.fields[name]) for i, name in enumerate(names) if name in self.fields]
         texts = [(i, name) for i, name, field in columns if is_plain_text(field)]
-        others = [(i, name, text_converter(f, self.missing)) for i, name, f in columns if not is_plain_text(f)]
+        others = [(i, name, text_converter(f, self.missing, name)) for i, name, f in columns if not is_plain_text(f)]
         key_place = -1 if self.key is None else names.index(self.key)
         has_key = self.key in self.fields
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
+from pipelines.files.floats import survives
 from pipelines.files.schema import Field
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Guess:
         seen: kind -> how many values have it, where the first stands, and that value.
         rows: of an object, how many there were; a field seen less often is missing in some.
         labels: the distinct values that could be labels, MOST_LABELS at most.
+        wide: whether there is a number that float32 would change.
     """
 
     seen: dict[str, tuple[int, Place, Any]] = field(default_factory=dict)
@@ -79,6 +81,7 @@ class Guess:
     item: Guess | None = None
     fields: dict[str, Guess] = field(default_factory=dict)
     labels: set[str] = field(default_factory=set)
+    wide: bool = False
 
     MOST_LABELS = 10_000
 
@@ -87,6 +90,8 @@ class Guess:
         kind = kind_of(value)
         count, first, example = self.seen.get(kind, (0, place, value))
         self.seen[kind] = (count + 1, first, example)
+        if not self.wide and kind in ("float", "int"):
+            self.wide = not survives(float(value))
         if kind == "list":
             self.item = self.item or Guess()
             for inner in value:
@@ -166,14 +171,14 @@ class Guess:
             raise InputError(
                 f"{path!r} is missing{self._where('missing')} inside a list, which cannot be stored; {_hint(path)}"
             )
-        kind = _merge(kinds)
+        kind = _merge(kinds, wide=self.wide)
         if kind == "list" and self.item is not None:
             return Field("list", item=self._item(path, lenient))
         if kind == "object":
             inner = self.row_fields(f"{path}/", lenient=lenient, optional=optional, inside_list=inside_list)
             return Field("object", optional=optional, fields=inner)
         if kind:
-            return Field(kind, optional=optional and not (lenient and kind == "string"))
+            return Field(kind, optional=optional and not (lenient and kind == "string"), exact=kind == "float32")
         if lenient:
             return Field("string")
         raise InputError(f"{path!r}: {self._conflict()}; {_hint(path)}")
@@ -198,12 +203,12 @@ class Guess:
         )
 
 
-def _merge(kinds: set[str]) -> str:
+def _merge(kinds: set[str], *, wide: bool) -> str:
     """Returns the kind of field that holds all these kinds of values; '' where none does."""
     if kinds == {"int"}:
         return "int64"
     if kinds in ({"float"}, {"int", "float"}):
-        return "float32"
+        return "float64" if wide else "float32"
     return next(iter(kinds)) if len(kinds) == 1 and kinds != {"big integer"} else ""
 
 

@@ -4,7 +4,7 @@
         --key id
 
 The schema is the files' own: structs are nested features, lists sequences; dates, times and decimals become text, and
-doubles float32 (`--feature x=float64` keeps all their bits). Row groups are read side by side.
+doubles float64 (`--feature x=float32` takes half the bytes). Row groups are read side by side.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _scalar(kind: Any, path: str) -> str:
     if types.is_integer(kind):
         return str(kind)
     if types.is_floating(kind):
-        return "float16" if types.is_float16(kind) else "float32"
+        return "float16" if types.is_float16(kind) else "float32" if types.is_float32(kind) else "float64"
     if types.is_boolean(kind):
         return "bool"
     text = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)

@@ -12,6 +12,7 @@ drop                                                          left out
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Field:
         labels: of a `class`; an integer where only their number is known, None where the rows decide.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
+        exact: of a float32 that nobody asked for: a number whose digits it does not keep is refused.
         fields: of an `object`, by name.
     """
 
@@ -46,6 +48,7 @@ class Field:
     labels: tuple[str, ...] | int | None = None
     item: Field | None = None
     shape: tuple[int, ...] = ()
+    exact: bool = False
     fields: Mapping[str, Field] | None = None
 
     def __str__(self) -> str:
@@ -96,6 +99,16 @@ def _labels(text: str | None) -> tuple[str, ...] | int | None:
     return int(text) if text.isdecimal() else tuple(label.strip() for label in text.split(","))
 
 
+def advice(path: str, kind: str) -> str:
+    """Returns the option that says of what is at a path, or of the items of lists there, what it is.
+
+    >>> advice("a/x", "float64"), advice("a[]", "float64"), advice("a[]/x", "drop")
+    ('--feature a/x=float64', "--feature 'a=float64[]'", '--feature a/x=drop')
+    """
+    name = path.rstrip("[]")
+    return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
+
+
 def override(fields: Mapping[str, Field], specs: Mapping[str, str], *, may_add: bool = False) -> dict[str, Field]:
     """Returns the fields with some of them replaced; a name `a/b` means field b of object a.
 
@@ -125,9 +138,11 @@ def to_feature(field: Field) -> FeatureConnector:
     if field.fields is not None:
         return features.FeaturesDict({name: to_feature(inner) for name, inner in field.fields.items()})
     if field.kind == "list" and field.item is not None:
+        if field.item.kind == "float64":  # one value of bytes for all items, not one each
+            return features.Tensor(shape=(None,), dtype="float64", encoding="bytes")
         return features.Sequence(to_feature(field.item))
     if field.kind == "tensor" and field.item is not None:
-        return features.Tensor(shape=field.shape, dtype=field.item.kind)
+        return features.Tensor(shape=field.shape, dtype=field.item.kind, encoding=_encoding(field.item.kind))
     if field.kind == "class":
         known = field.labels
         return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
@@ -135,6 +150,9 @@ def to_feature(field: Field) -> FeatureConnector:
         return features.Image()
     if field.kind == "string" and not field.optional:
         return features.Text()
-    # A float64 would be stored as float32: bytes keep what was asked for.
-    encoding = "bytes" if field.kind == "float64" and not field.optional else "none"
-    return features.Tensor(shape=(), dtype=field.kind, optional=field.optional, encoding=encoding)
+    return features.Tensor(shape=(), dtype=field.kind, optional=field.optional, encoding=_encoding(field.kind))
+
+
+def _encoding(kind: str) -> str:
+    """Returns how a kind of number is stored: a float64 would become a float32, bytes keep what was asked for."""
+    return "bytes" if kind == "float64" else "none"

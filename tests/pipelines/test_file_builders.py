@@ -96,6 +96,27 @@ def test_several_patterns_of_a_split(source: Path, tmp_path: Path, capsys: pytes
     assert "--feature x is given twice, as 'string' and as 'int64'" in capsys.readouterr().err
 
 
+def test_floats_keep_their_digits(source: Path, tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    times, short = [1700000000.123456, 16777217.0, -1e300, 0.1], [0.5, 0.1, 1e3, 3.25]
+    rows = [{"i": i, "ts": ts, "short": s, "l": [ts] * i} for i, (ts, s) in enumerate(zip(times, short))]
+    (source / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (source / "a.csv").write_text(
+        "i,ts,short,l\n" + "".join(f'{r["i"]},{r["ts"]},{r["short"]},"{r["l"]}"\n' for r in rows)
+    )
+    maybe = {"maybe": [None, 1 / 3, None, 0.5], "v": pa.array([[ts, 0.0] for ts in times], pa.list_(pa.float64(), 2))}
+    pq.write_table(pa.table({name: [row[name] for row in rows] for name in rows[0]} | maybe), source / "a.parquet")
+    for kind, narrow in (("csv", np.float32), ("jsonl", np.float32), ("parquet", np.float64)):
+        lists = ["--feature", "l=float64[]"] if kind == "csv" else []
+        made = build(kind, tmp_path / kind, "--pattern", source / f"a.{kind}", *lists)
+        found = {int(row["i"]): row for row in read(made)}
+        assert [found[i]["ts"] for i in range(4)] == times
+        assert [found[i]["short"].dtype for i in range(4)] == [narrow] * 4
+        assert [found[i]["l"].tolist() for i in range(4)] == [row["l"] for row in rows]
+    assert [found[i]["maybe"] for i in range(4)] == maybe["maybe"]
+    assert [found[i]["v"].tolist() for i in range(4)] == [[ts, 0.0] for ts in times]
+
+
 def test_csv_duplicate_keys(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (source / "a.csv").write_text("id,n\nx,1\ny,2\nx,3\n")
     problem = fails(capsys, tmp_path, "csv", "--pattern", source, "--key", "id")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
 from pipelines.files.convert import row_converter, text_converter
+from pipelines.files.floats import survives
 from pipelines.files.infer import Guess, text_kinds
 from pipelines.files.schema import Field, override, parse_field
 
@@ -69,6 +73,41 @@ def test_csv_types() -> None:
         guess.add_row(dict(zip("abcdefg", row)), f"in.csv, line {i}", kind_of)
     found = {name: str(field) for name, field in guess.row_fields(lenient=True).items()}
     assert list(found.values()) == ["int64", "float32", "string", "string", "bool", "string", "int64?"]
+
+
+def test_floats_that_need_all_their_digits() -> None:
+    found = {"a": 1.5, "b": 16777217.0, "c": 16777217, "d": 1e300, "e": [0.1, 1 / 3], "f": float("inf"), "g": 16777217}
+    rows: list[dict[str, object]] = [found, {**found, "a": 0.1, "c": 1.5, "f": float("nan")}]
+    assert schema(rows) == {
+        "a": "float32", "b": "float64", "c": "float64", "d": "float64", "e": "float64[]", "f": "float32", "g": "int64"
+    }  # fmt: skip
+
+
+@given(st.floats() | st.floats(width=32) | st.decimals(-(10**7), 10**7, places=3).map(float))
+def test_what_survives_is_what_numpy_shows(number: float) -> None:
+    with np.errstate(over="ignore"):
+        kept = np.float32(number)
+    assert survives(number) == (number in (float(kept), float(str(kept))) or bool(np.isnan(kept)))
+
+
+def test_later_numbers_that_do_not_survive() -> None:
+    fields = guess_of([{"x": 1.5, "l": [0.5], "o": {"x": 2.5}, "p": [{"x": 0.5}]}, {"l": [1], "o": {}, "p": []}])
+    row = {"x": 0.1, "l": [], "o": {"x": None}, "p": [{"x": 1}]}
+    convert = row_converter(fields.row_fields())
+    assert convert(row) == row
+    for name, wrong, advised in [
+        ("x", 0.123456789, r"--feature 'x=float64\?' keeps it, --feature 'x=float32\?' rounds"),
+        ("l", [1e300], r"--feature 'l=float64\[\]' keeps it, --feature 'l=float32\[\]'"),
+        ("o", {"x": 16777217}, "--feature 'o/x=float64.'"),
+        ("p", [{"x": 16777217}], "--feature p/x=float64 "),
+    ]:
+        with pytest.raises(ValueError, match=f"^'{name}': .*float32 keeps.*{advised}"):
+            convert({**row, name: wrong})
+    column = text_converter(fields.row_fields()["x"], path="x")
+    assert column("1.25") == 1.25
+    with pytest.raises(ValueError, match=r"'1700000000.123' has more digits.*--feature 'x=float64\?' keeps"):
+        column("1700000000.123")
+    assert text_converter(parse_field("float32"))("1700000000.123") == 1700000000.123
 
 
 def test_note_of_a_stray_text() -> None:

@@ -47,7 +47,7 @@ def test_types(tmp_path: Path) -> None:
     write(tmp_path / "in.parquet", columns)
     fields, _ = row_groups(find(str(tmp_path / "in.parquet")))
     assert {name: str(field) for name, field in fields.items()} == {
-        "i": "int16", "d": "float32", "n": "int64?", "s": "string", "c": "string", "b": "string", "l": "int64[]",
+        "i": "int16", "d": "float64", "n": "int64?", "s": "string", "c": "string", "b": "string", "l": "int64[]",
         "v": "float32[2]", "o": "{x: int64, y: string?}?", "t": "string", "m": "string",
     }  # fmt: skip
     (key, first), (_, second) = read(tmp_path / "in.parquet")
