@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +18,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.storage import objects
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import ObjectStore, object_store
+from tests.processes import started
 from tests.writing.test_claims import race
 
 if TYPE_CHECKING:
@@ -119,14 +118,11 @@ def test_a_publisher_killed_while_it_publishes(shared_store: ObjectStore, local:
         "from tests.engines.test_object_stores import build; import sys\n"
         "if __name__ == '__main__': build(sys.argv[1], num_workers=1)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, data_dir], cwd=ROOT, start_new_session=True)
     claimed = storage.join(data_dir, "numbers/1.0.0/.publishing")
-    while process.poll() is None and not storage.is_dir(claimed):
-        time.sleep(0.005)
-    time.sleep(seconds)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with started([sys.executable, "-c", code, data_dir], cwd=ROOT) as process:
+        while process.poll() is None and not storage.is_dir(claimed):
+            time.sleep(0.005)
+        time.sleep(seconds)  # then it is killed
     directory = storage.join(data_dir, "numbers/1.0.0")
     if not catalog.is_published(directory):
         build(data_dir, num_workers=1)

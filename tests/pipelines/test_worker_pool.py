@@ -17,7 +17,6 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, e
 
 from beam_datasets.transforms import portable
 from pipelines import worker_pool
-from tests.end_to_end.engines import await_listening, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +29,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc,
 @pytest.fixture
 def pool() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A pool that runs as a program, and its port."""
-    port = free_port()
-    command = [sys.executable, "-m", "pipelines.worker_pool", "--port", str(port)]
+    command = [sys.executable, "-m", "pipelines.worker_pool", "--port", "0"]  # any that is free
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        await_listening(port)
-        yield process, port
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        assert told.startswith("Workers can be had at 127.0.0.1:"), told
+        yield process, int(told.rpartition(":")[2])
     finally:
         process.kill()
         process.communicate()
@@ -80,9 +80,8 @@ def test_workers_come_and_end_with_the_pool(pool: tuple[subprocess.Popen[str], i
             assert came.wait(WORKER_SECONDS), worker
     started = processes_below(process.pid)
     process.send_signal(signal.SIGTERM)
-    told, complained = process.communicate(timeout=WORKER_SECONDS)
+    _, complained = process.communicate(timeout=WORKER_SECONDS)
     assert process.returncode == 0, complained
-    assert f"Workers can be had at 127.0.0.1:{port}" in told
     assert "worker 1-2 of localhost:" in complained
     assert gone(started)
 
