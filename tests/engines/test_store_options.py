@@ -77,8 +77,8 @@ def test_building(
     store: ObjectStore, local: str, options: dict[str, Any], capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     name = "-".join(options)
-    if options.pop("spill", None):
-        options["spill_dir"] = f"{store.url}/{name}/spill"
+    if "spill" in options:
+        options = {"num_workers": 1, "spill_dir": f"{store.url}/{name}/spill"}
     builder = Numbers(data_dir=f"{store.url}/{name}", count=COUNT)
     directory = builder.build(num_shards=SHARDS, storage_options=store.options, **options)
     assert digests(directory) == digests(local)
