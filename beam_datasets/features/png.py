@@ -1,6 +1,7 @@
 """PNG, written without any library for images, so that the same array has the same bytes whatever is installed.
 
-The bytes still depend on zlib; all zlib from 1.2 on make the same, its reimplementations may not.
+Small images have the same bytes everywhere. Those of large ones depend on zlib: all from 1.2 on make the same, its
+reimplementations may not.
 Source: https://www.w3.org/TR/png-3.
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.features import png_stream
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _END = b"\0\0\0\0IEND\xaeB`\x82"
 _COLOUR_TYPE = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> gray, gray and alpha, RGB, RGB and alpha
 _SMALL = 4096
-"""Below this many bytes rows are not filtered, and zlib only looks for repeated bytes: faster, and about as small."""
+"""Below this many bytes rows are not filtered, and `png_stream` compresses them, which fit, be each of one byte."""
 
 _BAND = 1 << 18  # bytes of rows that are filtered at once
 
@@ -38,23 +40,26 @@ def encode(image: NDArray[Any]) -> bytes:
         raise ValueError(f"a PNG cannot have {height} x {width} pixels")
     depth = image.dtype.itemsize
     pixels = np.ascontiguousarray(image, ">u2" if depth == 2 else np.uint8)
+    beginning = _beginning(height, width, depth, channels)
     if core is not None and pixels.nbytes < _SMALL:
-        file: bytes | None = core.small_png(_beginning(height, width, depth, channels), pixels, height)
-        if file is not None:
-            return file
+        file: bytes = core.small_png(beginning, pixels, height)
+        return file
     rows = pixels.view(np.uint8).reshape(height, -1)
-    if rows.size < _SMALL:
-        plain = np.zeros((height, rows.shape[1] + 1), np.uint8)
-        plain[:, 1:] = rows
-        # Runs reach back one byte, so a small window serves, whose state is made in 3 us instead of 13.
-        compressor = zlib.compressobj(6, zlib.DEFLATED, 12, 6, zlib.Z_RLE)
-        data = compressor.compress(plain.tobytes())
-    else:
-        compressor = zlib.compressobj(6, zlib.DEFLATED, 15, 8, zlib.Z_FILTERED)
-        band = max(1, _BAND // rows.shape[1])
-        filtered = [_filtered(rows, start, start + band, channels * depth) for start in range(0, height, band)]
-        data = b"".join([compressor.compress(part.tobytes()) for part in filtered])
-    return _beginning(height, width, depth, channels) + _chunk(b"IDAT", data + compressor.flush()) + _END
+    data = _small_stream(rows) if rows.size < _SMALL else _large_stream(rows, channels * depth)
+    return beginning + _chunk(b"IDAT", data) + _END
+
+
+def _small_stream(rows: NDArray[np.uint8]) -> bytes:
+    plain = np.zeros((len(rows), rows.shape[1] + 1), np.uint8)
+    plain[:, 1:] = rows
+    return png_stream.deflate(plain.tobytes())
+
+
+def _large_stream(rows: NDArray[np.uint8], pixel: int) -> bytes:
+    compressor = zlib.compressobj(6, zlib.DEFLATED, 15, 8, zlib.Z_FILTERED)
+    band = max(1, _BAND // rows.shape[1])
+    filtered = [_filtered(rows, start, start + band, pixel) for start in range(0, len(rows), band)]
+    return b"".join([compressor.compress(part.tobytes()) for part in filtered]) + compressor.flush()
 
 
 @lru_cache(maxsize=64)

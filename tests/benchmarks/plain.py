@@ -139,7 +139,7 @@ def _deflate(job: Job) -> Callable[[], int]:
     images = [bytes(row["image"]) for _, row in job.rows()]
 
     def run() -> int:
-        for image in images:  # with the options of beam_datasets
+        for image in images:  # looking for runs alone, as beam_datasets does
             compressor = zlib.compressobj(6, zlib.DEFLATED, 12, 6, zlib.Z_RLE)
             compressor.compress(image)
             compressor.flush()
