@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import logging
 import re
 import sys
 import time
@@ -98,16 +97,14 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
 
 
 def import_beam() -> None:
-    """Imports Beam without what it logs of optional packages that nobody asked for."""
-    logging.disable(logging.WARNING)
+    """Imports Beam, in less time than it takes by itself."""
     gc.disable()  # it would look through all that is imported again and again, a quarter of the time
     try:
-        import apache_beam  # noqa: F401
+        from beam_datasets import transforms  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError("generating needs Apache Beam: pip install 'beam_datasets[beam]'") from error
     finally:
         gc.enable()
-        logging.disable(logging.NOTSET)
 
 
 def _parse(args: list[str]) -> tuple[argparse.Namespace, tuple[list[str], list[str]], Request, Parser]:

@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ours = isinstance(error, (BeamDatasetsError, UsageError))
         place = "" if ours else _foreign_frame(error)
         if debug or not (ours or place):  # an error of this package's own code is a bug, and its traceback is needed
+            error.__suppress_context__ = False  # what a runner raised, too
             raise
         say(f"beam-datasets: {error if ours else _described(error, place)}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED

@@ -1,8 +1,12 @@
-"""The PTransforms. Each is imported when it is first used: a run should not wait for what it does not need."""
+"""The PTransforms. Each is imported when it is first used: a run should not wait for what it does not need.
+
+Beam is imported here, before any of them does it, because it does not do it silently.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +26,23 @@ _HOMES = {
     "WriteDataset": "write_dataset",
 }
 __all__ = list(_HOMES)
+
+
+def _import_beam() -> None:
+    """Imports Beam without what it logs, under no name, of Google's packages that nobody asked for."""
+    root = logging.getLogger()
+    root.addFilter(_not_of_apitools)
+    try:
+        importlib.import_module("apache_beam")
+    finally:
+        root.removeFilter(_not_of_apitools)
+
+
+def _not_of_apitools(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("apitools not found")
+
+
+_import_beam()
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ def run_pipeline(
         wait: for its end; else it is only given to the runner, whose loggers tell where it is.
 
     Raises:
-        BeamDatasetsError: it failed; what the runner raised is the cause.
+        BeamDatasetsError: it failed; what the runner raised is its `__context__`.
     """
     if not wait:
         with _readable_errors(silent=False):
@@ -56,7 +56,9 @@ def _cancelled_where_interrupted(result: PipelineResult) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _readable_errors(*, silent: bool) -> Iterator[None]:
-    """Raises what went wrong in a run as one error that says why; the runner's own words stay as its cause.
+    """Raises what went wrong in a run as one error that says why.
+
+    The runner's own words, a hundred lines and more, stay as its `__context__`, which is not shown.
 
     Where they are to be silent, Beam's loggers and threads are so meanwhile: they tell the same at length.
     """
@@ -64,4 +66,4 @@ def _readable_errors(*, silent: bool) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            raise reason(error) from error
+            raise reason(error) from None

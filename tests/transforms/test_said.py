@@ -1,0 +1,65 @@
+"""What somebody's own script says, on standard error, when it builds a dataset: in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPT = """\
+import sys
+import beam_datasets as bd
+from beam_datasets import features as F
+
+
+class Shapes(bd.DatasetBuilder):
+    VERSION = "1.0.0"
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features=F.FeaturesDict({"n": F.Scalar("int64")}))
+
+    def _split_generators(self):
+        return {"train": self._shapes()}
+
+    def _shapes(self):
+        for n in range(40):
+            BODY
+            yield f"shape-{n:05d}", {"n": n}
+
+
+if __name__ == "__main__":
+    Shapes(data_dir="data").build(num_workers=int(sys.argv[1]))
+"""
+
+
+def said_where(body: str, num_workers: int, directory: Path, begin: str = "") -> str:
+    (directory / "shapes.py").write_text(begin + SCRIPT.replace("BODY", body))
+    done = subprocess.run(
+        [sys.executable, "shapes.py", str(num_workers)],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout == "" or num_workers == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_run_that_fails_says_why_and_little_else(tmp_path, num_workers):
+    lines = said_where("assert n != 30, 'boom'", num_workers, tmp_path).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-2].endswith("GenerationError: AssertionError: boom")
+    assert lines[-1].endswith(f"at {tmp_path}/shapes.py:17 in _shapes)")
+    assert len(lines) < 25
+    assert "apache_beam" not in "".join(lines)
+
+
+def test_a_run_that_ends_well_says_nothing(tmp_path):
+    assert said_where("pass", 2, tmp_path) == ""
