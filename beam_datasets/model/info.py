@@ -14,6 +14,7 @@ from beam_datasets.errors import MetadataError
 from beam_datasets.model import info_json
 from beam_datasets.model.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
 from beam_datasets.model.split_info import SplitDict, SplitInfo
+from beam_datasets.model.supervised_keys import check_supervised_keys, read_supervised_keys, write_supervised_keys
 from beam_datasets.model.version import Version
 
 if TYPE_CHECKING:
@@ -131,10 +132,9 @@ class DatasetInfo:
             self._set(splits=split_dict)
         if self.features is not None:
             self._set_features()
-        if self.metadata is not None and not isinstance(self.metadata, dict):
+        if not isinstance(self.metadata, (dict, type(None))):
             raise ValueError(f"metadata is {self.metadata!r}; needed: a MetadataDict.")
-        if self.supervised_keys is not None:
-            info_json.write_supervised_keys(self.supervised_keys)
+        check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
         licence = _licence(self.license, redistribution_info)
         self._set(
             description=_dedent(self.description),
@@ -264,7 +264,7 @@ class DatasetInfo:
             "download_size": self.download_size,
             "location": {"urls": [self.homepage]} if self.homepage else None,
             "splits": [_split_values(split) for split in self.splits.values()],
-            "supervised_keys": None if supervised is None else info_json.write_supervised_keys(supervised),
+            "supervised_keys": None if supervised is None else write_supervised_keys(supervised),
             "redistribution_info": {"license": self.license} if self.license else None,
             "module_name": self.module_name,
             "disable_shuffling": self.disable_shuffling,
@@ -319,7 +319,7 @@ class DatasetInfo:
         return cls(
             builder=identity,
             description=values.get("description", ""),
-            supervised_keys=None if supervised is None else info_json.read_supervised_keys(supervised),
+            supervised_keys=None if supervised is None else read_supervised_keys(supervised),
             disable_shuffling=values.get("disable_shuffling", False),
             nondeterministic_order=values.get("nondeterministic_order", False),
             homepage=next(iter(values.get("location", {}).get("urls", ())), ""),

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from beam_datasets.errors import MetadataError
 
-SupervisedKeys: TypeAlias = "tuple[Any, ...]"
 _CHOICES = ("feature_key",)
 Codec: TypeAlias = "tuple[Callable[[Any, str], Any], Callable[[Any], Any]]"  # (read(value, where), write(value))
 
@@ -126,44 +125,6 @@ def _message(fields: Mapping[str, Codec]) -> Codec:
         return {name: value for name, value in written.items() if value is not None}
 
     return read, write
-
-
-def read_supervised_keys(values: Mapping[str, Any]) -> SupervisedKeys:
-    """Returns supervised keys as nested tuples, dicts and names, from the field of the same name."""
-    if values.get("input") and values.get("output"):  # how old files have it
-        return values["input"], values["output"]
-    return tuple(map(_read_nest, values.get("tuple", {}).get("items", [])))
-
-
-def _read_nest(values: Mapping[str, Any]) -> Any:
-    if "tuple" in values:
-        return tuple(map(_read_nest, values["tuple"].get("items", [])))
-    if "dict" in values:
-        return {key: _read_nest(nest) for key, nest in sorted(values["dict"].get("dict", {}).items())}
-    if "feature_key" in values:
-        return values["feature_key"]
-    raise MetadataError("field 'supervisedKeys' has an item without featureKey, tuple or dict.")
-
-
-def write_supervised_keys(keys: SupervisedKeys) -> dict[str, Any]:
-    """Returns the field of supervised keys; the inverse of `read_supervised_keys`.
-
-    Raises:
-        ValueError: they are not 2 or 3 keys, or not of tuples, dicts and names.
-    """
-    if not isinstance(keys, tuple) or len(keys) not in (2, 3):
-        raise ValueError(f"supervised_keys is {keys!r}; needed: a tuple of 2 or 3, such as ('image', 'label').")
-    return _write_nest(keys)
-
-
-def _write_nest(nest: Any) -> dict[str, Any]:
-    if isinstance(nest, str):
-        return {"feature_key": nest}
-    if isinstance(nest, tuple):
-        return {"tuple": {"items": [_write_nest(item) for item in nest]}}
-    if isinstance(nest, dict):
-        return {"dict": {"dict": {key: _write_nest(item) for key, item in nest.items()}}}
-    raise ValueError(f"supervised_keys holds {nest!r} of type {type(nest).__name__}; needed: str, tuple or dict.")
 
 
 def _nest_codec() -> Codec:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from beam_datasets.features.columns import compile_batch_decoder, compile_block_decoder
-from beam_datasets.features.compiler import compile_decoder
+from beam_datasets.features.compiler import chosen, compile_decoder
 from beam_datasets.features.stacking import stack
+from beam_datasets.model.supervised_keys import check_supervised_keys
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -57,7 +58,8 @@ class Decode:
     supervised_keys: tuple[Any, ...] | None = None
 
     def compile(self) -> Function:
-        """Returns the function from a record."""
+        """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""
+        check_supervised_keys(self.supervised_keys, chosen(self.features, self.decoders))
         decode = compile_decoder(self.features, decoders=self.decoders)
         if self.with_ids:
             decode = _with_id(decode)

@@ -14,6 +14,7 @@ from beam_datasets.model.lineage import Ascent, KeyRule, Lineage, between
 from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.splits import AbstractSplit, map_splits
+from beam_datasets.model.supervised_keys import check_supervised_keys
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode
@@ -171,6 +172,8 @@ class ReadOnlyBuilder:
             raise ValueError(f"{self._dir}: the examples are stored as {info.file_format}; only tfrecord can be read.")
         if as_supervised and info.supervised_keys is None:
             raise ValueError(f"{info.full_name} has no supervised_keys, so as_supervised=True means nothing for it.")
+        if as_supervised:
+            check_supervised_keys(info.supervised_keys, info.features, path=storage.join(self._dir, INFO_FILE))
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
             raise ValueError(f"{info.full_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
         step = Decode(info.features, decoders, config.add_tfds_id, info.supervised_keys if as_supervised else None)

@@ -13,6 +13,7 @@ from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.model.lineage import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.split_info import SplitDict
+from beam_datasets.model.supervised_keys import names_in
 from beam_datasets.model.version import Version
 from beam_datasets.storage.options import options_of
 from beam_datasets.writing.materialize_copy import piece_counts, plan_copy
@@ -246,7 +247,7 @@ def _info(
     """Returns the description of what is written: the first source's, where it still holds."""
     info = source.info
     supervised = info.supervised_keys
-    if supervised is not None and tree is not info.features and any(name not in tree for name in _names_in(supervised)):
+    if supervised is not None and tree is not info.features and any(name not in tree for name in names_in(supervised)):
         supervised = None
     return info.replace(
         identity=identity,
@@ -257,12 +258,6 @@ def _info(
         nondeterministic_order=not reshuffled and any(builder.info.nondeterministic_order for builder in builders),
         extra={name: value for name, value in info.extra.items() if name not in _OF_THE_SOURCE},
     )
-
-
-def _names_in(nest: Any) -> list[str]:
-    if isinstance(nest, str):
-        return [nest]
-    return [name for value in (nest.values() if isinstance(nest, dict) else nest) for name in _names_in(value)]
 
 
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:

@@ -5,10 +5,11 @@ import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from beam_datasets.errors import FeatureValueError, MetadataError
-from beam_datasets.features import ClassLabel, Sequence
+from beam_datasets.features import ClassLabel, FeaturesDict, Sequence
 from beam_datasets.model.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.model.names import FilenameTemplate
 from beam_datasets.model.split_info import SplitDict, SplitInfo
@@ -231,3 +232,12 @@ def test_two_labels_of_one_label_file_have_one_list_of_names(one, other):
         DatasetInfo(features=Sequence({"d": {"x/y": ClassLabel(**one), "x.y": ClassLabel(names=["x"])}}))
     features["a"]["b"] = ClassLabel(**one)
     assert DatasetInfo(features=features).features.label_files() == {"a-b.labels.txt": "x\ny\n"}
+
+
+@pytest.mark.parametrize("keys", [("image", "lab"), ("image", {"a": ("lab",)})])
+@pytest.mark.parametrize("make", [dict, FeaturesDict, Sequence], ids=lambda make: make.__name__)
+def test_supervised_keys_name_features(make, keys):
+    tree, identity = make({"image": np.int64, "label": np.int64}), DatasetIdentity("a", Version("1.0.0"))
+    DatasetInfo(builder=identity, features=tree, supervised_keys=("image", {"a": ("label",)}))
+    with pytest.raises(ValueError, match="no feature 'lab'; the features are image, label. Did you mean 'label'"):
+        DatasetInfo(builder=identity, features=tree, supervised_keys=keys)

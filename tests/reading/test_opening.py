@@ -67,6 +67,22 @@ def test_load() -> None:
         bd.load("spec_three", split="trian", data_dir=ROOT)
 
 
+def test_supervised_keys_of_no_feature(tmp_path: Path) -> None:
+    directory = tmp_path / "spec_three/1.2.3"
+    shutil.copytree(ROOT / "spec_three/1.2.3", directory)
+    info = directory / "dataset_info.json"
+    info.write_text(info.read_text().replace('"featureKey": "idx"', '"featureKey": "idy"'))
+    assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
+    with pytest.raises(bd.errors.MetadataError, match=r"dataset_info.json: .*no feature 'idy'.*Did you mean 'idx'"):
+        bd.load("spec_three", split="train", data_dir=tmp_path, as_supervised=True)
+
+
+def test_supervised_keys_that_are_not_decoded() -> None:
+    partial = bd.decode.PartialDecoding({"idx": True})
+    with pytest.raises(ValueError, match="no feature 'name'; the features are idx"):
+        bd.load("spec_three", split="train", data_dir=ROOT, as_supervised=True, decoders=partial)
+
+
 def test_even_splits_are_read() -> None:
     parts = [bd.load("spec_three", split=part, data_dir=ROOT) for part in bd.even_splits("train+test", 3)]
     assert [len(part) for part in parts] == [10, 10, 8]
