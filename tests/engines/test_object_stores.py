@@ -112,14 +112,16 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSto
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2])
-def test_a_publisher_killed_while_it_publishes(shared_store: ObjectStore, local: str, seconds: float) -> None:
+def test_a_publisher_killed_while_it_publishes(
+    shared_store: ObjectStore, local: str, seconds: float, tmp_path: Path
+) -> None:
     data_dir = f"{shared_store.url}/killed/{seconds}"
     code = (
         "from tests.engines.test_object_stores import build; import sys\n"
-        "if __name__ == '__main__': build(sys.argv[1], num_workers=1)"
+        "if __name__ == '__main__': build(sys.argv[1], num_workers=1, spill_dir=sys.argv[2])"
     )
     claimed = storage.join(data_dir, "numbers/1.0.0/.publishing")
-    with started([sys.executable, "-c", code, data_dir], cwd=ROOT) as process:
+    with started([sys.executable, "-c", code, data_dir, str(tmp_path)], cwd=ROOT) as process:
         while process.poll() is None and not storage.is_dir(claimed):
             time.sleep(0.005)
         time.sleep(seconds)  # then it is killed
