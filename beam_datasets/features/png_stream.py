@@ -12,6 +12,7 @@ import re
 import zlib
 from collections import Counter
 from itertools import groupby
+from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _META_SYMBOLS = 19  # lengths of codes, and repetitions of these
 _META_ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1)  # the last but one; 15 does not occur
 _REPEAT, _FEW_ZEROS, _MANY_ZEROS = 16, 17, 18  # the length before 3 to 6 times, 3 to 10 zeros, 11 to 138 of them
 
+_FIXED = [8] * 144 + [9] * 112 + [7] * 24 + [8] * 8  # bits of the code that need not be described
+
 
 def deflate(data: bytes) -> bytes:
     """Returns the stream of at least one and at most `MOST_BYTES` bytes.
@@ -41,10 +44,13 @@ def deflate(data: bytes) -> bytes:
         raise ValueError(f"{len(data)} bytes are not compressed here, only 1 to {MOST_BYTES}")
     tokens = _divide(data)
     counted = Counter(tokens)
-    lengths = _code_lengths(_symbol_counts(counted))
-    fixed = "110", _words(counted, _FIXED_CODES, "00000")
-    own = "101" + _described(lengths), _words(counted, _codes(lengths), "0")
-    beginning, words = min(fixed, own, key=lambda way: len(way[0]) + sum(len(way[1][t]) * counted[t] for t in counted))
+    counts = _symbol_counts(counted)
+    lengths = _code_lengths(counts)
+    described, runs = _described(lengths), sum(counts[_END_OF_BLOCK + 1 :])
+    if _cost(counts, _FIXED) + 5 * runs <= len(described) + _cost(counts, lengths) + runs:
+        beginning, words = "110", _words(counted, _FIXED_CODES, "00000")
+    else:
+        beginning, words = "101" + described, _words(counted, _codes(lengths), "0")
     block = _bytes_of(beginning + "".join(map(words.__getitem__, tokens)))
     if len(data) + 5 <= len(block):
         block = b"\x01" + len(data).to_bytes(2, "little") + (len(data) ^ 0xFFFF).to_bytes(2, "little") + data
@@ -128,7 +134,7 @@ def _code_lengths(counts: list[int]) -> list[int]:
             lost[symbol] = min(2, 4 * ((count << length) - total) // total)
             free -= 1 << _LONGEST_CODE - length
     while free:  # less than half, so that no code of one bit loses it
-        for symbol in sorted(lost, key=lambda symbol: (-lost[symbol], lengths[symbol], symbol)):
+        for symbol in sorted(lost, key=lambda symbol: lengths[symbol] - 16 * lost[symbol]):
             taken = 1 << _LONGEST_CODE - lengths[symbol]
             if taken <= free:
                 lengths[symbol] -= 1
@@ -136,17 +142,24 @@ def _code_lengths(counts: list[int]) -> list[int]:
     return lengths
 
 
+def _cost(counts: list[int], lengths: list[int]) -> int:
+    """Returns how many bits the codes of all symbols take."""
+    return sum(map(mul, counts, lengths))
+
+
 def _codes(lengths: list[int]) -> list[str]:
     """Returns the code of each symbol: numbers in the order of the lengths, then of the symbols."""
     codes, code, before = [""] * len(lengths), 0, 0
-    for length, symbol in sorted((length, symbol) for symbol, length in enumerate(lengths) if length):
+    used = filter(lengths.__getitem__, range(len(lengths)))
+    for symbol in sorted(used, key=lengths.__getitem__):
+        length = lengths[symbol]
         code <<= length - before
         codes[symbol] = format(code, f"0{length}b")
         code, before = code + 1, length
     return codes
 
 
-_FIXED_CODES = _codes([8] * 144 + [9] * 112 + [7] * 24 + [8] * 8)
+_FIXED_CODES = _codes(_FIXED)
 
 
 def _described(lengths: list[int]) -> str:
