@@ -145,22 +145,29 @@ def find_published(
         storage_options: of the store of the directory, or for a name of `data_dir`.
 
     Raises:
-        DatasetNotFoundError: no published version has this name; the message lists what there is.
-        ValueError: the name cannot be read, or there are options for a local path.
+        DatasetNotFoundError: no published version has this name, and the message lists what there is; or it is no name.
+        ValueError: there are options for a local path.
     """
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
     files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
     if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
         return storage.with_options(text, storage_options) if storage_options else text
+    root, there = root_dir(data_dir, storage_options), os.path.isdir(text)
     try:
-        return find_dataset_dir(text, root_dir(data_dir, storage_options))
+        wanted = DatasetName.parse(text)
+    except ValueError as error:
+        path = text.count("/") > 1
+        problem = f"{text}: there is no such directory, and it is no dataset name." if path else str(error)
+        raise DatasetNotFoundError(_no_version(text) if there else problem) from None
+    try:
+        return find_dataset_dir(wanted, root)
     except DatasetNotFoundError as error:
-        if not os.path.isdir(text):
-            raise
-        raise DatasetNotFoundError(
-            f"{error} The directory {text} is none of a version: it has no {INFO_FILE}."
-        ) from None
+        raise DatasetNotFoundError(f"{error} {_no_version(text)}" if there else str(error)) from None
+
+
+def _no_version(directory: str) -> str:
+    return f"The directory {directory} is none of a version: it has no {INFO_FILE}."
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:

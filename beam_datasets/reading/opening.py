@@ -299,8 +299,8 @@ def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_opti
         storage_options: of the store of the directory, or for a name of `data_dir`; see `builder`.
 
     Raises:
-        DatasetNotFoundError: there is none; the message lists what there is.
-        ValueError: the name cannot be read, or there are options for a local path.
+        DatasetNotFoundError: there is none, and the message lists what there is; or it is no name.
+        ValueError: there are options for a local path.
     """
     return builder_from_directory(catalog.find_published(name_or_dir, data_dir, storage_options))
 

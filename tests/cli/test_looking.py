@@ -248,3 +248,24 @@ def test_errors(args: list[str], code: int, problem: str, pets: Path, run: Run, 
     got, out, err = run(*filled, *(["--data_dir", tmp_path] if args[0] != "show" else []))
     assert (got, problem in err) == (code, True), err
     assert out == ""
+
+
+@pytest.mark.parametrize("command", [["info"], ["head"], ["slices"], ["stats"], ["verify"]], ids=str)
+def test_what_is_no_dataset_is_one_line(
+    command: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some/empty/directory").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    rest = ["train"] if command == ["slices"] else []
+    for text, words in (
+        ("data/squares/1.0.0", "data/squares/1.0.0: there is no such directory, and it is no dataset name."),
+        ("bad name!", "'bad name!' is no dataset name; needed: name"),
+        (
+            "some/empty/directory",
+            "The directory some/empty/directory is none of a version: it has no dataset_info.json.",
+        ),
+    ):
+        code, out, err = run(*command, text, *rest)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"beam-datasets: {words}")
+        assert err.count("\n") == 1
