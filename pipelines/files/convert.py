@@ -6,6 +6,7 @@ Each raises ValueError with what is wrong; the caller knows file, line and colum
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipelines.files.floats import survives
@@ -36,11 +37,32 @@ def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "
     def with_missing(text: str) -> Any:
         if text in missing:
             if not field.optional:
-                raise ValueError(f"the value is missing; if that is right, say so: {field}?")
+                raise ValueError(_missing(field, path))
             return absent
         return convert(text)
 
     return with_missing
+
+
+def _missing(field: Field, path: str) -> str:
+    """Returns what is wrong with a value that is not there, and what to do."""
+    drop = advice(path.replace("[]", ""), "drop")
+    if path.endswith("[]"):
+        return f"a missing value inside the list {path.replace('[]', '')!r} cannot be stored; {drop} leaves it out"
+    if field.kind == "list":
+        empty = advice(path, _optional(field))
+        return f"the list is missing; {empty} makes an empty one of it, {drop} leaves all of them out"
+    if "[]" in path:
+        return f"the value is missing inside a list, where that cannot be stored; {drop} leaves it out"
+    return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"
+
+
+def _optional(field: Field) -> str:
+    """Returns the description of a field that may be missing, in short where that says all."""
+    last = field
+    while last.item is not None:
+        last = last.item
+    return "?" if last.exact or last.fields is not None or last.kind == "class" else f"{field}?"
 
 
 def is_plain_text(field: Field) -> bool:
@@ -126,24 +148,25 @@ def _parse_json(text: str) -> Any:
         raise ValueError(f"{text!r:.60} is not JSON: {error}") from None
 
 
-def value_converter(field: Field, path: str = "") -> Callable[[Any], Any]:
+def value_converter(field: Field, path: str = "", dropped: Collection[str] = ()) -> Callable[[Any], Any]:
     """Returns the function from a JSON value to what the feature takes.
 
     Args:
         field: that it is for.
         path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
+        dropped: paths, without `[]`, that are passed over.
     """
     if field.fields is not None:
-        return _object(field.fields, field.optional, path)
+        return _object(field, field.fields, path, dropped)
     if field.item is not None:
-        return _list(field.item, max(1, len(field.shape)), path)
+        return _list(field, path, dropped)
     convert = _value_scalar(field, path)
     absent = -1 if field.kind == "class" else None
 
     def with_missing(value: Any) -> Any:
         if value is None:
             if not field.optional:
-                raise ValueError(f"the value is missing; if that is right, say so: {field}?")
+                raise ValueError(_missing(field, path))
             return absent
         return convert(value)
 
@@ -193,13 +216,18 @@ def _text(value: Any) -> str | bytes:
     return value if isinstance(value, str | bytes) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _list(item: Field, depth: int, path: str) -> Callable[[Any], list[Any]]:
-    inner = f"{path}[]"
-    convert = value_converter(item, inner) if depth == 1 else _list(item, depth - 1, inner)
+def _list(field: Field, path: str, dropped: Collection[str]) -> Callable[[Any], list[Any] | None]:
+    """Returns the converter of a list, or of lists in lists where it is an array."""
+    inner, item = f"{path}[]", field.item or field
+    if len(field.shape) > 1:
+        item = replace(field, shape=field.shape[1:], optional=False)
+    convert = value_converter(item, inner, dropped)
 
-    def each(value: Any) -> list[Any]:
+    def each(value: Any) -> list[Any] | None:
         if value is None:
-            return []
+            if not field.optional:
+                raise ValueError(_missing(field, path))
+            return [] if field.kind == "list" else None
         if not isinstance(value, list):
             raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a list")
         return [convert(inner) for inner in value]
@@ -207,13 +235,20 @@ def _list(item: Field, depth: int, path: str) -> Callable[[Any], list[Any]]:
     return each
 
 
-def _object(fields: Mapping[str, Field], optional: bool, path: str) -> Callable[[Any], dict[str, Any]]:
-    convert = row_converter(fields, path=f"{path}/")
+def _object(
+    field: Field, fields: Mapping[str, Field], path: str, dropped: Collection[str]
+) -> Callable[[Any], dict[str, Any]]:
+    convert = row_converter(fields, dropped, f"{path}/")
+    lists: dict[str, Any] = {name: [] for name, inner in fields.items() if inner.kind == "list"}
 
     def each(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict) and not (value is None and optional):
+        if value is None:
+            if not field.optional:
+                raise ValueError(_missing(field, path))
+            return convert(lists)
+        if not isinstance(value, dict):
             raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an object")
-        return convert(value or {})
+        return convert(value)
 
     return each
 
@@ -225,18 +260,20 @@ def row_converter(
 
     Args:
         fields: name -> field of what is kept.
-        dropped: names that are passed over; any other name is an error, for its values would be lost.
+        dropped: names that are passed over, `a/x` inside of objects or lists of them; any other name is an error, for
+            its values would be lost.
         path: of the object, with its `/`, where it is inside a row.
     """
-    converters = {name: value_converter(field, path + name) for name, field in fields.items()}
-    known = {*fields, *dropped}
+    converters = {name: value_converter(field, path + name, dropped) for name, field in fields.items()}
+    place = path.replace("[]", "")
+    known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:
         if not row.keys() <= known:
             name = next(name for name in row if name not in known)
-            raise RowError(
-                f"{name!r}: the rows that the schema was taken from do not have it; add --feature {name}=TYPE, or =drop"
-            )
+            ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing
+            say = " or ".join(advice(place + name, kind) for kind in ways)
+            raise RowError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
         example = {}
         for name, converter in converters.items():
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from pipelines.files.floats import survives
-from pipelines.files.schema import Field
+from pipelines.files.schema import Field, advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterator, Sequence
@@ -74,6 +74,7 @@ class Guess:
         rows: of an object, how many there were; a field seen less often is missing in some.
         labels: the distinct values that could be labels, MOST_LABELS at most.
         wide: whether there is a number that float32 would change.
+        may_miss: whether somebody said that it may be missing.
     """
 
     seen: dict[str, tuple[int, Place, Any]] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class Guess:
     fields: dict[str, Guess] = field(default_factory=dict)
     labels: set[str] = field(default_factory=set)
     wide: bool = False
+    may_miss: bool = False
 
     MOST_LABELS = 10_000
 
@@ -118,13 +120,25 @@ class Guess:
         return sum(count for count, _, _ in self.seen.values())
 
     def forget(self, path: Sequence[str]) -> None:
-        """Drops what is known of a column, or of a field of an object in one."""
+        """Drops what is known of a column, or of a field of an object, or of the objects of a list, in one."""
+        owner, name = self._owner(path)
+        owner.fields.pop(name, None)
+
+    def allow_missing(self, path: Sequence[str]) -> None:
+        """Notes that a column, or such a field, may be missing."""
+        owner, name = self._owner(path)
+        if name in owner.fields:
+            owner.fields[name].may_miss = True
+
+    def _owner(self, path: Sequence[str]) -> tuple[Guess, str]:
+        """Returns the guess of the objects that have a field, and its name there."""
+        if self.item is not None and not self.fields:
+            return self.item._owner(path)
         name, *inner = path
         joined = "/".join(path)
-        if joined in self.fields or not inner:
-            self.fields.pop(joined, None)
-        elif name in self.fields:
-            self.fields[name].forget(inner)
+        if joined in self.fields or name not in self.fields or not inner:
+            return self, joined
+        return self.fields[name]._owner(inner)
 
     def label_names(self) -> tuple[str, ...] | int:
         """Returns the labels that the values are: their number where they are 0, 1, 2 ..., else their sorted names."""
@@ -151,7 +165,7 @@ class Guess:
         Args:
             path: name of this object in errors, with its `/`.
             lenient: values of several kinds make a string, and so does nothing at all; else they are errors.
-            optional: this object itself is missing somewhere, so everything in it may be.
+            optional: this object itself is missing somewhere, so everything in it is missing there.
             inside_list: nothing can be missing there.
 
         Raises:
@@ -159,21 +173,31 @@ class Guess:
         """
         result = {}
         for name, guess in self.fields.items():
-            some_lack_it = optional or guess.count() < self.rows
-            result[name] = guess.field(f"{path}{name}", optional=some_lack_it, lenient=lenient, inside_list=inside_list)
+            own = guess.count() < self.rows or "missing" in guess.seen
+            where = f"{path}{name}"
+            if own and guess.item is not None and not guess.may_miss:
+                raise InputError(guess._missing_list(where))
+            result[name] = guess.field(where, optional=optional or own, lenient=lenient, inside_list=inside_list)
         return result
+
+    def _missing_list(self, path: str) -> str:
+        return (
+            f"{path!r} is a list that is missing{self._where('missing')}, which cannot be stored; {advice(path, '?')} "
+            f"makes an empty list of it, {advice(path, 'drop')} leaves all of them out"
+        )
 
     def field(self, path: str, *, optional: bool, lenient: bool, inside_list: bool = False) -> Field:
         """Returns the one field that all values fit; the arguments are those of `row_fields`."""
         kinds = set(self.seen) - {"missing"}
         optional = optional or "missing" in self.seen
-        if optional and inside_list:
-            raise InputError(
-                f"{path!r} is missing{self._where('missing')} inside a list, which cannot be stored; {_hint(path)}"
-            )
         kind = _merge(kinds, wide=self.wide)
+        if optional and inside_list and kind != "list":
+            raise InputError(
+                f"{path!r} is missing{self._where('missing')} inside a list, which cannot be stored; "
+                f"{advice(path.replace('[]', ''), 'drop')} leaves it out"
+            )
         if kind == "list" and self.item is not None:
-            return Field("list", item=self._item(path, lenient))
+            return Field("list", item=self._item(path, lenient), optional=self.may_miss)
         if kind == "object":
             inner = self.row_fields(f"{path}/", lenient=lenient, optional=optional, inside_list=inside_list)
             return Field("object", optional=optional, fields=inner)
@@ -214,4 +238,4 @@ def _merge(kinds: set[str], *, wide: bool) -> str:
 
 def _hint(path: str) -> str:
     name = path.replace("[]", "")
-    return f"say what it is (--feature {name}=string makes text of anything, --feature {name}=drop leaves it out)"
+    return f"say what it is ({advice(name, 'string')} makes text of anything, {advice(name, 'drop')} leaves it out)"

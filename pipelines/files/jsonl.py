@@ -15,6 +15,7 @@ from pipelines.files.builder import FilesBuilder
 from pipelines.files.infer import Guess
 from pipelines.files.inputs import LineAt, Piece, check_encoding
 from pipelines.files.line_rows import JsonRows, objects
+from pipelines.files.schema import FOUND, parse_field
 from pipelines.files.source import Bad
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ class Jsonl(FilesBuilder):
             shown = first_bad or ", ".join(file.path for file in self._all_files[:5])
             raise InputError(f"no file has an object; {shown}")
         self._guesses = dict(guess.fields)
-        for name in self._specs:  # what the user decides needs no guess
-            guess.forget(name.split("/"))
+        for name, spec in self._specs.items():  # what the user decides needs no guess
+            note = guess.allow_missing if parse_field(spec).kind == FOUND else guess.forget
+            note(name.split("/"))
         return guess.row_fields()
 
     def _rows_reader(self) -> JsonRows:

@@ -41,4 +41,4 @@ class Parquet(FilesBuilder):
         return [piece for piece in self._groups[1] if piece.file in wanted]
 
     def _rows_reader(self) -> ParquetRows:
-        return ParquetRows(self._fields, self._key)
+        return ParquetRows(self._fields, self._key, self._dropped)

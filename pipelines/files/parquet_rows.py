@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.errors import InputError, MissingDependencyError
 from pipelines.files.convert import row_converter
 from pipelines.files.inputs import Piece, open_bytes
-from pipelines.files.schema import Field
+from pipelines.files.schema import Field, advice
 from pipelines.files.source import Bad, key_of
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ def open_parquet(stream: Any, file: InputFile) -> Any:
 
 
 def row_groups(files: Sequence[InputFile], dropped: frozenset[str] = frozenset()) -> tuple[Fields, list[Piece]]:
-    """Returns the files' schema, without the dropped columns, and a piece for each row group: its number is the start.
+    """Returns the files' schema, and a piece for each row group: its number is the start.
 
-    A column without nulls in any file is not optional. Files may have their columns in any order.
+    A column without nulls in any file is not optional. Dropped columns may have any type. Files may have their columns
+    in any order.
 
     Raises:
         InputError: files differ in their columns, or a type cannot be stored.
@@ -67,9 +68,7 @@ def row_groups(files: Sequence[InputFile], dropped: frozenset[str] = frozenset()
             pieces += [Piece(file, group, group + 1) for group in range(parquet.num_row_groups)]
     if schema is None:
         return {}, []
-    return {
-        column.name: arrow_field(column.type, column.name, nulls) for column in schema if column.name not in dropped
-    }, pieces
+    return {column.name: arrow_field(column.type, column.name, nulls, dropped) for column in schema}, pieces
 
 
 def _check_same(expected: dict[str, str], found: dict[str, str], first: str, path: str) -> None:
@@ -93,42 +92,43 @@ def _columns_with_nulls(metadata: Any) -> set[str]:
     return found
 
 
-def arrow_field(kind: Any, path: str, nulls: set[str]) -> Field:
+def arrow_field(kind: Any, path: str, nulls: set[str], dropped: frozenset[str] = frozenset()) -> Field:
     """Returns the field for an Arrow type.
+
+    Args:
+        kind: the type.
+        path: `a/x` is x in struct a, `a[]` an item of list a.
+        nulls: the columns that may have nulls, as Parquet writes their paths.
+        dropped: paths, without `[]`, that are left out.
 
     Raises:
         InputError: no feature stores values of this type.
     """
+    if path.replace("[]", "") in dropped and not path.endswith("[]"):
+        return Field("drop")
     arrow, _ = _pyarrow()
     types = arrow.types
     if types.is_struct(kind) and {field.name: field.type for field in kind} == _image_struct():
         return Field("image")
     if types.is_struct(kind):
-        return Field(
-            "object",
-            optional=True,
-            fields={inner.name: arrow_field(inner.type, f"{path}.{inner.name}", nulls) for inner in kind},
-        )
+        fields = {field.name: arrow_field(field.type, f"{path}/{field.name}", nulls, dropped) for field in kind}
+        return Field("object", optional=not path.endswith("[]"), fields=fields)
     if types.is_fixed_size_list(kind):
-        item = _item(kind, path)
+        item = arrow_field(kind.value_type, f"{path}[]", set(), dropped)
         if item.kind == "tensor":
             return replace(item, shape=(kind.list_size, *item.shape))
         return Field("tensor", item=item, shape=(kind.list_size,))
     if types.is_list(kind) or types.is_large_list(kind):
-        return Field("list", item=_item(kind, path))
+        return Field("list", item=arrow_field(kind.value_type, f"{path}[]", set(), dropped))
     if types.is_dictionary(kind):
         return arrow_field(kind.value_type, path, nulls)
-    return Field(_scalar(kind, path), optional=path in nulls)
+    return Field(_scalar(kind, path), optional=path.replace("/", ".") in nulls)
 
 
 def _image_struct() -> dict[str, Any]:
     """Returns the fields of an image as Hugging Face's datasets have it."""
     arrow, _ = _pyarrow()
     return {"bytes": arrow.binary(), "path": arrow.string()}
-
-
-def _item(kind: Any, path: str) -> Field:
-    return arrow_field(kind.value_type, f"{path}[]", set())
 
 
 def _scalar(kind: Any, path: str) -> str:
@@ -145,7 +145,8 @@ def _scalar(kind: Any, path: str) -> str:
     if any(check(kind) for check in (*text, *moments)):
         return "string"
     raise InputError(
-        f"column {path!r} has the type {kind}, which no feature stores; leave it out by --feature {path}=drop"
+        f"column {path!r} has the type {kind}, which no feature stores; leave it out by "
+        f"{advice(path.replace('[]', ''), 'drop')}"
     )
 
 
@@ -156,14 +157,16 @@ class ParquetRows:
     Attributes:
         fields: name -> field of what is kept; other columns are not read.
         key: the column that has the keys; None for file and row.
+        dropped: fields of structs that are passed over.
     """
 
     fields: Mapping[str, Field]
     key: str | None = None
+    dropped: frozenset[str] = frozenset()
 
     def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
         """Yields the rows of a row group."""
-        convert = row_converter(self.fields, dropped={self.key} if self.key else ())
+        convert = row_converter(self.fields, self.dropped | ({self.key} if self.key else set()))
         for number, row in self._rows(piece):
             try:
                 example = convert(row)

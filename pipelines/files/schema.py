@@ -2,7 +2,9 @@
 
 int8 ... uint64, float16, float32, float64, bool, string      one value
 int64?                                                        may be missing (null, or an empty CSV field)
-float32[]   int64[3]   float32[28,28]                         a list of any length; a fixed shape
+float32[]   int64[][]   int64[3]   float32[28,28]             a list of any length; of lists; a fixed shape
+int64[]?                                                      a missing list is an empty one
+?                                                             what was found in the files, and it may be missing
 class:cat,dog    class:10                                     a label by name; a label 0 to 9
 class                                                         its names are those that the rows have
 image                                                         the bytes of an image, or (in text) its path
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
+FOUND = "found"  # the kind of a field that only says that what is found may be missing
 SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
-_SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?:\[(?P<shape>[\d,\s]*)\])?(?P<optional>\?)?", re.DOTALL)
+_SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?P<lists>(?:\[\])+|\[[\d,\s]*\])?(?P<optional>\?)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Field:
     """What a column, or a value inside one, holds.
 
     Attributes:
-        kind: one of SCALARS, `class`, `image`, `drop`, or `list`, `tensor`, `object`.
-        optional: None is a value too.
+        kind: one of SCALARS, `class`, `image`, `drop`, or `list`, `tensor`, `object`; FOUND of an override.
+        optional: None is a value too; of a list an empty one.
         labels: of a `class`; an integer where only their number is known, None where the rows decide.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
@@ -71,6 +74,8 @@ def parse_field(spec: str) -> Field:
     Raises:
         ValueError: the text is not of the grammar above.
     """
+    if spec.strip() == "?":
+        return Field(FOUND, optional=True)
     match = _SPEC.fullmatch(spec.strip())
     kind = (
         {"text": "string", "int": "int64", "float": "float32", "str": "string"}.get(match["kind"], match["kind"])
@@ -80,17 +85,22 @@ def parse_field(spec: str) -> Field:
     if not match or kind not in (*SCALARS, "class", "image", "drop") or (match["labels"] and kind != "class"):
         raise ValueError(
             f"{spec!r} is no feature; write {', '.join(SCALARS)}, class:cat,dog, class:10, class, image or drop; "
-            "behind it [] or [28,28] for lists, ? for values that may be missing"
+            "behind it [] or [28,28] for lists, ? for what may be missing; ? alone for what is found and may be missing"
         )
-    field = Field(kind, labels=_labels(match["labels"]))
-    if match["shape"] is None:
-        return replace(field, optional=bool(match["optional"]))
-    if match["optional"] or kind in ("image", "drop"):
-        raise ValueError(
-            f"{spec!r}: a list of {kind} or a list that may be missing cannot be stored; an empty list can"
-        )
-    shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
-    return Field("tensor" if shape else "list", item=field, shape=shape)
+    field = _in_lists(Field(kind, labels=_labels(match["labels"])), match["lists"] or "", spec)
+    return replace(field, optional=bool(match["optional"]))
+
+
+def _in_lists(field: Field, brackets: str, spec: str) -> Field:
+    """Returns the field of lists, one in the other, or of an array of a field's values."""
+    if brackets and field.kind in ("image", "drop"):
+        raise ValueError(f"{spec!r}: a list of {field.kind} cannot be stored")
+    shape = tuple(int(size) for size in brackets.strip("[]").split(",") if size.strip())
+    if shape:
+        return Field("tensor", item=field, shape=shape)
+    for _ in range(brackets.count("[")):
+        field = Field("list", item=field)
+    return field
 
 
 def _labels(text: str | None) -> tuple[str, ...] | int | None:
@@ -110,7 +120,7 @@ def advice(path: str, kind: str) -> str:
 
 
 def override(fields: Mapping[str, Field], specs: Mapping[str, str], *, may_add: bool = False) -> dict[str, Field]:
-    """Returns the fields with some of them replaced; a name `a/b` means field b of object a.
+    """Returns the fields with some of them replaced; a name `a/b` means field b of object a, or of those in list a.
 
     Args:
         fields: what was found in the files.
@@ -124,13 +134,27 @@ def override(fields: Mapping[str, Field], specs: Mapping[str, str], *, may_add: 
     for name, spec in specs.items():
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
-        if name not in result and inner and parent is not None and parent.fields is not None:
-            result[outer] = replace(parent, fields=override(parent.fields, {inner: spec}, may_add=may_add))
-        elif name in result or may_add:
-            result[name] = parse_field(spec)
+        wanted = parse_field(spec)
+        if name not in result and inner and parent is not None and _has_fields(parent):
+            result[outer] = _overridden(parent, {inner: spec}, may_add)
+        elif wanted.kind == FOUND and name in result:
+            result[name] = replace(result[name], optional=True)
+        elif wanted.kind != FOUND and (name in result or may_add):
+            result[name] = wanted
         else:
             raise ValueError(f"feature {name!r} is not in the files; they have {', '.join(map(repr, result))}")
     return {name: field for name, field in result.items() if field.kind != "drop"}
+
+
+def _has_fields(field: Field) -> bool:
+    return field.fields is not None or (field.item is not None and _has_fields(field.item))
+
+
+def _overridden(field: Field, specs: Mapping[str, str], may_add: bool) -> Field:
+    """Returns an object, or lists of them, with fields replaced."""
+    if field.item is not None:
+        return replace(field, item=_overridden(field.item, specs, may_add))
+    return replace(field, fields=override(field.fields or {}, specs, may_add=may_add))
 
 
 def to_feature(field: Field) -> FeatureConnector:
@@ -142,7 +166,8 @@ def to_feature(field: Field) -> FeatureConnector:
             return features.Tensor(shape=(None,), dtype="float64", encoding="bytes")
         return features.Sequence(to_feature(field.item))
     if field.kind == "tensor" and field.item is not None:
-        return features.Tensor(shape=field.shape, dtype=field.item.kind, encoding=_encoding(field.item.kind))
+        kind = field.item.kind
+        return features.Tensor(shape=field.shape, dtype=kind, encoding=_encoding(kind), optional=field.optional)
     if field.kind == "class":
         known = field.labels
         return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)

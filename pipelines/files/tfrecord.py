@@ -19,6 +19,7 @@ from beam_datasets.features import from_json_text
 from beam_datasets.formats.example import parse
 from pipelines.files.builder import FilesBuilder
 from pipelines.files.inputs import Piece, open_bytes
+from pipelines.files.schema import FOUND, parse_field
 from pipelines.files.tfrecord_rows import Guess, KnownRows, TFRecordRows, records
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Tfrecord(FilesBuilder):
                         guesses.setdefault(name, Guess()).add(values)
         if not guesses:
             raise InputError(f"no file has a record: {', '.join(file.path for file in self._all_files[:5])}")
-        known = {name: guess for name, guess in guesses.items() if name not in self._specs}
+        said = {name for name, spec in self._specs.items() if parse_field(spec).kind != FOUND}
+        known = {name: guess for name, guess in guesses.items() if name not in said}
         return {name: guess.field(name, total) for name, guess in sorted(known.items())}
 
     @cached_property

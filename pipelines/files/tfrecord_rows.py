@@ -110,7 +110,9 @@ class TFRecordRows:
                 yield key, example
 
     def _row(self, record: bytes) -> dict[str, Any]:
-        return {name: self._value(name, values) for name, values in examples.parse(record).items()}
+        """Returns what a record holds; a list that is not there is empty, for this format knows no difference."""
+        lists: dict[str, Any] = {name: [] for name, field in self.fields.items() if field.kind == "list"}
+        return lists | {name: self._value(name, values) for name, values in examples.parse(record).items()}
 
     def _value(self, name: str, values: Any) -> Any:
         listed = values if isinstance(values, list) else values.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,69 @@ def test_floats_keep_their_digits(source: Path, tmp_path: Path) -> None:
         assert [found[i]["l"].tolist() for i in range(4)] == [row["l"] for row in rows]
     assert [found[i]["maybe"] for i in range(4)] == maybe["maybe"]
     assert [found[i]["v"].tolist() for i in range(4)] == [[ts, 0.0] for ts in times]
+
+
+MISSING: dict[str, list[dict[str, Any]]] = {
+    "a field of the objects of a list": [{"o": [{"a": 1, "b": "x"}, {"a": 2}]}],
+    "a field of objects in lists of a list": [{"o": [[{"a": 1, "b": 2}], [{"a": 2}]]}],
+    "a null in a list": [{"o": [1, None]}],
+    "a null list": [{"o": [1]}, {"o": None}, {"o": []}],
+    "a list that is not there": [{"o": [{"a": 1}]}, {}],
+    "a null list in a list": [{"o": [[1], None]}],
+    "a null list in an object": [{"o": {"a": [1]}}, {"o": {"a": None}}],
+    "a null list of an object in a list": [{"o": [{"a": [1], "b": 1}, {"a": None, "b": 2}]}],
+    "a null list later on": [{"o": [1]}] * 99 + [{"o": None}],
+    "a null in a list later on": [{"o": [1]}] * 99 + [{"o": [None]}],
+    "a name in a list later on": [{"o": [{"a": 1}]}] * 99 + [{"o": [{"a": 1, "b": 1}]}],
+}
+UNKNOWN: dict[str, list[dict[str, Any]]] = {  # of JSON lines alone; other files say their types
+    "values of two types": [{"o": 1}, {"o": "x"}],
+    "values of two types in a list": [{"o": [{"a": 1, "b": 1}, {"a": "x", "b": 1}]}],
+    "empty lists": [{"o": []}],
+    "numbers of many digits later on": [{"o": 1.5}] * 99 + [{"o": 1 / 3}],
+    "these in a list": [{"o": [1.5]}] * 99 + [{"o": [1 / 3]}],
+    "these in lists of a list": [{"o": [[1.5]]}] * 99 + [{"o": [[1 / 3]]}],
+    "a null later on": [{"o": 1}] * 99 + [{"o": None}],
+    "a name later on": [{"o": 1}] * 99 + [{"o": 1, "p": 2}],
+    "a name of an object later on": [{"o": {"a": 1}}] * 99 + [{"o": {"a": 1, "b": 2}}],
+}
+
+
+def advised(problem: str) -> list[str]:
+    """Returns what a message advises as `--feature NAME=TYPE`, without the quotes of the shell."""
+    words = shlex.split(problem.replace(",", " ").replace(";", " ").replace("TYPE", "int64"))
+    return [words[i + 1].strip(")") for i, word in enumerate(words) if word.strip("(") == "--feature"]
+
+
+def assert_advice_works(kind: str, rows: list[dict[str, Any]], source: Path, tmp_path: Path, capsys: Any) -> None:
+    """Builds, and again with each piece of the error's advice, word for word."""
+    args = ["--pattern", source, *(["--infer_rows", "9"] if kind == "jsonl" else [])]
+    problem = fails(capsys, tmp_path, kind, *args)
+    assert advised(problem), problem
+    for i, spec in enumerate(advised(problem)):
+        made = build(kind, tmp_path / str(i), *args, "--feature", spec)
+        assert len(read(made)) == len(rows), spec
+
+
+@pytest.mark.parametrize("name", MISSING | UNKNOWN)
+def test_advice_on_json_lines(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    rows = [{"i": i, **row} for i, row in enumerate((MISSING | UNKNOWN)[name])]
+    (source / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert_advice_works("jsonl", rows, source, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_advice_on_parquet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"i": i, **row} for i, row in enumerate(MISSING[name])]
+    pq.write_table(pa.Table.from_pylist([{"o": None, **row} for row in rows]), source / "a.parquet")
+    assert_advice_works("parquet", rows, source, tmp_path, capsys)
+
+
+def test_a_missing_list_is_an_empty_one_where_that_was_said(source: Path, tmp_path: Path) -> None:
+    (source / "a.jsonl").write_text('{"i": 0, "l": [1]}\n{"i": 1, "l": null}\n{"i": 2}\n')
+    made = build("jsonl", tmp_path, "--pattern", source, "--feature", "l=?")
+    assert {int(row["i"]): row["l"].tolist() for row in read(made)} == {0: [1], 1: [], 2: []}
 
 
 def test_csv_duplicate_keys(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

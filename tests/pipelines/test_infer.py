@@ -58,6 +58,8 @@ def test_missing_objects_convert() -> None:
         ([{"a": []}], "'a': every list is empty"),
         ([{"a": [1, None]}], r"'a\[\]' is missing \(first in in.jsonl, line 0\) inside a list"),
         ([{"a": [{"x": 1}, {}]}], r"'a\[\]/x' is missing inside a list"),
+        ([{"a": [1]}, {"a": None}], r"'a' is a list that is missing \(first in in.jsonl, line 1\).*--feature 'a=\?'"),
+        ([{"o": {"a": [1]}}, {"o": {}}], r"'o/a' is a list that is missing.*--feature 'o/a=\?'"),
         ([{"a": 2**63}], "big integer"),
     ],
 )
@@ -120,13 +122,25 @@ def test_note_of_a_stray_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["int64", "float32?", "string[]", "uint8[28,28]", "class:cat,dog", "class:10", "image"]
+    "spec",
+    [
+        "int64",
+        "float32?",
+        "string[]",
+        "uint8[28,28]",
+        "class:cat,dog",
+        "class:10",
+        "image",
+        "int64[]?",
+        "int64[2]?",
+        "bool[][]",
+    ],
 )
 def test_specs_round_trip(spec: str) -> None:
     assert str(parse_field(spec)) == spec
 
 
-@pytest.mark.parametrize("spec", ["", "int65", "int64:5", "drop[]", "int64[]?", "int64[x]", "[]", "class:"])
+@pytest.mark.parametrize("spec", ["", "int65", "int64:5", "drop[]", "int64[][2]", "int64[x]", "[]", "class:"])
 def test_specs_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=r"is no feature|cannot be stored"):
         parse_field(spec)
@@ -140,6 +154,11 @@ def test_override() -> None:
     with pytest.raises(ValueError, match="'b' is not in the files; they have 'a', 'o'"):
         override(fields, {"b": "int64"})
     assert "b" in override(fields, {"b": "int64"}, may_add=True)
+    lists = {"l": Field("list", item=Field("list", item=fields["o"]))}
+    assert str(override(lists, {"l/x": "drop", "l/y": "?", "l": "?"})["l"]) == "{y: bool?}[][]?"
+    for specs in ({"b": "?"}, {"o/z": "?"}):
+        with pytest.raises(ValueError, match=r"'[bz]' is not in the files"):
+            override(fields, specs, may_add=True)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +174,9 @@ def test_override() -> None:
         ("class:3", "2", 2),
         ("class:3?", "", -1),
         ("int64[]", "[1, 2]", [1, 2]),
-        ("int64[]", "", []),
+        ("int64[]?", "", []),
+        ("int64[2]?", "", None),
+        ("int64[2,1]", "[[1],[2]]", [[1], [2]]),
     ],
 )
 def test_text_to_value(spec: str, text: str, value: object) -> None:
@@ -174,6 +195,9 @@ def test_text_to_value(spec: str, text: str, value: object) -> None:
         ("class:2", "2"),
         ("int64[]", "[1"),
         ("int64[]", "7"),
+        ("int64[]", ""),
+        ("int64[2]", ""),
+        ("int64[2,1]", "[[1],null]"),
     ],
 )
 def test_text_refused(spec: str, text: str) -> None:
@@ -184,5 +208,9 @@ def test_text_refused(spec: str, text: str) -> None:
 def test_lost_names_are_errors() -> None:
     convert = row_converter({"a": parse_field("int64")}, dropped={"c"})
     assert convert({"a": 1, "c": 2}) == {"a": 1}
+    inner = Field("object", fields={"x": parse_field("int64")})
+    convert_inner = row_converter({"o": inner, "l": Field("list", item=inner)}, dropped={"o/y", "l/y"})
+    with pytest.raises(ValueError, match="'z': the rows .* add --feature l/z=drop$"):
+        convert_inner({"o": {"x": 1, "y": 2}, "l": [{"x": 3, "y": 4, "z": 5}]})
     with pytest.raises(ValueError, match=r"'b': the rows that the schema was taken from"):
         convert({"a": 1, "b": 2})
