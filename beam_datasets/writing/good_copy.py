@@ -6,13 +6,14 @@ import hashlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from beam_datasets import storage
-from beam_datasets.errors import MetadataError, PathNotFoundError, StorageError
+from beam_datasets import catalog, storage
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.verifying import examine
+from beam_datasets.reading.verifying.known import inspect
 
 if TYPE_CHECKING:
     import os
@@ -34,10 +35,11 @@ class GoodCopy:
     """
 
     def __init__(self, directory: str | os.PathLike[str], damaged: Examination) -> None:
-        """Checks that there is another directory.
+        """Checks that there is another directory, which is none of another dataset.
 
         Raises:
-            MetadataError: it is that of the damaged dataset.
+            DatasetNotFoundError: nothing of a dataset is in it; the message says where the copy may be.
+            MetadataError: it is that of the damaged dataset, or of another one.
             PathNotFoundError: there is none.
         """
         self.directory = storage.normalize(directory)
@@ -46,6 +48,19 @@ class GoodCopy:
             raise MetadataError(f"{self.directory} is the dataset itself; give another copy of it.")
         if not storage.is_dir(self.directory):
             raise PathNotFoundError(f"{self.directory}: there is no such directory to copy from")
+        self._check_dataset()
+
+    def _check_dataset(self) -> None:
+        ours = self._damaged.known.full_name if self._damaged.known.manifest is not None else ""
+        try:
+            theirs = inspect(self.directory).full_name
+        except DatasetNotFoundError:
+            parts = self._damaged.known.full_name.split("/")
+            below = [storage.join(self.directory, *parts[i:]) for i in range(len(parts))]
+            meant = next((f"; did you mean {path}?" for path in below if catalog.is_published(path)), ".")
+            raise DatasetNotFoundError(f"{self.directory} is no version's directory{meant}") from None
+        if ours and theirs and ours != theirs:
+            raise MetadataError(f"{self.directory} is {theirs}, not {ours}; give a copy of this very version.")
 
     def read(self, file: str) -> bytes | None:
         """Returns what a file holds; None where it cannot be read."""

@@ -92,7 +92,7 @@ def repair(
             dataset, elsewhere for what the environment says.
 
     Raises:
-        DatasetNotFoundError: there is no dataset.
+        DatasetNotFoundError: there is no dataset, or in the directory of the copy is none.
         PathNotFoundError: there is no copy.
         MetadataError: the copy is of another dataset, or cannot be told to be of the same.
         StorageError: a file cannot be written.

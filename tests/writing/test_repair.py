@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import MetadataError, PathNotFoundError, StorageError
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats.index import Index
 from beam_datasets.model.manifest import Manifest
 from beam_datasets.writing.good_copy import GoodCopy
@@ -76,6 +77,23 @@ def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruption
         again = bd.repair(copy)
         assert again.steps == ()  # all was done that can be
         restore(copy, whole)
+
+
+def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path) -> None:  # noqa: F811
+    (copy / SHARD).unlink()
+    roots = [published.parent, Path(shutil.copytree(published.parent, tmp_path / "other/ds")).parent]
+    for root, below in zip(roots, ("1.0.0", "ds/1.0.0")):
+        message = f"{root} is no version's directory; did you mean {root / below}?"
+        with pytest.raises(DatasetNotFoundError, match=re.escape(message)):
+            bd.repair(copy, copy=root)
+        assert bd.repair(copy, copy=root / below, dry_run=True).refused == {}
+    with pytest.raises(DatasetNotFoundError, match=r"is no version's directory\."):
+        bd.repair(copy, copy=tmp_path)
+    later = shutil.copytree(published, tmp_path / "ds/2.0.0")
+    manifest = Manifest.from_text((later / "manifest.json").read_bytes(), path="m")
+    (later / "manifest.json").write_text(dataclasses.replace(manifest, version="2.0.0").to_text())
+    with pytest.raises(MetadataError, match=f"{later} is ds/2.0.0, not ds/1.0.0; give a copy of this very version"):
+        bd.repair(copy, copy=later)
 
 
 def test_a_manifest_cannot_have_files_written_elsewhere(copy: Path, published: Path) -> None:  # noqa: F811
