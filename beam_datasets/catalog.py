@@ -241,6 +241,8 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         )
     names = list_datasets(root)
     there = ", ".join(names) or "none"
+    if not storage.is_dir(root):
+        return DatasetNotFoundError(f"no dataset {name!r} is published in {root}: there is no such directory.")
     return DatasetNotFoundError(
         f"no dataset {name!r} is published in {root}; datasets there are: {there}.{did_you_mean(name, names)}"
     )

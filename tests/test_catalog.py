@@ -91,8 +91,10 @@ def test_not_found_lists_what_there_is(root, name, message):
 
 @pytest.mark.usefixtures("registry")
 def test_a_data_dir_that_is_not_there(tmp_path):
-    with pytest.raises(DatasetNotFoundError, match="datasets there are: none"):
+    with pytest.raises(DatasetNotFoundError, match="'digits' is published in .*/nowhere: there is no such directory"):
         catalog.find_dataset_dir("digits", tmp_path / "nowhere")
+    with pytest.raises(DatasetNotFoundError, match="datasets there are: none"):
+        catalog.find_dataset_dir("digits", tmp_path)
 
 
 def test_lists(root):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beam_datasets import catalog
+from beam_datasets import catalog, storage
 from beam_datasets.cli.options import Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import splits_table
 from beam_datasets.cli.terminal import say
+from beam_datasets.errors import PathNotFoundError
 from beam_datasets.model.lineage import Lineage
 from beam_datasets.reading.opening import open_published
 
@@ -64,6 +65,8 @@ def run_list(args: Sequence[str]) -> int:
     known = parser.parse_args(with_underscores(args))
     root = catalog.root_dir(known.data_dir, known.storage_options)
     names = [full_name for name in catalog.list_datasets(root) for full_name in _versions(name, root)]
+    if not names and not storage.is_dir(root):
+        raise PathNotFoundError(f"{root}: there is no such directory")
     say("\n".join(names) if names else f"nothing is published in {root}")
     return 0
 

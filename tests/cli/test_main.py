@@ -113,11 +113,15 @@ def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.Captu
     for args, problem in (
         (["info", "small", *data], "small"),
         (["head", str(tmp_path)], "is no published dataset"),
-        (["list", "--data_dir", str(tmp_path / "none")], "nothing is published"),
+        (["list", "--data_dir", str(tmp_path / "none")], "none: there is no such directory"),
     ):
         code, out, err = run(capsys, *args)
-        assert problem in err + out
+        assert (code, out) == (1, "")
+        assert problem in err
         assert "Traceback" not in err
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert run(capsys, "list", "--data_dir", str(empty))[:2] == (0, f"nothing is published in {empty}\n")
 
 
 @pytest.mark.parametrize(
