@@ -8,6 +8,7 @@ place in the author's code.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import grpc
 
@@ -21,17 +22,35 @@ _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 _WORKER_LOST = ("Channel closed prematurely", "exited with return code", "SDK worker disconnected")  # the last: Prism
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
+_AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")
 
 
 class GenerationError(errors.BeamDatasetsError, RuntimeError):
     """A pipeline failed, in the author's code or in the engine; nothing was published."""
 
 
+class SourceError(Exception):
+    """What an author's code raised that yields examples, as text with the place: more does not come from a worker."""
+
+    @classmethod
+    def after(cls, error: Exception, key: Any, count: int, split: str) -> SourceError:
+        """Returns the error, with the place, for what was raised.
+
+        Args:
+            error: what was raised.
+            key: of the last example before it.
+            count: examples before it.
+            split: the split's name.
+        """
+        where = f"[after key {key!r:.200} (example {count:,} of {split!r})]"
+        return cls(f"{type(error).__name__}: {error} {where}").with_traceback(error.__traceback__)
+
+
 def reason(error: BaseException) -> errors.BeamDatasetsError:
     """Returns the error to show for one that a runner raised."""
     text = _JOB.sub("", str(error))
     if isinstance(error, errors.BeamDatasetsError):
-        return _rebuild(type(error), _split_stage(text)[0]) if _STAGE.search(text) else error
+        return _rebuild(type(error), _split_where(text)[0]) if _STAGE.search(text) else error
     if isinstance(error, grpc.RpcError):
         return GenerationError(
             f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
@@ -47,14 +66,16 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     places = list(_FRAME.finditer(text)) if "Traceback" in text else []
     last = _EXCEPTION.search(text, places[-1].end()) if places else None
     name = last.group(1) if last else type(error).__name__
-    message, stage = _split_stage(text[last.end() :] if last else text)
+    message, where = _split_where(text[last.end() :] if last else text)
     if wrapped := _WRAPPED.match(message):  # of a class whose arguments are not just a message, Beam says the name only
         name, message = wrapped.group(1), message[wrapped.end() :]
     known = getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
         return _rebuild(known, message)
     found = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
-    place = _place(stage, found)
+    place = _place(where, found)
+    if name == SourceError.__name__:
+        name, _, message = message.partition(":")
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", place):  # Beam measures elements
         return errors.InvalidKeyError(
             "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. "
@@ -62,7 +83,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
         )
     if name == "ModuleNotFoundError" and "pickle" in text:
         message += ". Workers need this project, and what the dataset's module imports, installed where they run"
-    return GenerationError(f"{name}: {message}{place}")
+    return GenerationError(f"{name}: {message.strip()}{place}")
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
@@ -77,17 +98,18 @@ def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamD
         return errors.BeamDatasetsError(message)
 
 
-def _split_stage(text: str) -> tuple[str, str]:
-    """Returns (message, the innermost stage that Beam says it was in; '' where it says none)."""
-    stages = _STAGE.findall(text)
+def _split_where(text: str) -> tuple[str, list[str]]:
+    """Returns (message, where it was: the innermost stage that Beam says, the example before; what is known of it)."""
+    after = _AFTER.findall(text)[:1]
+    text = _AFTER.sub("", text)
+    stages = [f"in stage {stage!r}" for stage in _STAGE.findall(text)[:1]]
     message = _STAGE.split(text)[0].strip()
     if message[:1] in ("'", '"') and message.count(message[0]) == 1:  # of a KeyError, which shows the repr of its text
         message = message[1:]
-    return message, stages[0] if stages else ""
+    return message, stages + after
 
 
-def _place(stage: str, found: list[frames.Frame]) -> str:
+def _place(where: list[str], found: list[frames.Frame]) -> str:
     frame = frames.last_of_author(found) or frames.entry_of_installed(found)
-    words = [f"in stage {stage!r}" if stage else "", f"at {frame}" if frame else ""]
-    where = ", ".join(word for word in words if word)
-    return f"\n  ({where})" if where else ""
+    words = ", ".join([*where, f"at {frame}"] if frame else where)
+    return f"\n  ({words})" if words else ""

@@ -22,6 +22,7 @@ from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
+from beam_datasets.transforms.failures import SourceError
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing
@@ -217,7 +218,7 @@ class _EncodeBlocks(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._builder.reset()
-        self._bundle_bytes = 0
+        self._bundle_examples = self._bundle_bytes = 0
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
         try:
@@ -249,6 +250,7 @@ class _EncodeBlocks(beam.DoFn):
         counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=shift)
         self._examples.inc(len(block))
         self._bytes.inc(block.num_bytes)
+        self._bundle_examples += len(block)
         self._bundle_bytes += block.num_bytes
         if self._engine.is_held and self._bundle_bytes > HELD_BUNDLE_SIZE:
             raise BeamDatasetsError(
@@ -267,11 +269,25 @@ class _ReadAndEncodeBlocks(_EncodeBlocks):
         self._reader = reader
 
     def process(self, element: Any) -> Iterator[Any]:
-        encode = super().process
-        for pair in self._reader(element):
-            outputs = encode(pair)
-            if outputs is not None:
-                yield from outputs
+        encode, pair = super().process, None
+        try:
+            for pair in self._reader(element):
+                outputs = encode(pair)
+                if outputs is not None:
+                    yield from outputs
+        except BeamDatasetsError:
+            raise  # says where by itself
+        except Exception as error:
+            if pair is None or _is_of_encoding(error):
+                raise
+            count = self._bundle_examples + len(self._builder)
+            raise SourceError.after(error, pair[0], count, self._split) from None
+
+
+def _is_of_encoding(error: Exception) -> bool:
+    """Returns whether an error came to its place in this module from another one, not from a reader."""
+    below = error.__traceback__ and error.__traceback__.tb_next
+    return below is not None and below.tb_frame.f_globals is globals()
 
 
 class _MergeHistograms(beam.CombineFn):

@@ -218,6 +218,10 @@ class BlockBuilder:
         self._num_blocks = 0
         self.reset()
 
+    def __len__(self) -> int:
+        """Returns how many examples were collected since the last flush."""
+        return len(self._records)
+
     def reset(self) -> None:
         """Forgets what was collected."""
         self._keys: list[Any] = []

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from beam_datasets import errors
-from beam_datasets.transforms.failures import GenerationError, reason
+from beam_datasets.transforms.failures import GenerationError, SourceError, reason
 
 
 class Unlucky(Exception):
@@ -134,3 +134,38 @@ def test_a_damaged_record_keeps_its_place(raised):
 def test_a_worker_that_prism_has_lost():
     text = "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions"
     assert "a worker process died" in str(reason(RuntimeError(text)))
+
+
+def behind_example(error: Exception) -> None:
+    try:
+        raise error
+    except Exception as caught:
+        told = SourceError.after(caught, "a]'b", 2000, "train")
+        told.args = (f"{told} [while running 'Encode train']",)
+        raise told from None
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (Unlucky("row: 7"), "Unlucky: row: 7\n"),
+        (Unlucky(), "Unlucky: \n"),
+        (KeyError("a'b"), 'KeyError: "a\'b"\n'),
+        (KeyError(5), "KeyError: 5\n"),
+        (FileNotFoundError(2, "nothing there", "x.csv"), "FileNotFoundError: [Errno 2] nothing there: 'x.csv'\n"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"),
+    ],
+)
+@pytest.mark.parametrize("in_worker", [True, False])
+def test_what_a_generator_raises_names_the_example_before(error, message, in_worker):
+    if in_worker:
+        raised = sent_by_a_worker(lambda: behind_example(error))
+    else:
+        with pytest.raises(SourceError) as told:
+            behind_example(error)
+        raised = told.value
+    made = str(reason(raised))
+    assert made.startswith(message)
+    assert "\n  (in stage 'Encode train', after key \"a]'b\" (example 2,000 of 'train'), at " in made
+    assert made.endswith("in behind_example)")
+    assert made.count("after key") == 1

@@ -33,7 +33,7 @@ class Shapes(bd.DatasetBuilder):
 
 
 if __name__ == "__main__":
-    Shapes(data_dir="data").build(num_workers=int(sys.argv[1]))
+    Shapes(data_dir="data").build(num_workers=int(sys.argv[1]), block_size=100)
 """
 
 
@@ -56,7 +56,9 @@ def test_a_run_that_fails_says_why_and_little_else(tmp_path, num_workers):
     lines = said_where("assert n != 30, 'boom'", num_workers, tmp_path).splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[-2].endswith("GenerationError: AssertionError: boom")
-    assert lines[-1].endswith(f"at {tmp_path}/shapes.py:17 in _shapes)")
+    assert lines[-1].endswith(
+        f"after key 'shape-00029' (example 30 of 'train'), at {tmp_path}/shapes.py:17 in _shapes)"
+    )
     assert len(lines) < 25
     assert "apache_beam" not in "".join(lines)
 
