@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.reading.arguments import explained, integer
 from beam_datasets.reading.decoding import Batch, Map, Raw, compose, compose_many
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
@@ -133,11 +134,12 @@ class Dataset(Frameworks):
             raise ValueError("raw() comes before map() and batch(): there are no records behind them.")
         return self._with(steps=(Raw(getattr(self._steps[0], "with_ids", False)),))
 
+    @explained("it is shuffle(seed=..., window=...), where tf.data's buffer size is the window")
     def shuffle(self, seed: int, window: int | None = None) -> Dataset:
         """Returns the dataset in an order that depends on the seed and on the epoch.
 
         Args:
-            seed: any integer.
+            seed: any integer; not the size of a buffer, as of the shuffle of tf.data: that is the window.
             window: how far examples are moved in the read order, and about how many records are held in memory (as
                 they are stored, not decoded). None shuffles the whole range, by random access: that needs the shards'
                 indexes (or a walk through each shard) and no memory.
@@ -145,9 +147,9 @@ class Dataset(Frameworks):
         Raises:
             ValueError: the whole range is endless, because of a `repeat()` before.
         """
-        seed = _integer("seed", seed)
+        seed = integer("seed", seed)
         if window is not None:
-            return self._with(Window(self._operation, seed, _integer("window", window, at_least=1)))
+            return self._with(Window(self._operation, seed, integer("window", window, at_least=1)))
         if self._operation.length == ENDLESS:
             raise ValueError(
                 "an endless dataset has no whole range to shuffle: shuffle() before repeat(), or a window."
@@ -160,15 +162,15 @@ class Dataset(Frameworks):
         Args:
             epochs: how many, at least 0; None for ever.
         """
-        return self._with(Repeat(self._operation, None if epochs is None else _integer("epochs", epochs, at_least=0)))
+        return self._with(Repeat(self._operation, None if epochs is None else integer("epochs", epochs, at_least=0)))
 
     def skip(self, count: int) -> Dataset:
         """Returns the dataset without its first `count` examples (or batches), in read order."""
-        return self._with(Slice(self._operation, _integer("count", count, at_least=0), self._operation.length))
+        return self._with(Slice(self._operation, integer("count", count, at_least=0), self._operation.length))
 
     def take(self, count: int) -> Dataset:
         """Returns the first `count` examples (or batches), in read order; all, where there are fewer."""
-        return self._with(Slice(self._operation, 0, _integer("count", count, at_least=0)))
+        return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
 
     def shard(self, worker_index: int, worker_count: int, *, block: int = 1) -> Dataset:
         """Returns what is one worker's of the examples (or batches): every `worker_count`-th one.
@@ -185,7 +187,7 @@ class Dataset(Frameworks):
         Raises:
             ValueError: there is no such worker.
         """
-        share = Share(_integer("worker_index", worker_index), _integer("worker_count", worker_count), block=block)
+        share = Share(integer("worker_index", worker_index), integer("worker_count", worker_count), block=block)
         return self._with(Shared(self._operation, share))
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False) -> Dataset:
@@ -196,7 +198,7 @@ class Dataset(Frameworks):
             drop_remainder: whether a last batch of fewer examples is left out.
             pad: whether arrays of different shapes are filled up with zeros, strings with b''.
         """
-        group = Group(self._operation, _integer("batch_size", batch_size, at_least=1), drop_remainder)
+        group = Group(self._operation, integer("batch_size", batch_size, at_least=1), drop_remainder)
         return self._with(group, (Batch(self._steps, pad),))
 
     def padded_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset:
@@ -281,7 +283,7 @@ class Dataset(Frameworks):
         Raises:
             StateError: the state is of something else.
         """
-        iterator = DatasetIterator(self, _integer("epoch", epoch, at_least=0))
+        iterator = DatasetIterator(self, integer("epoch", epoch, at_least=0))
         if state is not None:
             iterator.set_state(state)
         return iterator
@@ -323,7 +325,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def advance(self, count: int) -> None:
         """Goes past the next `count` items, or all there are, without reading them."""
-        self._taken = min(self._taken + _integer("count", count, at_least=0), self._operation.length)
+        self._taken = min(self._taken + integer("count", count, at_least=0), self._operation.length)
         self.close()
 
     def _next_block(self) -> list[Any] | None:
@@ -381,15 +383,3 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _integer(name: str, value: Any, *, at_least: int | None = None) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, not {value!r}.") from None
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, not {value!r}.")
-    if at_least is not None and number < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {number}.")
-    return number

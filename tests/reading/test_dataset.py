@@ -289,6 +289,13 @@ def test_pickles(builder: Any) -> None:
         (lambda d: d.repeat(-1), ValueError, "epochs must be at least 0"),
         (lambda d: d.batch(0), ValueError, "batch_size must be at least 1"),
         (lambda d: d.shuffle("a"), TypeError, "seed must be an int"),
+        (
+            lambda d: d.shuffle(1000, seed=3),
+            TypeError,
+            r"shuffle\(\): multiple values for argument 'seed'; it is shuffle\(seed=\.\.\., window=\.\.\.\)",
+        ),
+        (lambda d: d.shuffle(), TypeError, "missing a required argument: 'seed'; it is shuffle"),
+        (lambda d: d.shuffle(buffer_size=9), TypeError, "where tf.data's buffer size is the window"),
         (lambda d: d.shuffle(1, window=0), ValueError, "window must be at least 1"),
         (lambda d: d.shard(2, 2), ValueError, r"worker_index must be in \[0, 2\)"),
         (lambda d: d.map(3), TypeError, "function"),
