@@ -29,7 +29,7 @@ FORMAT_VERSION = 1
 
 
 def worker_log(plan: ExportPlan) -> str:
-    """Returns the file that takes what the worker processes of a local run print."""
+    """Returns the file that takes what the worker processes of a local run log."""
     folder = tempfile.gettempdir() if storage.is_remote(plan.staging_dir) else plan.staging_dir
     return storage.join(folder, f"workers-{plan.job}.log")
 

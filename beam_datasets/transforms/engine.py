@@ -73,7 +73,7 @@ class Engine:
         """Provides the runner to give to the pipeline; None lets the options choose it. Workers end with the context.
 
         Args:
-            worker_log: file that takes what the worker processes print.
+            worker_log: file that takes what the worker processes log; what they print goes to standard error.
         """
         if not self.local:
             yield None
@@ -90,9 +90,9 @@ def _new_processes(worker_log: str) -> environments.Environment:
     """Returns the environment whose workers are new processes."""
     # The shell is replaced by the worker, so that ending the one ends the other. A worker imports what this process
     # can, wherever it was found: a builder's module is pickled by its name.
-    path = f"PYTHONPATH={os.pathsep.join(entry or os.getcwd() for entry in sys.path)}"
+    settings = [f"PYTHONPATH={os.pathsep.join(entry or os.getcwd() for entry in sys.path)}", "PYTHONUNBUFFERED=1"]
     worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-    command = f"exec env {shlex.join([path, *worker])} >>{shlex.quote(worker_log)} 2>&1"
+    command = f"exec env {shlex.join([*settings, *worker])} >&2 2>>{shlex.quote(worker_log)}"
     return environments.SubprocessSDKEnvironment.from_command_string(command)
 
 

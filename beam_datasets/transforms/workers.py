@@ -45,7 +45,7 @@ class ForkedWorkers:
 
     Args:
         count: number of processes.
-        log: file that takes what they print.
+        log: file that takes what they log; what they print goes to this process's standard error.
     """
 
     def __init__(self, count: int, log: str) -> None:
@@ -101,9 +101,7 @@ def _work(reading: int, others: Iterable[int], log: str) -> None:
         _keep_memory()
         for pipe in others:
             os.close(pipe)
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
+        _speak(log)
         with os.fdopen(reading) as source:
             settings = source.read()
         if settings:
@@ -112,6 +110,14 @@ def _work(reading: int, others: Iterable[int], log: str) -> None:
         status = 0
     finally:
         os._exit(status)  # nothing of the parent's may be ended from here
+
+
+def _speak(log: str) -> None:
+    """Sends what is printed to the launcher's standard error, line by line, and all else that is said to the log."""
+    os.dup2(2, 1)
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 2)
+    # A new one, for what the old one still holds is the launcher's to print.
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _keep_memory() -> None:
@@ -160,7 +166,7 @@ class _ForkedWorkerHandler(GrpcWorkerHandler):
         self._pool = _pools[bytes(pool)]
 
     def start_worker(self) -> None:
-        # Without a logging service: a worker prints what it logs, and what it prints goes to its log.
+        # Without a logging service: a worker says on standard error what it logs, which goes to its log.
         control = endpoints_pb2.ApiServiceDescriptor(url=self.control_address)
         self._pool.take(
             {

@@ -79,7 +79,7 @@ class Publication:
 
     @property
     def worker_log(self) -> str:
-        """File that takes what the worker processes of a local run print."""
+        """File that takes what the worker processes of a local run log."""
         folder = tempfile.gettempdir() if storage.is_remote(self.staging_dir) else self.staging_dir
         return storage.join(folder, f"workers-{self.job}.log")
 

@@ -37,18 +37,17 @@ if __name__ == "__main__":
 """
 
 
-def said_where(body: str, num_workers: int, directory: Path, begin: str = "") -> str:
-    (directory / "shapes.py").write_text(begin + SCRIPT.replace("BODY", body))
-    done = subprocess.run(
-        [sys.executable, "shapes.py", str(num_workers)],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.stdout == "" or num_workers == 1
-    return done.stderr
+def run_script(script: str, num_workers: int, directory: Path) -> tuple[str, str]:
+    (directory / "shapes.py").write_text(script)
+    command = [sys.executable, "shapes.py", str(num_workers)]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
+    return done.stdout, done.stderr
+
+
+def said_where(body: str, num_workers: int, directory: Path) -> str:
+    out, said = run_script(SCRIPT.replace("BODY", body), num_workers, directory)
+    assert out == ""
+    return said
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
@@ -61,6 +60,17 @@ def test_a_run_that_fails_says_why_and_little_else(tmp_path, num_workers):
     )
     assert len(lines) < 25
     assert "apache_beam" not in "".join(lines)
+
+
+@pytest.mark.parametrize("thread", ["", "threading.Thread(target=threading.Event().wait, daemon=True).start()"])
+def test_what_workers_print_comes_to_standard_error(tmp_path, thread):
+    """Of forked workers, which have text that this process has still to print; beside a thread of new processes."""
+    script = SCRIPT.replace(
+        "    Shapes(", f"    import threading\n    {thread}\n    print('begun', end='')\n    Shapes("
+    )
+    out, said = run_script(script.replace("BODY", "print('row', n)"), 2, tmp_path)
+    assert out == "begun"
+    assert said.splitlines() == [f"row {n}" for n in range(40)]
 
 
 def test_a_run_that_ends_well_says_nothing(tmp_path):
