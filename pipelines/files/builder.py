@@ -15,6 +15,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.features import FeaturesDict
 from beam_datasets.model.info import DatasetInfo
 from beam_datasets.model.names import check_dataset_name
+from pipelines.files.exported import Export, export_of
 from pipelines.files.infer import Guess
 from pipelines.files.inputs import InputFile, find, pieces
 from pipelines.files.schema import Field, override, parse_field, to_feature
@@ -62,7 +63,8 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         description: str = "",
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
-        self._shares = shares(splits, pattern)
+        self._given_shares = shares(splits, pattern)
+        self._has_splits = bool(splits)
         self._specs = dict(features or {})
         self._key = key
         self._skip_bad = skip_bad
@@ -94,6 +96,24 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         """The files of each pattern, or of several together."""
         return {pattern: find(pattern) for pattern in dict.fromkeys(share.pattern for share in self._shares.values())}
 
+    EXPORT: str | None = None
+    """The format as which `beam-datasets export` writes such files; None where it does not."""
+
+    @cached_property
+    def _export(self) -> Export | None:
+        """What the export says whose files these are: of one pattern, or of the splits' together."""
+        if self.EXPORT is None:
+            return None
+        patterns = {share.pattern for share in self._given_shares.values()}
+        return export_of([file for pattern in patterns for file in find(pattern)], self.EXPORT)
+
+    @cached_property
+    def _shares(self) -> dict[str, Share]:
+        """The rows of each split: as given, or else as an export says."""
+        if self._has_splits or self._export is None:
+            return self._given_shares
+        return {name: Share(paths) for name, paths in self._export.splits.items()}
+
     @cached_property
     def _all_files(self) -> list[InputFile]:
         return [file for files in self._files.values() for file in files]
@@ -104,7 +124,9 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         found = self._found_fields()
         if self._key is not None and self._key not in {*found, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, found))}")
-        fields = override(found, self._specs, may_add=self._may_add)
+        exported = self._export.fields if self._export else {}
+        specs = {name: field for name, field in exported.items() if name not in self._specs} | self._specs
+        fields = override(found, specs, may_add=self._may_add)
         return {name: self._with_labels(name, field) for name, field in fields.items()}
 
     _may_add = False  # whether --feature may name what the rows that were looked at do not have

@@ -5,6 +5,7 @@ Each raises ValueError with what is wrong; the caller knows file, line and colum
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -129,7 +130,7 @@ def _label(field: Field) -> Callable[[Any], int]:
     index = {label: i for i, label in enumerate(labels)}
 
     def convert(value: Any) -> int:
-        found = index.get(str(value))
+        found = None if field.exact and type(value) is int else index.get(str(value))
         if found is None and type(value) is int and -1 <= value < len(labels):
             return value  # an index, as datasets of others hold labels; -1 is none
         if found is None:
@@ -186,9 +187,11 @@ def _value_scalar(field: Field, path: str) -> Callable[[Any], Any]:
 
 
 def _image(value: Any) -> Any:
-    """Returns the bytes of an image, also where it is Hugging Face's struct of bytes and path."""
+    """Returns the bytes of an image, also where it is Hugging Face's struct of bytes and path, or {"b64": ...}."""
     if not isinstance(value, dict):
         return value
+    if value.keys() == {"b64"}:
+        return _from_base64(value["b64"])
     if value.get("bytes") is None:
         raise ValueError(f"the image {value.get('path')!r} is not in the file, but only its path")
     return value["bytes"]
@@ -212,7 +215,17 @@ def _exactly_bool(value: Any) -> bool:
     raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither true nor false")
 
 
+def _from_base64(text: Any) -> bytes:
+    """Returns the bytes of {"b64": text}, as which exports to JSON lines write them."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{text!r:.60} is no base64: {error}") from None
+
+
 def _text(value: Any) -> str | bytes:
+    if isinstance(value, dict) and value.keys() == {"b64"}:
+        return _from_base64(value["b64"])
     return value if isinstance(value, str | bytes) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 

@@ -87,12 +87,14 @@ class ImageRows:
 
 
 def images_beside(example: Example, columns: Sequence[str], file: InputFile) -> None:
-    """Puts images in the place of their paths, which are relative to the file that names them.
+    """Puts images in the place of their paths, which are relative to the file that names them; bytes stay as they are.
 
     Raises:
         ValueError: there is no such image, or it cannot be stored.
     """
     for column in columns:
+        if isinstance(example[column], bytes):
+            continue
         path = FileSystems.join(FileSystems.split(file.path)[0], example[column])
         try:
             with open_bytes(path) as stream:

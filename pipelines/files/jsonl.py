@@ -30,6 +30,7 @@ class Jsonl(FilesBuilder):
         common: see FilesBuilder.
     """
 
+    EXPORT = "jsonl"
     _may_add = True
 
     def __init__(self, *, encoding: str = "utf-8", **common: Any) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Parquet(FilesBuilder):
     """Rows of Parquet files; the arguments are those of FilesBuilder."""
 
+    EXPORT = "parquet"
+
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
         return row_groups(self._all_files, self._dropped)

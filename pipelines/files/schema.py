@@ -41,8 +41,9 @@ class Field:
         optional: None is a value too; of a list an empty one.
         labels: of a `class`; an integer where only their number is known, None where the rows decide.
         item: of a `list` or `tensor`.
-        shape: of a `tensor`.
-        exact: of a float32 that nobody asked for: a number whose digits it does not keep is refused.
+        shape: of a `tensor`, or of an `image` where it is known.
+        exact: of a float32 that nobody asked for: a number whose digits it does not keep is refused. Of a `class`:
+            integers are indexes, never names.
         fields: of an `object`, by name.
     """
 
@@ -50,7 +51,7 @@ class Field:
     optional: bool = False
     labels: tuple[str, ...] | int | None = None
     item: Field | None = None
-    shape: tuple[int, ...] = ()
+    shape: tuple[int | None, ...] = ()
     exact: bool = False
     fields: Mapping[str, Field] | None = None
 
@@ -78,7 +79,9 @@ def parse_field(spec: str) -> Field:
         return Field(FOUND, optional=True)
     match = _SPEC.fullmatch(spec.strip())
     kind = (
-        {"text": "string", "int": "int64", "float": "float32", "str": "string"}.get(match["kind"], match["kind"])
+        {"text": "string", "int": "int64", "float": "float32", "str": "string", "bytes": "string"}.get(
+            match["kind"], match["kind"]
+        )
         if match
         else ""
     )
@@ -119,12 +122,14 @@ def advice(path: str, kind: str) -> str:
     return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
 
 
-def override(fields: Mapping[str, Field], specs: Mapping[str, str], *, may_add: bool = False) -> dict[str, Field]:
+def override(
+    fields: Mapping[str, Field], specs: Mapping[str, str | Field], *, may_add: bool = False
+) -> dict[str, Field]:
     """Returns the fields with some of them replaced; a name `a/b` means field b of object a, or of those in list a.
 
     Args:
         fields: what was found in the files.
-        specs: name -> its description.
+        specs: name -> its description, or the field itself.
         may_add: a name that is not there is added: rows that nobody looked at may have it.
 
     Raises:
@@ -134,7 +139,7 @@ def override(fields: Mapping[str, Field], specs: Mapping[str, str], *, may_add: 
     for name, spec in specs.items():
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
-        wanted = parse_field(spec)
+        wanted = parse_field(spec) if isinstance(spec, str) else spec
         if name not in result and inner and parent is not None and _has_fields(parent):
             result[outer] = _overridden(parent, {inner: spec}, may_add)
         elif wanted.kind == FOUND and name in result:
@@ -150,7 +155,7 @@ def _has_fields(field: Field) -> bool:
     return field.fields is not None or (field.item is not None and _has_fields(field.item))
 
 
-def _overridden(field: Field, specs: Mapping[str, str], may_add: bool) -> Field:
+def _overridden(field: Field, specs: Mapping[str, str | Field], may_add: bool) -> Field:
     """Returns an object, or lists of them, with fields replaced."""
     if field.item is not None:
         return replace(field, item=_overridden(field.item, specs, may_add))
@@ -172,7 +177,7 @@ def to_feature(field: Field) -> FeatureConnector:
         known = field.labels
         return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
     if field.kind == "image":
-        return features.Image()
+        return features.Image(shape=field.shape or None)
     if field.kind == "string" and not field.optional:
         return features.Text()
     return features.Tensor(shape=(), dtype=field.kind, optional=field.optional, encoding=_encoding(field.kind))
