@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.features.compiler import chosen
 from beam_datasets.reading.arguments import explained, integer
-from beam_datasets.reading.decoding import Batch, Map, Raw, compose, compose_many
+from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
     ENDLESS,
@@ -88,6 +89,14 @@ class Dataset(Frameworks):
             lookup=self._lookup,
             identity=self._identity,
         )
+
+    @property
+    def features(self) -> Any:
+        """The features of the examples as they are decoded, before `map()` and `batch()`; None after `raw()`."""
+        step = self._steps[0]
+        while isinstance(step, Batch):
+            step = step.steps[0]
+        return chosen(step.features, step.decoders) if isinstance(step, Decode) else None
 
     @functools.cached_property
     def function(self) -> Callable[[Any], Any]:

@@ -8,8 +8,32 @@ if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
 
 
+_COUNTERPARTS = {
+    "as_dataframe": "pandas.DataFrame(list(ds)) makes one",
+    "as_numpy": "examples are NumPy values already",
+    "as_numpy_iterator": "iter(ds) does it; examples are NumPy values already",
+    "cache": "local files need none, and for remote ones there is $BEAM_DATASETS_CACHE_DIR",
+    "cardinality": "len(ds) is it",
+    "concatenate": "load both as one split, such as 'train+test'",
+    "element_spec": "ds.features says what examples are, and that of as_tf_dataset() has one",
+    "enumerate": "enumerate(ds) does it",
+    "filter": "use `if` in your loop, or materialize() with a filter, which makes a dataset of what passes",
+    "numpy": "examples are NumPy values already",
+    "prefetch": "remote files are read ahead anyway; workers are those of as_torch() or as_tf_dataset()",
+    "select": "ds[[3, 1, 2]] does it",
+    "to_tf_dataset": "it is as_tf_dataset()",
+}
+
+
 class Frameworks:
     """What a `Dataset` is to others. Each method imports its framework when it is called, and nothing before."""
+
+    if not TYPE_CHECKING:  # a type checker is to find what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _COUNTERPARTS:
+                raise AttributeError(f"a Dataset has no {name}: {_COUNTERPARTS[name]}.", name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     def as_torch(self, **options: Any) -> Any:
         """Returns the dataset for a PyTorch DataLoader: `adapters.as_torch(self, **options)`.

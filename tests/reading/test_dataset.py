@@ -309,6 +309,26 @@ def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) ->
         call(builder.as_dataset("train"))
 
 
+def test_what_other_libraries_have_is_named(builder: Any) -> None:
+    read = builder.as_dataset("train")
+    for name, words in (("filter", "use `if` in your loop"), ("prefetch", "as_torch"), ("as_numpy_iterator", "iter")):
+        with pytest.raises(AttributeError, match=f"a Dataset has no {name}: .*{words}"):
+            getattr(read, name)
+    with pytest.raises(AttributeError, match="'Dataset' object has no attribute 'fliter'"):
+        read.fliter  # noqa: B018
+
+
+def test_features_of_what_is_yielded(builder: Any) -> None:
+    tree = builder.info.features
+    read = builder.as_dataset("train")
+    assert all(
+        each.features == tree for each in (read, read.map(str), read.batch(2).batch(2).map(str), read.shuffle(1))
+    )
+    partial = bd.decode.PartialDecoding({"id": True})
+    assert list(builder.as_dataset("train", decoders=partial).take(3).features) == ["id"]
+    assert read.raw().features is None
+
+
 def test_an_error_leaves_the_iterator_where_it_is(builder: Any) -> None:
     wrong = [True]
 
