@@ -97,7 +97,9 @@ EDITS: dict[str, tuple[str, Made]] = {
     "feature removed": ("MAJOR", with_features({"box": None})),
     "feature renamed": (
         "MAJOR",
-        with_features({"text": None, "words": features.Text()}, lambda e: {**e, "words": e["text"]}),
+        with_features({"text": None, "words": features.Text()}, lambda e: {**e, "words": e["text"]}).but(
+            info={**PETS.info, "supervised_keys": ("words", "label")}
+        ),
     ),
     "feature removed from a sequence": (
         "MAJOR",
