@@ -102,7 +102,7 @@ def import_beam() -> None:
     try:
         from beam_datasets import transforms  # noqa: F401
     except ImportError as error:
-        raise MissingDependencyError("generating needs Apache Beam: pip install 'beam_datasets[beam]'") from error
+        raise MissingDependencyError("this needs Apache Beam: pip install 'beam_datasets[beam]'") from error
     finally:
         gc.enable()
 

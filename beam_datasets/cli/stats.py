@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.tables import table
 from beam_datasets.cli.terminal import say
 from beam_datasets.errors import StorageError
+from beam_datasets.statistics.computing import compute_request
 from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.page import page
 from beam_datasets.statistics.report import SIZES, constant_size, json_text, read_saved, save
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 USAGE = "beam-datasets stats DIR_OR_NAME [options] [options of Beam]"
 _DESCRIPTION = """\
 Says what the features of a dataset hold: counts, extremes, means, quantiles, different and most frequent values,
-lengths, labels. Each split is told by itself. A Beam pipeline reads all of it once.
+lengths, labels. Each split is told by itself. A Beam pipeline reads all of it once;
+where Beam is not installed, this process does.
 
 Statistics of a whole dataset are saved beside its versions and shown from there the next time.
 
@@ -63,7 +66,6 @@ def run(args: Sequence[str]) -> int:
     found = None if known.again or not request.whole else read_saved(request)
     place = "saved before" if found is not None else ""
     if found is None:
-        import_beam()
         found = _compute(request, known, [*rest, *unchecked])
         place = _save(found, request, known)
     if known.html:
@@ -127,6 +129,11 @@ def _check_html(path: str | None) -> None:
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
+    for_pipeline = beam_options or known.report or known.shared_disk
+    if not for_pipeline and importlib.util.find_spec("apache_beam") is None:
+        say("Apache Beam is not installed, so one process computes it", file=sys.stderr)
+        return compute_request(request)
+    import_beam()
     from beam_datasets.transforms.stats import run as run_pipeline
 
     with as_usage_errors("stats"):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from beam_datasets.statistics.gathering import Gathered
+    from beam_datasets.statistics.gathering import Gathered, Request
 
 
 def compute(
@@ -25,7 +25,11 @@ def compute(
 
     `beam_datasets.transforms.stats.run` has workers compute them.
     """
-    request = prepare(name_or_dir, splits, features, data_dir, storage_options)
+    return compute_request(prepare(name_or_dir, splits, features, data_dir, storage_options))
+
+
+def compute_request(request: Request) -> Statistics:
+    """Returns the statistics that are asked for, computed in this process."""
     gathered: Gathered = {}
     for run in request.runs():
         gathered = merge(gathered, gather(run, request))

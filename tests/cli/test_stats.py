@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,24 @@ def test_json(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: 
     code, out, _ = run(capsys, copy, "--json", "--num_workers", 2)
     assert (code, out) == (0, json_text(compute(copy)))
     assert list(json.loads(out)["slices"]) == sorted(["train", "test"])
+
+
+def test_without_beam_one_process_computes(
+    copy: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("beam_datasets.transforms")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(bd, "transforms", raising=False)
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    code, out, err = run(capsys, copy, "--json", "--again")
+    assert (code, out) == (0, json_text(compute(copy)))
+    assert err == "Apache Beam is not installed, so one process computes it\n"
+    assert (copy.parent / ".stats" / "1.0.0.json").read_text() == out
+    for options in (["--runner", "FlinkRunner"], ["--report", "r.json"]):
+        code, out, err = run(capsys, copy, "--again", *options)
+        assert (code, out, err) == (1, "", "beam-datasets: this needs Apache Beam: pip install 'beam_datasets[beam]'\n")
 
 
 class Page(HTMLParser):
