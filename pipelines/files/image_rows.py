@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beam_datasets.errors import InputError, MissingDependencyError
 from pipelines.files.inputs import find, open_bytes
-from pipelines.files.source import Bad
+from pipelines.files.source import ALPHA, Bad, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +109,7 @@ def storable_image(data: bytes) -> Any:
     """Returns an image that every reader decodes: the bytes as they are, or pixels if readers may not know those.
 
     The image is decoded to see that it is whole. 8-bit PNG and JPEG are kept; whatever else Pillow opens (WebP, GIF's
-    first frame, TIFF, BMP, CMYK) becomes RGB pixels.
+    first frame, TIFF, BMP, CMYK) becomes RGB pixels. Images with transparency are counted, for it is not read.
 
     Raises:
         ValueError: it is no image, is damaged, or has more than 8 bits a channel.
@@ -124,6 +124,7 @@ def storable_image(data: bytes) -> Any:
     try:
         with PIL.Image.open(io.BytesIO(data)) as image:
             image.load()
+            count(ALPHA, image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info)
             if image.mode in _VERBATIM.get(image.format or "", ()):
                 return data
             if image.mode[0] in "IF":

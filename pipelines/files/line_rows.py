@@ -14,7 +14,7 @@ from beam_datasets.errors import InputError
 from pipelines.files.convert import row_converter
 from pipelines.files.image_rows import images_beside
 from pipelines.files.inputs import decode_line, lines
-from pipelines.files.source import Bad, key_of
+from pipelines.files.source import BLANK, Bad, count, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,6 +38,7 @@ class TextRows:
 
     def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
         """Yields the lines of a piece."""
+        blank = 0
         for offset, line in lines(piece):
             try:
                 text = decode_line(line, self.encoding, offset)
@@ -46,6 +47,9 @@ class TextRows:
                 continue
             if self.keep_blank or (not text.isspace() and text):
                 yield f"{piece.file.name}:{offset}", {"text": text}
+            else:
+                blank += 1
+        count(BLANK, blank)
 
 
 @dataclass(frozen=True)

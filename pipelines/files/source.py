@@ -24,6 +24,7 @@ Example = dict[str, Any]
 
 SHOWN = 5  # rows a piece whose fault is told where bad rows are left out
 _COUNT, _EXAMPLES = "left out", "left out, some of them"
+BLANK, ALPHA = "blank lines left out", "images with transparency, which are read without"
 log = logging.getLogger(__name__)
 
 
@@ -108,15 +109,23 @@ def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key
         bad += 1
         if bad <= SHOWN:
             Metrics.string_set("files", _EXAMPLES).add(str(row))
-    if bad:
-        Metrics.counter("files", _COUNT).inc(bad)
+    count(_COUNT, bad)
+
+
+def count(what: str, number: int = 1) -> None:
+    """Counts what a user should know of when the run is done; 0 is not worth a word."""
+    if number:
+        Metrics.counter("files", what).inc(number)
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:
-    """Logs what `read_piece` left out, given what a run counted."""
-    if count := counters.get(f"files/{_COUNT}"):
+    """Logs what `read_piece` left out and readers counted, given what a run counted."""
+    for what in (BLANK, ALPHA):
+        if number := counters.get(f"files/{what}"):
+            log.warning("%s: %d", what, number)
+    if left_out := counters.get(f"files/{_COUNT}"):
         some = "".join(f"\n  {text}" for text in sorted(counters.get(f"files/{_EXAMPLES}", ())))
-        log.warning("left out: %d, among them%s", count, some)
+        log.warning("left out: %d, among them%s", left_out, some)
 
 
 def key_of(example: Example, column: str) -> Key:

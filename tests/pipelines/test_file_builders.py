@@ -14,6 +14,7 @@ import pytest
 
 from beam_datasets.cli import main
 from beam_datasets.reading import builder_from_directory
+from pipelines.files.text_lines import TextLines
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -209,6 +210,29 @@ def test_jsonl(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert example["user"]["name"].decode() == row["user"]["name"]
         assert example["user"]["age"] == row["user"]["age"]
     assert len(read(made, "test")) == 1
+
+
+def test_what_is_left_out_is_counted(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (source / "a.txt").write_text("one\n\n \ntwo\n")
+    build("text_lines", tmp_path, "--pattern", source)
+    assert "blank lines left out: 2" in capsys.readouterr().out
+    TextLines(data_dir=str(tmp_path / "api"), name="made", pattern=str(source)).build(num_workers=1)
+    assert "blank lines left out: 2" in caplog.text
+    build("text_lines", tmp_path / "kept", "--pattern", source, "--keep_blank")
+    assert "blank" not in capsys.readouterr().out
+
+
+def test_transparency_is_counted(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (source / "cat").mkdir()
+    for mode, channels in (("RGBA", 4), ("LA", 2), ("RGB", 3), ("L", None)):
+        shape = (2, 2, channels) if channels else (2, 2)
+        image.fromarray(np.full(shape, 100, np.uint8), mode).save(source / "cat" / f"{mode}.png")
+    made = build("image_folder", tmp_path, "--root", source)
+    assert "images with transparency, which are read without: 2" in capsys.readouterr().out
+    assert {one["image"].shape for one in read(made)} == {(2, 2, 3)}
 
 
 def test_text_lines_are_the_same_anywhere(source: Path, tmp_path: Path) -> None:
