@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -129,16 +130,24 @@ def array_codec(
 ) -> Codec:
     """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
     make, little = array_maker(dtype, shape, path), _little_endian(dtype)
+    is_double = dtype == np.float64 and not shape and check is None  # tables may have dozens of these
 
     def pack(value: Any) -> bytes:
-        array = make(value)
-        if check and array.size:
-            check(array)
-        data = array.astype(little, copy=False).tobytes()
+        if is_double and type(value) in _DOUBLES:
+            data = _DOUBLE.pack(value)
+        else:
+            array = make(value)
+            if check and array.size:
+                check(array)
+            data = array.astype(little, copy=False).tobytes()
         return zlib.compress(data) if compress else data
 
     unpack = array_unpacker(dtype, shape, path, compress=compress)
     return one_value_codec(pack, unpack, path, no_items(shape, dtype))
+
+
+_DOUBLE = struct.Struct("<d")
+_DOUBLES = frozenset((float, np.float64))
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -134,9 +134,7 @@ def test_floats_that_would_become_infinite(monkeypatch, native, feature):
         monkeypatch.setattr(usual, "core", None)
     one = F.compile_encoder({"x": feature})
     for value in [*HUGE, *([] if "bfloat16" in repr(feature) else HUGE_OTHERS)]:
-        with pytest.raises(
-            FeatureOverflowError, match=r"^x: .* does not fit b?float(16|32|64)(, where|:)"
-        ):
+        with pytest.raises(FeatureOverflowError, match=r"^x: .* does not fit b?float(16|32|64)(, where|:)"):
             one({"x": value})
     table = F.compile_encoder({str(i): feature for i in range(9)})
     if getattr(feature, "maximum", None) is None:
@@ -163,6 +161,15 @@ def test_floats_of_arrays_that_would_become_infinite(monkeypatch, native, dtype)
         for value in (kept.astype(dtype), kept.tolist()):
             found = example.parse(encode_x({"x": value}))["x"]
             np.testing.assert_array_equal(found, kept.astype(np.float32))
+
+
+@pytest.mark.parametrize("encoding", ["bytes", "zlib"])
+def test_doubles_keep_all_their_bits(encoding):
+    one = F.compile_encoder({"x": F.Scalar(np.float64, encoding=encoding)})
+    array = F.compile_encoder({"x": F.Tensor(shape=(1,), dtype=np.float64, encoding=encoding)})
+    signalling = np.array([0x7FF4_0000_0000_0001], np.uint64).view(np.float64)[0]
+    for value in (0.1, -0.0, 1e300, 5e-324, float("inf"), float("nan"), np.float64(1 / 3), signalling):
+        assert one({"x": value}) == array({"x": np.array([value], np.float64)})
 
 
 def test_boxes_that_would_become_infinite():
