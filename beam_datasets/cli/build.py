@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import (
+    DATA_DIR_HELP,
     Parser,
     UsageError,
     add_builder_options,
@@ -23,7 +24,7 @@ from beam_datasets.cli.options import (
     num_shards,
     until_dashes,
 )
-from beam_datasets.cli.progress_bar import ProgressBar
+from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.cli.tables import splits_table
 from beam_datasets.cli.terminal import say
@@ -132,7 +133,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("dataset", metavar="NAME_OR_FILE")
-    add("--data_dir", help="where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets")
+    add("--data_dir", help=DATA_DIR_HELP)
     add_store_options(parser, of="the store of --data_dir")
     add("--dry_run", action="store_true", help="say what would be built, and build nothing")
     add("--skip_published", action="store_true", help="be content where the version is published already")
@@ -177,9 +178,7 @@ def as_usage_errors(what: str) -> Iterator[None]:
 def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
     options = {name: getattr(known, name) for name in _PASSED_ON}
     given = {name: value for name, value in options.items() if value is not None and value is not False}
-    told: dict[str, Any] = {"counters": _show_counters}
-    if sys.stderr.isatty():
-        told["progress"] = bar
+    told = {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
     return given | told | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
 
 

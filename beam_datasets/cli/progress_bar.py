@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from beam_datasets.cli.tables import size_text
+from beam_datasets.cli.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +55,29 @@ class ProgressBar:
         from tqdm import tqdm
 
         return tqdm(unit_scale=True, leave=False, file=self._file, dynamic_ncols=True, **options)
+
+
+class ProgressLines:
+    """Says now and then, where there is no terminal, what a local run has done.
+
+    Args:
+        file: where to; None for standard error.
+        seconds: between two lines.
+    """
+
+    def __init__(self, file: TextIO | None = None, seconds: float = 30.0) -> None:
+        self._file = file
+        self._seconds = seconds
+        self._next = time.monotonic() + seconds
+
+    def __call__(self, done: Progress) -> None:
+        """Says what was done, if it is time."""
+        if time.monotonic() < self._next:
+            return
+        self._next += self._seconds
+        encoded = f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}"
+        written = f"{done.shards_written} shards written, {size_text(done.bytes_written)}"
+        say(written if done.shards_written else encoded, file=self._file or sys.stderr)
 
 
 @contextlib.contextmanager

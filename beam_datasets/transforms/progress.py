@@ -1,18 +1,26 @@
-"""What a local run has done so far, read off the files in its staging directory."""
+"""What a local run has done so far, read off the files in its staging directory.
+
+A block is spilled when it is full, which takes a slow generator long; so its worker tells in a file how far it is.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beam_datasets import storage
+from beam_datasets.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 INTERVAL_SECONDS = 0.5
+TELLING_SECONDS = 1.0
+_TOLD = ".encoded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,7 @@ class Progress:
     """What was done so far.
 
     Attributes:
-        examples_encoded: examples that were encoded and spilled; 0 where payload travels inline.
+        examples_encoded: examples that were encoded; 0 where payload travels inline.
         bytes_encoded: size of their framed records in bytes; of what was prepared to be copied, too.
         shards_written: shards that stand in the staging directory; 0 where that is on an object store.
         bytes_written: size of those shards in bytes, and of what is there of others.
@@ -34,17 +42,29 @@ class Progress:
 
 def measure(staging_dir: str, spill_dir: str | None) -> Progress:
     """Returns what stands in a staging directory, and where payload is spilled."""
-    examples = size = 0
-    for name in _names(spill_dir):
-        if name.endswith(".block"):
-            count, num_bytes = name.removesuffix(".block").rsplit("-", 2)[1:]
-            examples += int(count)
-            size += int(num_bytes)
+    names = _names(spill_dir)
+    examples, size = _encoded(spill_dir or "", names)
     staged = _names(staging_dir)
     shards = [name for name in staged if ".tfrecord-" in name and not name.endswith(".index")]
     unfinished = [name for name in staged if name.startswith(storage.TEMPORARY_PREFIX)]
-    size += _size(spill_dir, [name for name in _names(spill_dir) if name.endswith(".records")])
+    size += _size(spill_dir, [name for name in names if name.endswith(".records")])
     return Progress(examples, size, len(shards), _size(staging_dir, [*shards, *unfinished]))
+
+
+def _encoded(spill_dir: str, names: list[str]) -> tuple[int, int]:
+    """Returns (examples, bytes of their records): for each split what was spilled, or what was told if that is more."""
+    spilled: dict[str, Counter[str]] = {}
+    told: dict[str, Counter[str]] = {}
+    for name in names:
+        if name.endswith(".block"):
+            split, _, count, num_bytes = name.removesuffix(".block").rsplit("-", 3)
+            spilled.setdefault(split, Counter()).update(examples=int(count), bytes=int(num_bytes))
+        elif name.endswith(_TOLD):
+            with contextlib.suppress(OSError):  # removed meanwhile
+                count, num_bytes = storage.read_bytes(storage.join(spill_dir, name)).decode().split()
+                told.setdefault(name.rsplit("-", 1)[0], Counter()).update(examples=int(count), bytes=int(num_bytes))
+    best = [spilled.get(split, Counter()) | told.get(split, Counter()) for split in {*spilled, *told}]
+    return sum(split["examples"] for split in best), sum(split["bytes"] for split in best)
 
 
 def _size(directory: str | None, names: list[str]) -> int:
@@ -65,11 +85,39 @@ def _names(directory: str | None) -> list[str]:
 @contextlib.contextmanager
 def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], None]) -> Iterator[None]:
     """Reports, meanwhile, about twice a second from a thread of its own, which ends with the context."""
+    with _every(INTERVAL_SECONDS, lambda: report(measure(staging_dir, spill_dir))):
+        yield
+
+
+@contextlib.contextmanager
+def told(spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """Tells, meanwhile, once a second how far a generator is: for `measure`, which may be in another process.
+
+    Args:
+        spill_dir: where its blocks are spilled, on this machine; None tells nobody.
+        split: the split's name.
+        encoded: returns how many examples are encoded, and the size of their records in bytes.
+    """
+    if spill_dir is None:
+        yield
+        return
+    path = storage.join(spill_dir, f"{split}-{uuid.uuid4().hex}{_TOLD}")
+
+    def tell() -> None:
+        with contextlib.suppress(StorageError):  # the run goes on without
+            storage.write_bytes(path, " ".join(map(str, encoded())).encode())
+
+    with _every(TELLING_SECONDS, tell):
+        yield
+
+
+@contextlib.contextmanager
+def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
     stop = threading.Event()
 
     def loop() -> None:
-        while not stop.wait(INTERVAL_SECONDS):
-            report(measure(staging_dir, spill_dir))
+        while not stop.wait(seconds):
+            do()
 
     thread = threading.Thread(target=loop, name="progress", daemon=True)
     thread.start()

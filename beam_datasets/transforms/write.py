@@ -23,6 +23,7 @@ from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
 from beam_datasets.transforms.failures import SourceError
+from beam_datasets.transforms.progress import told
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing
@@ -73,6 +74,11 @@ class EngineOptions:
         if self.is_held:
             return min(self.block_size or HELD_BLOCK_SIZE, HELD_BLOCK_SIZE)
         return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+    @property
+    def telling_dir(self) -> str | None:
+        """Where workers tell how far they are: what is spilled on this machine is watched there."""
+        return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
 
     @property
     def is_held(self) -> bool:
@@ -271,17 +277,19 @@ class _ReadAndEncodeBlocks(_EncodeBlocks):
     def process(self, element: Any) -> Iterator[Any]:
         encode, pair = super().process, None
         try:
-            for pair in self._reader(element):
-                outputs = encode(pair)
-                if outputs is not None:
-                    yield from outputs
-        except BeamDatasetsError:
-            raise  # says where by itself
+            with told(self._engine.telling_dir, self._split, self._encoded):
+                for pair in self._reader(element):
+                    outputs = encode(pair)
+                    if outputs is not None:
+                        yield from outputs
         except Exception as error:
-            if pair is None or _is_of_encoding(error):
-                raise
-            count = self._bundle_examples + len(self._builder)
-            raise SourceError.after(error, pair[0], count, self._split) from None
+            if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
+                raise  # as it is: ours say where by themselves
+            raise SourceError.after(error, pair[0], self._encoded()[0], self._split) from None
+
+    def _encoded(self) -> tuple[int, int]:
+        """Returns (examples, bytes of their records) of this bundle so far."""
+        return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
 
 
 def _is_of_encoding(error: Exception) -> bool:

@@ -222,6 +222,11 @@ class BlockBuilder:
         """Returns how many examples were collected since the last flush."""
         return len(self._records)
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of their records in bytes."""
+        return self._num_bytes
+
     def reset(self) -> None:
         """Forgets what was collected."""
         self._keys: list[Any] = []

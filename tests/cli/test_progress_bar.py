@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from beam_datasets.cli.progress_bar import ProgressBar
+from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
 from beam_datasets.transforms.progress import Progress
 
 
@@ -31,3 +31,13 @@ def test_nothing_is_shown_of_a_run_that_did_nothing():
     with ProgressBar(out):
         pass
     assert not out.getvalue()
+
+
+def test_lines_where_there_is_no_terminal():
+    out = io.StringIO()
+    ProgressLines(out)(Progress(1500, 2_000_000, 0, 0))
+    assert not out.getvalue()
+    lines = ProgressLines(out, seconds=0.0)
+    lines(Progress(1500, 2_000_000, 0, 0))
+    lines(Progress(3000, 4_000_000, 2, 1_000_000))
+    assert out.getvalue() == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"
