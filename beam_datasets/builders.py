@@ -341,7 +341,7 @@ class DatasetBuilder:
         if not self.is_prepared():
             raise DatasetNotFoundError(
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
-                "or give the data_dir where it is."
+                f"or give the data_dir where it is; {catalog.published_instead(self.name, self._root)}."
             )
         from beam_datasets.reading import builder_from_directory
 

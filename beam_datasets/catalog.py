@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
-from beam_datasets.errors import DatasetNotFoundError, MetadataError
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, StorageError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import MANIFEST_FILE
 from beam_datasets.model.names import DatasetName, check_config_name, did_you_mean
@@ -190,6 +190,22 @@ def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = N
     return sorted(version for version in there if is_published(storage.join(folder, str(version))))
 
 
+def list_published(name: str, data_dir: DataDir = None) -> list[str]:
+    """Returns the full names of what is published of a dataset, such as 'digits/small:1.0.0'."""
+    root = root_dir(data_dir)
+    configs = [None, *list_configs(name, root)]
+    return [f"{_label(name, config)}:{v}" for config in configs for v in list_versions(name, config, data_dir=root)]
+
+
+def published_instead(name: str, root: str) -> str:
+    """Returns for an error what is published of a dataset, where one version of it is not."""
+    try:
+        there = ", ".join(list_published(name, root))
+        return f"published versions: {there or 'none'}" if storage.is_dir(root) else f"there is no directory {root}"
+    except StorageError:
+        return "what else is published there cannot be listed"
+
+
 def default_config(name: str, data_dir: DataDir = None) -> str | None:
     """Returns the config that a dataset's bare name means, as its directory says; None where it says nothing.
 
@@ -219,10 +235,9 @@ def _canonical(builder: Any, root: str) -> str:
         return directory
     config = builder.builder_config.name if builder.builder_config else None
     label = _label(builder.name, config)
-    there = ", ".join(map(str, list_versions(builder.name, config, data_dir=root))) or "none"
     raise DatasetNotFoundError(
-        f"{label}:{builder.version}, the version of its code, is not published in {root}; published versions: {there}. "
-        f"Generate it with build(), or ask for another, such as '{label}:*.*.*'."
+        f"{label}:{builder.version}, the version of its code, is not published in {root}; "
+        f"{published_instead(builder.name, root)}. Generate it with build(), or ask for one that is there."
     )
 
 

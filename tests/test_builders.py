@@ -304,6 +304,14 @@ def test_aliases():
 def test_reading_what_is_not_published(tmp_path):
     with pytest.raises(DatasetNotFoundError, match=r"plain:2\.0\.0 is not published in .*; generate it with build\(\)"):
         Plain(data_dir=tmp_path).as_dataset()
+    for name in ("dataset_info.json", "features.json"):
+        place = tmp_path / "spec_multi/small/1.0.0" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("{}")
+    with pytest.raises(DatasetNotFoundError, match=r"published versions: spec_multi/small:1\.0\.0\."):
+        Multi(data_dir=tmp_path, config="big-2.x").as_dataset()
+    with pytest.raises(DatasetNotFoundError, match="where it is; there is no directory .*/nowhere"):
+        Plain(data_dir=tmp_path / "nowhere").as_dataset()
 
 
 @pytest.fixture

@@ -98,6 +98,8 @@ def test_a_data_dir_that_is_not_there(tmp_path):
 
 
 def test_lists(root):
+    assert catalog.list_published("multi", root) == ["multi/big-2.x:3.1.4", "multi/small:1.0.0"]
+    assert catalog.list_published("digits", root) == ["digits:1.0.0", "digits:1.2.0", "digits:2.0.0"]
     assert catalog.list_datasets(root) == ["digits", "multi"]
     assert catalog.list_configs("multi", root) == ["big-2.x", "small"]
     assert catalog.list_configs("digits", root) == []
@@ -185,6 +187,6 @@ def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
     monkeypatch.setattr(Digits, "version", "4.0.0")
     with pytest.raises(
         DatasetNotFoundError,
-        match=r"digits:4\.0\.0, the version of its code, is not published in .*; published versions: 1\.0\.0, 1\.2\.0",
+        match=r"4\.0\.0, the version of its code, .*; published versions: digits:1\.0\.0, digits:1\.2\.0",
     ):
         catalog.find_dataset_dir("digits", root)

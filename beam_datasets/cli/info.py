@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog, storage
-from beam_datasets.cli.options import Parser, add_store_options, with_underscores
+from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import splits_table
 from beam_datasets.cli.terminal import say
 from beam_datasets.errors import PathNotFoundError
@@ -15,14 +15,12 @@ from beam_datasets.reading.opening import open_published
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_DATA_DIR = "where datasets stand; default $BEAM_DATASETS_DATA_DIR or ~/beam_datasets"
-
 
 def run_info(args: Sequence[str]) -> int:
     """Prints what a published dataset is."""
     parser = Parser("beam-datasets info", description="What a published dataset is.", allow_abbrev=False)
     parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
-    parser.add_argument("--data_dir", help=_DATA_DIR)
+    parser.add_argument("--data_dir", help=DATA_DIR_HELP)
     add_store_options(parser)
     known = parser.parse_args(with_underscores(args))
     published = open_published(known.dataset, known.data_dir, known.storage_options)
@@ -60,18 +58,12 @@ def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
 def run_list(args: Sequence[str]) -> int:
     """Prints the published datasets of a data_dir, a version a line."""
     parser = Parser("beam-datasets list", description="What is published.", allow_abbrev=False)
-    parser.add_argument("--data_dir", help=_DATA_DIR)
+    parser.add_argument("--data_dir", help=DATA_DIR_HELP)
     add_store_options(parser)
     known = parser.parse_args(with_underscores(args))
     root = catalog.root_dir(known.data_dir, known.storage_options)
-    names = [full_name for name in catalog.list_datasets(root) for full_name in _versions(name, root)]
+    names = [full_name for name in catalog.list_datasets(root) for full_name in catalog.list_published(name, root)]
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: there is no such directory")
     say("\n".join(names) if names else f"nothing is published in {root}")
     return 0
-
-
-def _versions(name: str, root: str) -> Iterator[str]:
-    for config in [None, *catalog.list_configs(name, root)]:
-        for version in catalog.list_versions(name, config, data_dir=root):
-            yield f"{name}{'/' if config else ''}{config or ''}:{version}"
