@@ -8,7 +8,6 @@ own splits. Every image is decoded once to see that it is whole; --skip_bad leav
 
 from __future__ import annotations
 
-import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
     from pipelines.files.inputs import InputFile
     from pipelines.files.source import Example, Key
-
-log = logging.getLogger(__name__)
 
 
 class ImageFolder(DatasetBuilder):
@@ -78,7 +75,6 @@ class ImageFolder(DatasetBuilder):
             problem = f"{len(folder.misplaced)} files stand in no folder of a label: {shown}"
             if not self._skip_bad:
                 raise InputError(f"{problem}\nMove them away, or leave them out by --skip_bad.")
-            log.warning("left out: %s", problem)
         if folder.splits and self._has_splits:
             raise InputError(f"{self._folder_path} has the splits {folder.splits} as folders; give none by --split")
         return folder
@@ -99,6 +95,9 @@ class ImageFolder(DatasetBuilder):
         return {name: of_share(name, images, share) for name, share in self._shares.items()}
 
     def _read(self, split: str) -> ReadFiles:
-        images: list[tuple[str, InputFile]] = [(label, file) for s, label, file in self._folder.files if s == split]
+        folder = self._folder
+        images: list[tuple[str, InputFile]] = [(label, file) for s, label, file in folder.files if s == split]
+        if split in ("", *folder.splits[:1]):
+            images += [("", file) for file in folder.misplaced]  # to be counted, once
         batches = [images[i : i + BATCH] for i in range(0, len(images), BATCH)]
         return ReadFiles(ImageRows(), batches, self._skip_bad)

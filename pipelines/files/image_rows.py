@@ -75,8 +75,11 @@ class ImageRows:
     """Reads images as examples with the features of TFDS's ImageFolder: image, image/filename, label."""
 
     def read(self, batch: Sequence[tuple[str, InputFile]]) -> Iterator[tuple[Key, Example] | Bad]:
-        """Yields the images of a batch of (label, file)."""
+        """Yields the images of a batch of (label, file); a file whose label is empty stands in no label's folder."""
         for label, file in batch:
+            if not label:
+                yield Bad(file, "it stands in no folder of a label", "")
+                continue
             try:
                 with open_bytes(file.path) as stream:
                     image = storable_image(stream.read())

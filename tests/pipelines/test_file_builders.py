@@ -295,13 +295,20 @@ def test_image_folder(source: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "bad.png: a damaged image" in fails(capsys, tmp_path, "image_folder", "--root", source)
     (source / "notes.txt").touch()
     assert "1 files stand in no folder of a label" in fails(capsys, tmp_path, "image_folder", "--root", source)
+    capsys.readouterr()
+    build("image_folder", tmp_path / "rest", "--root", source, "--skip_bad")
+    said = capsys.readouterr().out
+    assert "left out: 2\n" in said
+    assert f"{source}/notes.txt: it stands in no folder of a label\n" in said
 
 
-def test_image_folder_with_splits(source: Path, tmp_path: Path) -> None:
+def test_image_folder_with_splits(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = pytest.importorskip("PIL.Image")
     for name in ("train/a/1.png", "train/b/2.png", "test/a/1.png"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         image.fromarray(np.zeros((2, 2), np.uint8)).save(source / name)
-    made = build("image_folder", tmp_path, "--root", source)
+    (source / "train" / "stray.png").touch()
+    made = build("image_folder", tmp_path, "--root", source, "--skip_bad")
+    assert "left out: 1\n" in capsys.readouterr().out
     assert {split: len(read(made, split)) for split in ("train", "test")} == {"train": 2, "test": 1}
     assert read(made)[0]["image"].shape == (2, 2, 3)
