@@ -169,7 +169,10 @@ def test_doubles_keep_all_their_bits(encoding):
     array = F.compile_encoder({"x": F.Tensor(shape=(1,), dtype=np.float64, encoding=encoding)})
     signalling = np.array([0x7FF4_0000_0000_0001], np.uint64).view(np.float64)[0]
     for value in (0.1, -0.0, 1e300, 5e-324, float("inf"), float("nan"), np.float64(1 / 3), signalling):
-        assert one({"x": value}) == array({"x": np.array([value], np.float64)})
+        record = one({"x": value})
+        assert record == array({"x": np.array([value], np.float64)})
+        read = F.compile_decoder({"x": F.Scalar(np.float64, encoding=encoding)})(record)["x"]
+        assert (type(read), read.tobytes()) == (np.float64, np.float64(value).tobytes())
 
 
 def test_boxes_that_would_become_infinite():
