@@ -43,7 +43,8 @@ class SourceError(Exception):
             split: the split's name.
         """
         where = f"[after key {key!r:.200} (example {count:,} of {split!r})]"
-        return cls(f"{type(error).__name__}: {error} {where}").with_traceback(error.__traceback__)
+        said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
+        return cls(f"{type(error).__name__}: {said} {where}").with_traceback(error.__traceback__)
 
 
 def reason(error: BaseException) -> errors.BeamDatasetsError:

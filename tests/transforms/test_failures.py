@@ -150,7 +150,7 @@ def behind_example(error: Exception) -> None:
     [
         (Unlucky("row: 7"), "Unlucky: row: 7\n"),
         (Unlucky(), "Unlucky: \n"),
-        (KeyError("a'b"), 'KeyError: "a\'b"\n'),
+        (KeyError("a'b"), "KeyError: a'b\n"),
         (KeyError(5), "KeyError: 5\n"),
         (FileNotFoundError(2, "nothing there", "x.csv"), "FileNotFoundError: [Errno 2] nothing there: 'x.csv'\n"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"),
