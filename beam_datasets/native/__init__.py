@@ -7,6 +7,7 @@ installation without a compiler uses. Set `BEAM_DATASETS_NATIVE=0` to do without
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import warnings
 from typing import TYPE_CHECKING
@@ -19,9 +20,11 @@ _problem = ""
 
 if os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
     try:
-        from beam_datasets.native import _core as core
-    except ImportError as error:  # no compiler was there when the package was installed
-        core, _problem = None, str(error)
+        core = importlib.import_module("beam_datasets.native._core")
+    except ModuleNotFoundError:
+        _problem = "it was not built: no C compiler when beam_datasets was installed"
+    except ImportError as error:
+        _problem = str(error)
 
 __all__ = ["NoNativeModuleWarning", "core", "note_if_missing"]
 
