@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import sys
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
-from beam_datasets.cli.tables import splits_table
+from beam_datasets.cli.tables import size_text, splits_table, table
 from beam_datasets.cli.terminal import say
-from beam_datasets.errors import PathNotFoundError
+from beam_datasets.errors import BeamDatasetsError, PathNotFoundError
+from beam_datasets.model.info import INFO_FILE, DatasetInfo
 from beam_datasets.model.lineage import Lineage
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from beam_datasets.reading.opening import ReadOnlyBuilder
 
 
 def run_info(args: Sequence[str]) -> int:
@@ -22,8 +27,12 @@ def run_info(args: Sequence[str]) -> int:
     parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
     parser.add_argument("--data_dir", help=DATA_DIR_HELP)
     add_store_options(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
     known = parser.parse_args(with_underscores(args))
     published = open_published(known.dataset, known.data_dir, known.storage_options)
+    if known.json:
+        say(json.dumps(info_json(published), indent=1))
+        return 0
     info = published.info
     for text in (info.full_name, info.description, info.homepage):
         if text:
@@ -35,6 +44,33 @@ def run_info(args: Sequence[str]) -> int:
     if published.lineage:
         say("\n".join(lineage_lines(published.lineage)))
     return 0
+
+
+def info_json(published: ReadOnlyBuilder) -> dict[str, Any]:
+    """Returns what a published dataset is as values that JSON expresses."""
+    info, lineage = published.info, published.lineage
+    return {
+        "dataset": info.full_name,
+        "directory": str(info.data_dir),
+        "digest": published.digest,
+        "description": info.description,
+        "homepage": info.homepage,
+        "citation": info.citation,
+        "license": info.license,
+        "metadata": info.metadata,
+        "features": info.features.to_json(),
+        "supervised_keys": info.supervised_keys,
+        "disable_shuffling": info.disable_shuffling,
+        "splits": _splits_json(info),
+        "lineage": None if lineage is None else lineage.to_json(),
+    }
+
+
+def _splits_json(info: DatasetInfo) -> dict[str, Any]:
+    return {
+        name: {"examples": split.num_examples, "shards": split.num_shards, "bytes": split.num_bytes}
+        for name, split in info.splits.items()
+    }
 
 
 def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
@@ -60,10 +96,37 @@ def run_list(args: Sequence[str]) -> int:
     parser = Parser("beam-datasets list", description="What is published.", allow_abbrev=False)
     parser.add_argument("--data_dir", help=DATA_DIR_HELP)
     add_store_options(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON, split by split")
     known = parser.parse_args(with_underscores(args))
     root = catalog.root_dir(known.data_dir, known.storage_options)
     names = [full_name for name in catalog.list_datasets(root) for full_name in catalog.list_published(name, root)]
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: there is no such directory")
-    say("\n".join(names) if names else f"nothing is published in {root}")
+    found = [_listed(name, root) for name in names]
+    if known.json:
+        say(json.dumps(found, indent=1))
+    elif not found:
+        say(f"nothing is published in {root}")
+    else:
+        say(table(["dataset", "examples", "shards", "size"], list(map(_row, found))))
     return 0
+
+
+def _listed(name: str, root: str) -> dict[str, Any]:
+    """Returns what is listed of a version: its splits, or why they cannot be told."""
+    directory = catalog.find_dataset_dir(name, root)
+    path = storage.join(directory, INFO_FILE)
+    listed = {"dataset": name, "directory": str(directory)}
+    try:
+        return listed | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
+    except BeamDatasetsError as error:
+        return listed | {"error": str(error)}
+
+
+def _row(listed: dict[str, Any]) -> list[Any]:
+    if "error" in listed:
+        say(listed["error"], file=sys.stderr)
+        return [listed["dataset"], "?", "?", "?"]
+    splits = listed["splits"].values()
+    examples, shards, size = (sum(split[what] for split in splits) for what in ("examples", "shards", "bytes"))
+    return [listed["dataset"], examples, shards, size_text(size)]

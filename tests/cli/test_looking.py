@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -269,3 +270,48 @@ def test_what_is_no_dataset_is_one_line(
         assert (code, out) == (1, "")
         assert err.startswith(f"beam-datasets: {words}")
         assert err.count("\n") == 1
+
+
+# ------------------------------------------------------------------------------------------------------- info and list
+
+
+def test_info_and_list_as_json(pets: Path, run: Run) -> None:
+    code, out, _ = run("info", pets, "--json")
+    told, info = json.loads(out), builder_from_directory(pets).info
+    assert (code, told["dataset"], told["directory"]) == (0, "pets/1.0.0", str(pets))
+    assert features.from_json_text(json.dumps(told["features"])) == features.from_json_text(
+        (pets / "features.json").read_text()
+    )
+    assert told["supervised_keys"] == ["text", "label"]
+    sizes = {
+        name: {"examples": split.num_examples, "shards": split.num_shards, "bytes": split.num_bytes}
+        for name, split in info.splits.items()
+    }
+    assert told["splits"] == sizes
+    code, out, _ = run("list", "--data_dir", pets.parents[1], "--json")
+    assert (code, json.loads(out)) == (
+        0,
+        [{"dataset": "pets:1.0.0", "directory": str(pets), "splits": sizes}],
+    )
+
+
+def test_list_goes_on_behind_a_damaged_dataset(run: Run, tmp_path: Path) -> None:
+    for name in ("spec_multi", "spec_path"):
+        shutil.copytree(TFDS / name, tmp_path / name)
+    broken = tmp_path / "spec_multi/small/1.0.0/dataset_info.json"
+    broken.write_text("{")
+    code, out, err = run("list", "--data_dir", tmp_path)
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [
+        ["dataset", "examples", "shards", "size"],
+        ["spec_multi/big-2.x:3.1.4", "11", "1", "386", "B"],
+        ["spec_multi/small:1.0.0", "?", "?", "?"],
+        ["spec_path:10.0.0", "17", "2", "750", "B"],
+    ]
+    assert err.startswith(f"{broken} is no JSON")
+    assert json.loads(run("list", "--data_dir", tmp_path, "--json")[1])[1]["error"] == err.strip()
+
+
+def test_list_of_an_empty_directory(run: Run, tmp_path: Path) -> None:
+    assert run("list", "--data_dir", tmp_path)[:2] == (0, f"nothing is published in {tmp_path}\n")
+    assert run("list", "--data_dir", tmp_path, "--json")[:2] == (0, "[]\n")
