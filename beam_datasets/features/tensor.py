@@ -202,9 +202,11 @@ class Tensor(Leaf):
         )
 
     def __repr__(self) -> str:
-        if type(self) is Tensor and self.shape == () and self.encoding is Encoding.NONE:
+        encoding = "" if self.encoding is Encoding.NONE else f", encoding={Encoding(self.encoding).value!r}"
+        more = encoding + (", optional=True" if self.optional else "")
+        if type(self) is Tensor and self.shape == () and not more:
             return dtype_name(self.dtype)
-        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)})"
+        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)}{more})"
 
 
 class Scalar(Tensor):
