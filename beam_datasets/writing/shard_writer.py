@@ -8,7 +8,7 @@ one chunk.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import crc32c
 import numpy as np
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MIN_CHUNK_BYTES = 4 << 20
 MAX_CHUNK_BYTES = 32 << 20
+VALUES_SHOWN = 8  # of a feature, in an error
+TEXT_SHOWN = 80  # characters
 STRETCH_BYTES = 64 << 10
 PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
 
@@ -309,9 +311,32 @@ def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
 
 
 def _show(record: bytes, limit: int = 300) -> str:
-    """Returns a record's content in at most `limit` characters."""
+    """Returns a record's content in about `limit` characters: short features first, for they tell examples apart.
+
+    >>> _show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
+    "id: 7, tags: ['a', 'b'], image: 100 bytes that begin with b'defg'"
+    """
     try:
-        text = ", ".join(f"{name}: {values!r}" for name, values in example_format.parse(record).items())
+        features = example_format.parse(record)
     except ValueError:
-        text = repr(record)
+        return _show_value(record)
+    text = ", ".join(sorted((f"{name}: {_show_values(values)}" for name, values in features.items()), key=len))
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
+    if len(values) > VALUES_SHOWN:
+        return f"{len(values):,} values"
+    shown = [_show_value(value) for value in values]
+    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+
+
+def _show_value(value: Any) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{len(value):,} bytes that begin with {value[:4]!r}"
+    cut = f" ... ({len(text):,} characters)" if len(text) > TEXT_SHOWN else ""
+    return repr(text[:TEXT_SHOWN]) + cut

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.errors import InputError
+from beam_datasets.errors import DuplicateKeyError, InputError
 from beam_datasets.features import FeaturesDict
 from beam_datasets.model.info import DatasetInfo
 from beam_datasets.model.names import check_dataset_name
@@ -77,7 +77,14 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
 
     def build(self, **options: Any) -> str:
         """Generates the dataset, and logs what was left out unless somebody takes the counters; see DatasetBuilder."""
-        return super().build(**{"counters": log_left_out, **options})
+        try:
+            return super().build(**{"counters": log_left_out, **options})
+        except DuplicateKeyError as error:
+            if self._key is None:
+                raise
+            raise DuplicateKeyError(
+                f"{error}\n  They are the same in {self._key!r}, which is the key (--key)."
+            ) from None
 
     @abc.abstractmethod
     def _found_fields(self) -> dict[str, Field]:

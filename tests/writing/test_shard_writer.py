@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from beam_datasets.errors import DuplicateKeyError, LostExamplesError
-from beam_datasets.formats import tfrecord
+from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.model.keys import hash_key
 from beam_datasets.model.shards import shard_ends
@@ -142,6 +142,17 @@ def test_a_duplicate_key_is_an_error_that_shows_both(tmp_path):
     with pytest.raises(DuplicateKeyError, match=r"two examples have a key(.|\n)*the other"):
         write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
     assert not list(tmp_path.glob("*.tfrecord*"))
+
+
+def test_what_is_shown_of_duplicates(tmp_path):
+    record = example.serialize({"image": [b"\x89PNG" * 9], "text": [b"x" * 1000], "id": [7], "numbers": list(range(9))})
+    blocks = build_blocks([*some_examples(20), ("key-3", record)], 2)
+    shown = (
+        f"\n  id: 7, numbers: 9 values, image: 36 bytes that begin with b'\\x89PNG', text: '{'x' * 80}' ... (1,000 ch"
+    )
+    with pytest.raises(DuplicateKeyError) as error:
+        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+    assert shown in str(error.value)
 
 
 @pytest.mark.parametrize("fault", ["drop", "double"])
