@@ -19,7 +19,7 @@ DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DA
 
 _OWN = ("self", "data_dir", "config", "storage_options")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
-_ARGUMENT = r"^ *{}: (.+(?:\n(?! *\w+:).*\S.*)*)"
+_ARGUMENT = r"^ *{}(?: \(.*?\))?: (.+(?:\n(?! *\w+(?: \(.*?\))?:).*\S.*)*)"  # its type may stand in brackets
 
 
 class UsageError(Exception):
@@ -234,12 +234,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _help(builder: type[DatasetBuilder], name: str) -> str:
-    """Returns what a docstring's `Args:` say of an argument."""
-    for kind in builder.__mro__:
-        match = re.search(_ARGUMENT.format(name), inspect.getdoc(kind) or "", re.MULTILINE)
-        if match:
-            return " ".join(match[1].split()).replace("%", "%%")
-    return ""
+    """Returns what `Args:` say of an argument, in the docstring of a class or of its constructor."""
+    documented = [each for kind in builder.__mro__ for each in (kind, vars(kind).get("__init__"))]
+    found = (re.search(_ARGUMENT.format(name), inspect.getdoc(each) or "", re.MULTILINE) for each in documented if each)
+    match = next(filter(None, found), None)
+    return " ".join(match[1].split()).replace("%", "%%") if match else ""
 
 
 def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) -> None:

@@ -52,6 +52,14 @@ class Derived(Base, skip_registration=True):
         files: Mapping[str, str | Sequence[str]] | None = None,
         **common: Any,
     ) -> None:
+        """Looks at the files.
+
+        Args:
+            root (str): where the files
+                stand.
+            tags: which of them.
+            size (int, optional): rows of each.
+        """
         super().__init__(**common)
 
 
@@ -96,6 +104,14 @@ def test_help_is_the_docstring() -> None:
     text = " ".join(parser.format_help().split())
     assert "which rows go where." in text
     assert "10% or so." in text
+
+
+def test_help_is_the_docstring_of_the_constructor_too() -> None:
+    parser = Parser("test")
+    add_builder_options(parser, Derived)
+    text = " ".join(parser.format_help().split())
+    assert "--root ROOT where the files stand. --tag TAGS, --tags TAGS which of them. --deep" in text
+    assert "--size SIZE rows of each. --file" in text
 
 
 def test_names_with_hyphens() -> None:
