@@ -207,7 +207,7 @@ def test_two_publishers_one_wins(tmp_path):
 SLOW = """
 from pathlib import Path
 from tests.end_to_end.numbers_dataset import Numbers
-Numbers(data_dir={data_dir!r}, count=200_000).build(num_shards=4, num_workers={workers})
+Numbers(data_dir={data_dir!r}, count=1_000_000).build(num_shards=4, num_workers={workers})
 """
 
 
@@ -238,8 +238,8 @@ def alive(group: int) -> list[str]:
 def test_ctrl_c_leaves_nothing(tmp_path):
     with slow_build(tmp_path) as process:
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
-        assert process.returncode != 0
+        told = process.communicate(timeout=60)
+        assert process.returncode != 0, told
         assert is_empty(tmp_path)
         deadline = time.monotonic() + 20
         while alive(process.pid) and time.monotonic() < deadline:
