@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -13,3 +14,7 @@ settings.load_profile("patient")
 # Without a compiler all works, and no warning of it disturbs what a test or a page expects, also in other processes.
 if core is None:
     os.environ["BEAM_DATASETS_NATIVE"] = "0"
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so would be every command that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
