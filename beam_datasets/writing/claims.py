@@ -2,19 +2,19 @@
 
 A publisher creates a claim, `<dataset_dir>/.publishing/<number>.json`, on the condition that there is none of this
 number, and renews it while it works. The highest number holds. A claim that was not renewed for `LEASE_SECONDS`, or
-whose process on this machine is gone, is a dead one: the next publisher creates the number after it.
+whose process is gone, as its own machine and container can tell, is a dead one: the next publisher creates the number
+after it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, PathNotFoundError, StorageError
+from beam_datasets.writing.owners import Owner
 
 CLAIMS_DIR = ".publishing"
 LEASE_SECONDS = 600
@@ -31,6 +31,8 @@ class Claim:
         host: name of the publisher's machine.
         pid: its process there.
         renewed: when it last said that it lives, in seconds since the epoch.
+        space: in which process numbers are unique, see `Owner`.
+        began: when the process began, likewise.
     """
 
     path: str
@@ -38,30 +40,45 @@ class Claim:
     host: str
     pid: int
     renewed: float
+    space: str = ""
+    began: int | None = None
 
     @classmethod
     def new(cls, path: str, job: str) -> Claim:
         """Returns a claim of this process."""
-        return cls(path, job, socket.gethostname(), os.getpid(), time.time())
+        owner = Owner.of_this_process(job, time.time(), "")
+        return cls(path, job, owner.host, owner.pid, owner.started, owner.space, owner.began)
 
     @classmethod
     def read(cls, path: str) -> Claim:
         """Returns what a claim says; one that cannot be read is of nobody, and dead."""
         try:
             content = json.loads(storage.read_bytes(path))
-            return cls(path, str(content["job"]), str(content["host"]), int(content["pid"]), float(content["renewed"]))
-        except (ValueError, KeyError, TypeError):
+            began = content.get("began")
+            return cls(
+                path,
+                str(content["job"]),
+                str(content["host"]),
+                int(content["pid"]),
+                float(content["renewed"]),
+                str(content.get("space", "")),
+                None if began is None else int(began),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls(path, "", "", 0, 0.0)
 
     @property
     def text(self) -> bytes:
         """What stands in the claim."""
-        return json.dumps({"job": self.job, "host": self.host, "pid": self.pid, "renewed": self.renewed}).encode()
+        content = asdict(self)
+        del content["path"]
+        return json.dumps(content).encode()
 
     @property
     def is_alive(self) -> bool:
         """Whether its publisher may still be at work."""
-        if self.host == socket.gethostname() and not _runs(self.pid):
+        owner = Owner(self.job, self.host, self.pid, self.renewed, space=self.space, began=self.began)
+        if owner.is_here and not owner.runs:
             return False
         return time.time() - self.renewed < LEASE_SECONDS
 
@@ -123,13 +140,3 @@ def check_held(dataset_dir: str, claim: Claim) -> None:
             f"{dataset_dir}: job {claim.job} was silent for more than {LEASE_SECONDS} s, and another publisher took "
             "its place; this one published nothing."
         )
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        pass
-    return True

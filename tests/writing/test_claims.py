@@ -66,6 +66,15 @@ def test_a_dead_publisher_s_place_is_taken(place: str) -> None:
         claims.check_held(place, first)
 
 
+def test_a_publisher_in_another_container_is_not_taken_for_dead(place: str) -> None:
+    """Containers may have one host name; a process of one has no number in the other."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    write(replace(claims.take(place, "there"), pid=ended.pid, space="another container"))
+    with pytest.raises(AlreadyPublishedError, match="there"):
+        claims.take(place, "here")
+
+
 def test_another_machine_is_believed(place: str) -> None:
     first = claims.take(place, "one")
     write(replace(first, host="elsewhere", pid=2**22 + 1))
