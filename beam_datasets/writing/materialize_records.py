@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
-import sysconfig
 import traceback
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets import storage
+from beam_datasets import frames, storage
 from beam_datasets.errors import BeamDatasetsError, FeatureError, MetadataError
 from beam_datasets.features import compile_decoder
 from beam_datasets.formats import entries, tfrecord
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 LOCAL_CHUNK = 1 << 20
 REMOTE_CHUNK = 16 << 20
-_LIBRARIES = re.compile(rf"^<|[/\\]site-packages[/\\]|^{re.escape(sysconfig.get_path('stdlib'))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +241,6 @@ def _where(stretch: Stretch, place: int) -> str:
 
 def _described(error: Exception) -> str:
     """Returns what was raised and where in the user's code, without frames of this package."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = [frame for frame in frames if not _LIBRARIES.search(frame.filename)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
     places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own]
     return f"{type(error).__name__}: {error}{''.join(places)}"
