@@ -360,7 +360,7 @@ def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock
 
 
 class _WriteGroup(beam.DoFn):
-    """(group, blocks) -> ((split, number of the shard), the written shard or part)."""
+    """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
 
     def __init__(self, destination: shard_writer.Destination) -> None:
         self._destination = destination
@@ -369,31 +369,31 @@ class _WriteGroup(beam.DoFn):
 
     def process(
         self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
-    ) -> Iterator[tuple[tuple[str, int], shard_writer.WrittenShard]]:
-        number, blocks = element
-        written = shard_writer.write_group(plan.group(number), blocks, self._destination)
-        self._examples.inc(written.num_examples)
-        self._bytes.inc(written.file_bytes)
-        yield (written.split, written.shard), written
+    ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
+        group = plan.group(element[0])
+        written = shard_writer.write_group(group, element[1], self._destination)
+        self._examples.inc(sum(shard.num_examples for shard in written))
+        self._bytes.inc(sum(shard.file_bytes for shard in written))
+        yield (group.split, group.shard), written
 
 
 def _join(
-    element: tuple[tuple[str, int], Iterable[shard_writer.WrittenShard]],
+    element: tuple[tuple[str, int], Iterable[list[shard_writer.WrittenShard]]],
     destination: shard_writer.Destination,
     plan: planning.Plan,
-) -> shard_writer.WrittenShard:
-    (split, _), parts = element
-    return shard_writer.join_parts(list(parts), plan.split(split).num_shards, destination)
+) -> list[shard_writer.WrittenShard]:
+    (split, _), groups = element
+    return shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
 
 
 def _publish(
     _: Any,
     publication: publishing.Publication,
     plan: planning.Plan,
-    shards: list[shard_writer.WrittenShard],
+    shards: list[list[shard_writer.WrittenShard]],
     spill_dir: str | None,
 ) -> str:
-    directory = publishing.publish(publication, plan, shards)
+    directory = publishing.publish(publication, plan, [shard for some in shards for shard in some])
     if spill_dir is not None:
         storage.remove_tree(spill_dir)
     return directory

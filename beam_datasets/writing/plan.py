@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from beam_datasets.writing.histogram import Histogram
 
 MAX_PART_SIZE = 256 << 20
+GROUP_SIZE = 8 << 20  # of small shards that are written together: each alone costs the engine and the disk as much
+MIN_GROUPS = 128  # of a split with as many shards, so that every worker gets some
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,13 @@ class Group:
 
     Attributes:
         split: the split's name.
-        shard: index of the shard, and `num_shards` of the split.
+        shard: index of the shard, or of the first of several.
         num_shards: shards of the split.
         part: index of the part within the shard, and `num_parts` of it.
-        num_parts: parts of the shard.
+        num_parts: parts of the shard; 1 where there are several shards.
         received: examples whose sort keys are in the group's bins (different keys, where duplicates are ignored).
         skip: how many of them, in order, belong to groups before.
-        take: how many belong to this group.
+        takes: how many, after these, belong to each of the group's shards, or to the part.
     """
 
     split: str
@@ -111,12 +113,19 @@ class Group:
     num_parts: int
     received: int
     skip: int
-    take: int
+    takes: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """Which split and shards these are, for errors."""
+        last = self.shard + len(self.takes) - 1
+        shards = f"shard {self.shard}" if last == self.shard else f"shards {self.shard} to {last}"
+        return f"split {self.split!r}, {shards} of {self.num_shards}"
 
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """The groups of one split, in order.
+    """The groups of one split, in order, and the files that they write: a file is a shard, or a part of one.
 
     Attributes:
         split: the split's name.
@@ -125,10 +134,11 @@ class SplitPlan:
         first_group: number of the first group among those of all splits.
         lows: (groups, 2) uint64, the lowest sort key that a group is sent.
         highs: (groups, 2) uint64, the highest sort key that a group is sent.
-        shards: (groups,) shard of each group.
         received: (groups,) examples that a group is sent.
-        skips: (groups,) how many of them are not the group's.
-        takes: (groups,) how many are.
+        skips: (groups,) how many of them, in order, are of groups before.
+        firsts: (groups + 1,) the first file of each group; the last number is that of all files.
+        shards: (files,) shard of each file.
+        takes: (files,) examples of each file.
     """
 
     split: str
@@ -137,21 +147,23 @@ class SplitPlan:
     first_group: int
     lows: NDArray[np.uint64] = field(repr=False)
     highs: NDArray[np.uint64] = field(repr=False)
-    shards: NDArray[np.int64] = field(repr=False)
     received: NDArray[np.int64] = field(repr=False)
     skips: NDArray[np.int64] = field(repr=False)
+    firsts: NDArray[np.int64] = field(repr=False)
+    shards: NDArray[np.int64] = field(repr=False)
     takes: NDArray[np.int64] = field(repr=False)
 
     def __len__(self) -> int:
-        return len(self.shards)
+        return len(self.received)
 
     def group(self, index: int) -> Group:
         """Returns the split's group of this index, counted from 0."""
-        shard = int(self.shards[index])
+        file, stop = self.firsts[index : index + 2].tolist()
+        shard = int(self.shards[file])
         first, last = np.searchsorted(self.shards, [shard, shard + 1])
         return Group(
-            self.split, shard, self.num_shards, index - int(first), int(last - first),
-            int(self.received[index]), int(self.skips[index]), int(self.takes[index]),
+            self.split, shard, self.num_shards, file - int(first), int(last - first),
+            int(self.received[index]), int(self.skips[index]), tuple(self.takes[file:stop].tolist()),
         )  # fmt: skip
 
 
@@ -191,14 +203,17 @@ def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], option
 
 
 def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:
-    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts."""
+    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts, small ones together."""
     total = histogram.total
     num_examples = min(total, options.max_examples_per_split or total)
     size = int(histogram.num_bytes.sum()) * num_examples // total
     num_shards = choose_shards(split, num_examples, size, options)
     ends = shard_rules.shard_ends(num_examples, num_shards)
     ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
-    stops, shards = _cut(np.asarray(ends, np.int64), ranks, histogram, options.max_part_size)
+    bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
+    file_stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before, options.max_part_size)
+    firsts = _grouped(np.interp(file_stops, ranks, bytes_before), shards, options.max_part_size)
+    stops = file_stops[firsts[1:] - 1]
     starts = np.concatenate([[0], stops[:-1]])
     first_bins = np.searchsorted(ranks, starts, side="right") - 1
     last_bins = np.searchsorted(ranks, stops, side="left") - 1
@@ -206,10 +221,11 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
         split, num_examples, num_shards, first_group,
         lows=histogram.bins[first_bins],
         highs=_last_keys(histogram.bins[last_bins], histogram.shift),
-        shards=shards,
         received=ranks[last_bins + 1] - ranks[first_bins],
         skips=starts - ranks[first_bins],
-        takes=stops - starts,
+        firsts=firsts,
+        shards=shards,
+        takes=np.diff(file_stops, prepend=0),
     )  # fmt: skip
 
 
@@ -240,10 +256,9 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
 
 
 def _cut(
-    ends: NDArray[np.int64], ranks: NDArray[np.int64], histogram: Histogram, max_part_size: int
+    ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64], max_part_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (ranks where groups end, shard of each group): shard ends, and cuts between bins inside large shards."""
-    bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
+    """Returns (ranks where files end, shard of each file): shard ends, and cuts between bins inside large shards."""
     size_at_ends = np.interp(ends, ranks, bytes_before)
     sizes = np.diff(size_at_ends, prepend=0)
     parts = np.maximum(1, -(-sizes // max_part_size)).astype(np.int64)  # of each shard
@@ -254,6 +269,21 @@ def _cut(
     starts = np.concatenate([[0], ends])[shard]
     stops = np.unique(np.concatenate([ends, inside[(inside > starts) & (inside < ends[shard])]]))
     return stops, np.searchsorted(ends, stops).astype(np.int64)
+
+
+def _grouped(size_at_stops: NDArray[np.float64], shards: NDArray[np.int64], max_part_size: int) -> NDArray[np.int64]:
+    """Returns the first file of each group, and the number of files: a part is a group, and so are some small shards.
+
+    Args:
+        size_at_stops: (files,) bytes of all files up to the end of each.
+        shards: (files,) shard of each file.
+        max_part_size: a group with several shards is at most about this size in bytes.
+    """
+    size = max(1.0, min(GROUP_SIZE, max_part_size, float(size_at_stops[-1]) / MIN_GROUPS))
+    slots = np.concatenate([[0.0], size_at_stops[:-1]]) // size
+    of_part = np.bincount(shards)[shards] > 1
+    begins = (slots[1:] != slots[:-1]) | of_part[1:] | of_part[:-1]
+    return np.concatenate([[0], np.flatnonzero(begins) + 1, [len(shards)]])
 
 
 def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:

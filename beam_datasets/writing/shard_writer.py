@@ -1,8 +1,8 @@
-"""Writing a shard: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their index.
+"""Writing shards: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their indexes.
 
 What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. Payload is
 gathered a chunk at a time: memory holds the sort keys, sizes and places of the group (about 50 bytes an example), and
-one chunk.
+one chunk; of a group of several shards, which is small, all of it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
     from beam_datasets.writing.plan import Group
 
@@ -89,16 +90,17 @@ class Destination:
         """Returns the path of a shard."""
         return storage.join(self.directory, str(ShardFilename(self.dataset, split, "tfrecord", shard, num_shards)))
 
-    def part_path(self, group: Group) -> str:
-        """Returns the path of a group's file: the shard itself, or a part beside the shards."""
-        path = self.path(group.split, group.shard, group.num_shards)
+    def group_paths(self, group: Group) -> list[str]:
+        """Returns the paths of a group's files: the shards, or a part beside the shards."""
+        shards = range(group.shard, group.shard + len(group.takes))
+        paths = [self.path(group.split, shard, group.num_shards) for shard in shards]
         if group.num_parts == 1:
-            return path
-        return storage.join(self.directory, "parts", f"{storage.basename(path)}.part-{group.part:05d}")
+            return paths
+        return [storage.join(self.directory, "parts", f"{storage.basename(paths[0])}.part-{group.part:05d}")]
 
 
-def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> WrittenShard:
-    """Writes a group's shard (or part) and index; returns what was written.
+def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> list[WrittenShard]:
+    """Writes a group's shards (or part) and their indexes; returns what was written.
 
     Raises:
         LostExamplesError: more or fewer examples came than were counted.
@@ -109,27 +111,45 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         merge = merge.without_duplicates()
     if len(merge.order) != group.received:
         raise LostExamplesError(
-            f"split {group.split!r}, shard {group.shard} of {group.num_shards}: {len(merge.order)} examples arrived, "
+            f"{group.text}: {len(merge.order)} examples arrived, "
             f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was "
             "published. Run it again, and not with direct_running_mode=multi_threading."
         )
     merge.check_unique(group, destination)
-    merge = merge.slice(group.skip, group.skip + group.take)
-    path = destination.part_path(group)
+    merge = merge.slice(group.skip, group.skip + sum(group.takes))
+    chunks = merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks)))
+    offsets = np.concatenate([[0], np.cumsum(merge.sizes[merge.order])]).astype(np.uint64)
+    keys = None if group.split in destination.keyless else merge.ordered_keys()
+    paths = destination.group_paths(group)
+    if len(paths) == 1:
+        return [_write(group, 0, paths[0], chunks, Index(offsets, keys, ordered=destination.ordered))]
+    payload, written, start = memoryview(b"".join(chunks)), [], 0
+    for number, path in enumerate(paths):
+        stop = start + group.takes[number]
+        first, last = int(offsets[start]), int(offsets[stop])
+        index = Index(
+            offsets[start : stop + 1] - offsets[start],
+            None if keys is None else keys[start:stop],
+            ordered=destination.ordered,
+        )
+        written.append(_write(group, number, path, [payload[first:last]], index))
+        start = stop
+    return written
+
+
+def _write(group: Group, number: int, path: str, chunks: Iterable[Buffer], index: Index) -> WrittenShard:
+    """Writes one of a group's files and its index; returns what was written."""
     checksum = 0
     with storage.open_writer(path) as writer:
-        for chunk in merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks))):
+        for chunk in chunks:
             checksum = crc32c.crc32c(chunk, checksum)
             writer.write([chunk])
-    sizes = merge.sizes[merge.order]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
-    keys = None if group.split in destination.keyless else merge.ordered_keys()
-    index = Index(offsets, keys, ordered=destination.ordered).to_bytes()
-    storage.write_bytes(path + ".index", index)
-    file_bytes = int(offsets[-1])
+    content = index.to_bytes()
+    storage.write_bytes(path + ".index", content)
     return WrittenShard(
-        group.split, group.shard, group.part, path, len(sizes), file_bytes - tfrecord.OVERHEAD * len(sizes), file_bytes,
-        checksum, crc32c.crc32c(index),
+        group.split, group.shard + number, group.part, path,
+        len(index), index.shard_size - tfrecord.OVERHEAD * len(index), index.shard_size,
+        checksum, crc32c.crc32c(content),
     )  # fmt: skip
 
 
@@ -201,9 +221,9 @@ class _Merge:
         number = int(key[0]) << 64 | int(key[1])
         name = f"the key {number - (1 << 127)}" if destination.ordered else f"a key (its hash is {number:032x})"
         raise DuplicateKeyError(
-            f"split {group.split!r}: two examples have {name}; shard {group.shard} of {group.num_shards} has "
-            f"{len(repeats)} such repeats. Keys decide the order and must be unique; make them so, or build with "
-            f"ignore_duplicates. The two examples:\n  {_show(one)}\n  {_show(other)}"
+            f"{group.text}: two examples have {name}, one of {len(repeats)} such repeats. Keys decide the order and "
+            f"must be unique; make them so, or build with ignore_duplicates. The two examples:"
+            f"\n  {_show(one)}\n  {_show(other)}"
         )
 
     def without_duplicates(self) -> _Merge:
@@ -263,6 +283,16 @@ def gather(
         return gathered
     views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
     return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])
+
+
+def join_groups(
+    groups: Iterable[Sequence[WrittenShard]], num_shards: int, destination: Destination
+) -> list[WrittenShard]:
+    """Returns the shards of groups that begin with the same shard: several whole ones, or one that is made of parts."""
+    files = [file for group in groups for file in group]
+    if len({file.shard for file in files}) > 1:
+        return files
+    return [join_parts(files, num_shards, destination)]
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:

@@ -53,7 +53,7 @@ def work(directory: Path) -> dict[str, Callable[[], Any]]:
     dataset = beam_datasets.builder("x", data_dir=directory).as_dataset("train")
     records, numbers = list(dataset.raw()), list(range(len(dataset)))
     data, spill = b"".join(tfrecord.frame_all(records)), directory / "spill"
-    group = Group("train", 0, 1, 0, 1, len(records), 0, len(records))
+    group = Group("train", 0, 1, 0, 1, len(records), 0, (len(records),))
 
     def make_blocks() -> list[Any]:
         shutil.rmtree(spill, ignore_errors=True)

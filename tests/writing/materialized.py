@@ -15,7 +15,7 @@ from beam_datasets.writing.histogram import count_keys, merge
 from beam_datasets.writing.materialize import Job, plan_job, salt_of, with_counts
 from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
-from beam_datasets.writing.shard_writer import Destination, join_parts, write_group
+from beam_datasets.writing.shard_writer import Destination, join_groups, write_group
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,5 +79,6 @@ def _shuffled(job: Job, publication: Any) -> Any:
     parts = defaultdict(list)
     for number, some in groups.items():
         written = write_group(made.group(number), some, destination)
-        parts[written.split, written.shard].append(written)
-    return publication, made, [join_parts(p, made.split(s).num_shards, destination) for (s, _), p in parts.items()]
+        parts[written[0].split, written[0].shard].append(written)
+    shards = [join_groups(p, made.split(s).num_shards, destination) for (s, _), p in parts.items()]
+    return publication, made, [shard for some in shards for shard in some]

@@ -28,7 +28,7 @@ def peak_of_writing(directory, num_records, max_part_size):
         parts = []
         for number in range(len(made)):
             cuts = [part for block in blocks for group, part in plan.route(block, made) if group == number]
-            parts.append(shard_writer.write_group(made.group(number), cuts, where))
+            parts.extend(shard_writer.write_group(made.group(number), cuts, where))
         shard = shard_writer.join_parts(parts, 1, where)
         return tracemalloc.get_traced_memory()[1], shard.file_bytes
     finally:

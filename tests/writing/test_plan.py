@@ -32,12 +32,12 @@ WIDE = st.integers(0, 2**128 - 1)
 
 
 @given(
-    st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=120),
+    st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=300),
     st.integers(1, 5),
-    st.integers(1, 12),
+    st.one_of(st.integers(1, 12), st.integers(100, 300)),
     st.integers(2, 300),
     st.integers(20, 3000),
-    st.one_of(st.none(), st.integers(1, 130)),
+    st.one_of(st.none(), st.integers(1, 300)),
     st.randoms(use_true_random=False),
 )
 def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max_part_size, limit, random):
@@ -63,7 +63,10 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
     for number in range(len(split)):
         group = split.group(number)
         assert len(routed[number]) == group.received
-        shards.setdefault(group.shard, []).extend(sorted(routed[number])[group.skip : group.skip + group.take])
+        start = group.skip
+        for shard, take in enumerate(group.takes, group.shard):
+            shards.setdefault(shard, []).extend(sorted(routed[number])[start : start + take])
+            start += take
     assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in itertools.pairwise(starts)]
 
 
@@ -113,8 +116,20 @@ def test_a_large_shard_is_cut_into_parts():
     )
     groups = [split.group(i) for i in range(len(split))]
     assert [g.num_parts for g in groups] == [5] * 10
-    assert sum(g.take for g in groups) == 5000
-    assert max(g.take for g in groups) < 800
+    assert sum(sum(g.takes) for g in groups) == 5000
+    assert max(sum(g.takes) for g in groups) < 800
+
+
+def test_small_shards_that_follow_each_other_are_one_group():
+    counts = counted(block_of(list(range(20_000)), [84] * 20_000), 1 << 18)
+    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=10_000))
+    groups = [split.group(i) for i in range(len(split))]
+    assert plan.MIN_GROUPS <= len(groups) <= 2 * plan.MIN_GROUPS
+    assert {take for group in groups for take in group.takes} == {2}
+    assert [group.shard for group in groups] == [0, *itertools.accumulate(len(group.takes) for group in groups)][:-1]
+    assert groups[0].text == f"split 'train', shards 0 to {groups[1].shard - 1} of 10000"
+    few = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=10_000, max_part_size=600))
+    assert {len(few.group(i).takes) for i in range(len(few) - 1)} == {3}
 
 
 def test_the_size_rule_chooses_by_payload_and_examples():

@@ -42,7 +42,8 @@ def staged(publication: publish.Publication) -> tuple[plan.Plan, list[shard_writ
     made = plan.make_plan({"train": counts}, ["train"], OPTIONS)
     where = shard_writer.Destination(publication.staging_dir, "ds")
     routed = plan.route(block, made.split("train"))
-    return made, [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
+    groups = [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
+    return made, [shard for group in groups for shard in group]
 
 
 def contents(directory: str) -> dict[str, bytes]:

@@ -55,8 +55,8 @@ def write_all(blocks, options, directory, **destination):
     shards = {}
     for number, parts in groups.items():
         written = shard_writer.write_group(made.group(number), parts, where)
-        shards.setdefault(written.shard, []).append(written)
-    return [shard_writer.join_parts(shards[i], made.num_shards, where) for i in range(made.num_shards)]
+        shards.setdefault(written[0].shard, []).append(written)
+    return [shard for i in sorted(shards) for shard in shard_writer.join_groups(shards[i], made.num_shards, where)]
 
 
 def expected_files(examples, num_shards, sort_key):
@@ -100,6 +100,8 @@ def some_examples(n, seed=0):
         (5, 3, 1 << 30, 300),
         (7, 4, 2000, 1),
         (3, 40, 100, 64),
+        (4, 300, 1 << 30, 64),
+        (4, 300, 1 << 30, None),
     ],
 )
 def test_shards_are_the_sorted_examples_cut(tmp_path, spilled, num_blocks, num_shards, max_part_size, chunk_bytes):
@@ -117,9 +119,10 @@ def test_integer_keys_keep_their_order(tmp_path):
     check(shards, expected_files(examples, 5, lambda key: (key + 2**127).to_bytes(16, "big")))
 
 
-def test_writing_a_group_twice_gives_the_same_bytes(tmp_path):
+@pytest.mark.parametrize("num_shards", [2, 200])
+def test_writing_a_group_twice_gives_the_same_bytes(tmp_path, num_shards):
     blocks = build_blocks(some_examples(200), 3, str(tmp_path / "spill"))
-    options = plan.ShardingOptions(num_shards=2)
+    options = plan.ShardingOptions(num_shards=num_shards)
     first = write_all(blocks, options, tmp_path / "out")
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
     assert write_all(list(reversed(blocks)), options, tmp_path / "out") == first
