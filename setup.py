@@ -46,6 +46,7 @@ C_FILES = (
     "deflate",
     "values",
     "encode",
+    "glance",
 )
 NATIVE = Extension(
     "beam_datasets.native._core",

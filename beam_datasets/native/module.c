@@ -15,7 +15,7 @@ static struct PyModuleDef definition = {
 
 static int add_everything(PyObject *module) {
     PyMethodDef *files[] = {records_methods, gather_methods, md5_methods, schema_methods,
-                            decode_methods,  png_methods,    deflate_methods, encode_methods};
+                            decode_methods,  png_methods,    deflate_methods, encode_methods, glance_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     return iterator_add(module);

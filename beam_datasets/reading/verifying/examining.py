@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import storage
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
-from beam_datasets.reading.verifying.shard_facts import RecordChecks, read_shard
+from beam_datasets.reading.verifying.shard_facts import read_shard
+from beam_datasets.reading.verifying.walking import RecordChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from beam_datasets.reading.verifying.shard_facts import ShardFacts, ShardTask
 
     Progress = Callable[[int, int | None], None]
+
+_SMALL_BYTES = 64 << 10
+"""Local shards of fewer bytes are read by one thread: of several, one would wait for the other at each file."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def verify(
     Args:
         dataset_dir: the directory of a version, or its URL.
         decode: whether to decode each record, images too; else one of each mebibyte is parsed.
-        jobs: how many shards to read at once; None for one a core.
+        jobs: how many shards to read at once; None for one a core, or for one where they are local and tiny.
         progress: called with how many bytes were read and how many there should be, from several threads in turn.
         storage_options: of a URL's store; see `beam_datasets.builder`.
 
@@ -117,7 +121,7 @@ def _read(
         raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
     counted = _Counter(progress, total)
     checks = RecordChecks.of(tasks[0].features, decode=tasks[0].decode) if tasks else None
-    workers = min(jobs or os.cpu_count() or 1, len(tasks))
+    workers = min(_workers(tasks, jobs, total), len(tasks))
     if workers <= 1:
         return [read_shard(task, counted, checks) for task in tasks]
     with ThreadPoolExecutor(workers) as pool:
@@ -128,6 +132,15 @@ def _read(
             counted.stopped = True
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _workers(tasks: Sequence[ShardTask], jobs: int | None, total: int | None) -> int:
+    """Returns how many threads are to read shards of so many bytes in all."""
+    if jobs is None and tasks and total is not None and not tasks[0].decode:
+        small = total < _SMALL_BYTES * len(tasks)
+        if small and not storage.is_remote(tasks[0].directory):
+            return 1
+    return jobs or os.cpu_count() or 1
 
 
 class _Counter:

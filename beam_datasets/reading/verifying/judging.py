@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from beam_datasets.reading.verifying.findings import Finding, Lost, Report
 
 if TYPE_CHECKING:
     from beam_datasets.reading.verifying.known import Known, KnownSplit
-    from beam_datasets.reading.verifying.shard_facts import Damage, IndexFacts, Mismatch, ShardFacts
+    from beam_datasets.reading.verifying.shard_facts import IndexFacts, ShardFacts
+    from beam_datasets.reading.verifying.walking import Damage, Mismatch
 
 Checksums = Mapping[int, str]  # CRC-32C of a published file -> its name
 
@@ -34,12 +36,12 @@ def conclude(known: Known, facts: Sequence[ShardFacts]) -> Report:
         raise ValueError(f"{known.directory}: {len(facts)} shards were read of {known.num_shards}")
     findings = list(known.findings)
     first = 0
-    names = _published(known, "crc32c"), _published(known, "index_crc32c", INDEX_SUFFIX)
+    names = _Names(known)
     for split in known.splits:
         mine = facts[first : first + len(split.filenames)]
         first += len(mine)
         for number, shard in enumerate(mine):
-            findings += _Shard(known, split, number, shard, *names).findings()
+            findings += _Shard(known, split, number, shard, names).findings()
         findings += _across(known, split, mine)
     return Report(
         known.full_name,
@@ -52,14 +54,29 @@ def conclude(known: Known, facts: Sequence[ShardFacts]) -> Report:
     )
 
 
-def _published(known: Known, column: str, suffix: str = "") -> dict[int, str]:
-    """Returns the names of published files by their checksums."""
-    return {
-        crc: name + suffix
-        for split in known.splits
-        if split.columns is not None
-        for crc, name in zip(getattr(split.columns, column), split.filenames)
-    }
+@dataclass(frozen=True)
+class _Names:
+    """The names of published files by their checksums, which are only asked for where something is wrong."""
+
+    known: Known
+
+    @cached_property
+    def shards(self) -> Checksums:
+        """Of all shards."""
+        return self._by("crc32c")
+
+    @cached_property
+    def indexes(self) -> Checksums:
+        """Of all indexes."""
+        return self._by("index_crc32c", INDEX_SUFFIX)
+
+    def _by(self, column: str, suffix: str = "") -> Checksums:
+        return {
+            crc: name + suffix
+            for split in self.known.splits
+            if split.columns is not None
+            for crc, name in zip(getattr(split.columns, column), split.filenames)
+        }
 
 
 @dataclass(frozen=True)
@@ -71,16 +88,14 @@ class _Shard:
         split: of the shard.
         number: of the shard in the split.
         facts: what it holds.
-        shard_names: of all published shards, by their checksums.
-        index_names: of all published indexes, likewise.
+        names: of all published files.
     """
 
     known: Known
     split: KnownSplit
     number: int
     facts: ShardFacts
-    shard_names: Checksums
-    index_names: Checksums
+    names: _Names
 
     def findings(self) -> Iterator[Finding]:
         """Yields what is wrong with the file, then what is with its index."""
@@ -145,7 +160,7 @@ class _Shard:
 
     def _of_another_content(self, published: int) -> Finding:
         """Returns the finding of a file of good records that are not, or not all, those that were published."""
-        other = self.shard_names.get(self.facts.crc32c or 0)
+        other = self.names.shards.get(self.facts.crc32c or 0)
         found, expected = self.facts.num_records, self._expected or 0
         if other is not None and other != self._name:
             message = f"it has the content of {other}: CRC-32C {self.facts.crc32c:08x}, published was {published:08x}"
@@ -214,7 +229,7 @@ class _Shard:
 
     def _index_message(self, index: IndexFacts, published: int) -> str:
         """Returns what is wrong with an index that is not the published one."""
-        other = self.index_names.get(index.crc32c)
+        other = self.names.indexes.get(index.crc32c)
         if other is not None:
             return f"it is the index {other}: CRC-32C {index.crc32c:08x}, published was {published:08x}"
         reasons = [index.problem or index.keys_problem]

@@ -1,69 +1,35 @@
-"""Reading a shard from end to end: what is in the file and in its index, whatever anybody says should be there."""
+"""Reading a shard from end to end: what is in the file and in its index, whatever anybody says should be there.
+
+What can be read at once is first looked at as a whole, where there is the native module: a shard of a few records takes
+no longer than to open it. Where anything is out of the ordinary, it is walked through, which says what it is.
+"""
 
 from __future__ import annotations
 
-import re
-import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from beam_datasets import storage
-from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.errors import FeatureError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import ExampleError, parse
+from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
-from beam_datasets.reading.record_checks import block_check, decoding_check, names_check
+from beam_datasets.native import core
 from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.verifying import walking
+from beam_datasets.reading.verifying.walking import RecordChecks, Walk, without
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from beam_datasets.formats.example import Buffer
-    from beam_datasets.reading.record_checks import Check
+    from beam_datasets.reading.verifying.walking import Damage, Mismatch
 
-READ_BYTES = 1 << 20
-"""How much is read at a time: what is checked twice, by records and as a file, is then still in the cache."""
+    Progress = Callable[[int], None]
 
-_MOST_DAMAGES = 1000  # stretches that are told apart in one file
 _MOST_DESCENTS = 100_000  # places in one index where keys begin anew
-_HEADER = struct.Struct("<QI")
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A stretch of a shard without a good record.
-
-    Attributes:
-        offset: byte where it begins.
-        record: number in the file of its first record.
-        count: how many records it takes; None where all the rest of the file is lost.
-        kind: 'record', 'cut', 'unreadable' or 'example', as of a finding.
-        problem: what is wrong with the first.
-    """
-
-    offset: int
-    record: int
-    count: int | None
-    kind: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The first place where an index and its shard differ.
-
-    Attributes:
-        record: number in the file.
-        indexed: byte where it begins by the index; None where the index ends before.
-        found: byte where it begins in the file.
-    """
-
-    record: int
-    indexed: int | None
-    found: int
+_HAS_KEYS, _ORDERED = 1, 2  # flags of an index
+_RECORD_AT = 12  # bytes of a header
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,44 +113,10 @@ class ShardTask:
     decode: bool = False
 
 
-@dataclass(frozen=True)
-class RecordChecks:
-    """What records must pass: made once for all shards of a dataset.
-
-    Attributes:
-        one: what is asked of the first of each read; it raises where that is not so.
-        each: what is asked of each; None where only samples are looked at.
-        block: whether all of a list of records pass `each`; False where they are to be asked singly.
-    """
-
-    one: Check
-    each: Check | None = None
-    block: Callable[[list[Buffer]], bool] = lambda records: False
-
-    @classmethod
-    def of(cls, features: Any, *, decode: bool) -> RecordChecks:
-        """Returns what records must pass that should have some features; None where nothing says which."""
-        if features is None:
-            return cls(_parses)
-        stored, names = decoding_check(features.stored()), names_check(features)
-
-        def fits(record: Buffer) -> None:
-            names(record)
-            stored(record)
-
-        return cls(fits, decoding_check(features), block_check(features)) if decode else cls(fits)
-
-
-def _parses(record: Buffer) -> None:
-    parse(record)
-
-
-def read_shard(
-    task: ShardTask, progress: Callable[[int], None] | None = None, checks: RecordChecks | None = None
-) -> ShardFacts:
+def read_shard(task: ShardTask, progress: Progress | None = None, checks: RecordChecks | None = None) -> ShardFacts:
     """Returns what a shard and its index hold, having read all of both.
 
-    Memory is bounded by `READ_BYTES`, the largest record and the index.
+    Memory is bounded by `walking.READ_BYTES`, the largest record and the index.
 
     Args:
         task: which shard.
@@ -193,16 +125,49 @@ def read_shard(
     """
     checks = checks or RecordChecks.of(task.features, decode=task.decode)
     path = storage.join(task.directory, task.filename)
-    index, facts = _read_index(path)
     try:
         with storage.open_reader(path) as reader:
-            walk = _Walk(reader, path, index, checks, progress or (lambda _: None))
-            walk.run()
-            return walk.facts(facts)
+            return _glance(reader, path, checks, progress) or _walk(reader, path, checks, progress)
     except PathNotFoundError as error:
-        return ShardFacts(problem=_without(path, error), missing=True, index=facts)
+        return ShardFacts(problem=without(path, error), missing=True, index=_read_index(path)[1])
     except StorageError as error:
-        return ShardFacts(problem=_without(path, error), index=facts)
+        return ShardFacts(problem=without(path, error), index=_read_index(path)[1])
+
+
+def _glance(reader: storage.Reader, path: str, checks: RecordChecks, progress: Progress | None) -> ShardFacts | None:
+    """Returns what a shard holds that is read at once and good, as is its index; else None."""
+    if core is None or checks.each is not None or not 0 < reader.size <= walking.READ_BYTES:
+        return None
+    try:
+        shard = reader.read()
+        try:
+            index = storage.read_bytes(path + INDEX_SUFFIX)
+        except PathNotFoundError:
+            index = None
+        seen = core.glance(shard, index)
+        if seen is None:
+            return None
+        num_records, crc, index_crc, flags, first, *keys = seen
+        checks.one(bytes(memoryview(shard)[_RECORD_AT : _RECORD_AT + first]))
+    except (StorageError, ExampleError, FeatureError):
+        return None
+    has_keys, ordered = bool(flags & _HAS_KEYS), bool(flags & _ORDERED)
+    of_index = (
+        None if index is None else IndexFacts(None, index_crc, num_records, reader.size, has_keys, ordered, *keys)
+    )
+    if progress is not None:
+        progress(reader.size)
+    return ShardFacts(None, False, reader.size, crc, num_records, (), of_index)
+
+
+def _walk(reader: storage.Reader, path: str, checks: RecordChecks, progress: Progress | None) -> ShardFacts:
+    """Returns what any shard holds."""
+    index, of_index = _read_index(path)
+    walk = Walk(reader, path, index, checks, progress or (lambda _: None))
+    walk.run()
+    if of_index is not None and index is not None:
+        of_index = replace(of_index, mismatch=walk.mismatch)
+    return ShardFacts(None, False, reader.size, walk.crc32c, walk.num_records, tuple(walk.damages), of_index)
 
 
 def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
@@ -213,167 +178,18 @@ def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
     except PathNotFoundError:
         return None, None
     except StorageError as error:
-        return None, IndexFacts(_without(name, error), 0)
+        return None, IndexFacts(without(name, error), 0)
     crc = crc32c(buffer)
     try:
         index = Index.from_bytes(buffer, path=name)
     except MetadataError as error:
-        return None, IndexFacts(_without(name, error), crc)
+        return None, IndexFacts(without(name, error), crc)
     facts = IndexFacts(None, crc, len(index), index.shard_size, index.has_keys, index.ordered)
     try:
         keys = index.keys
     except MetadataError as error:
-        return index, replace(facts, keys_problem=_without(name, error))
+        return index, replace(facts, keys_problem=without(name, error))
     if keys is not None and len(keys):
         descents = tuple(index.descents[:_MOST_DESCENTS].tolist())
         facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes(), descents=descents)
     return index, facts
-
-
-class _Walk:
-    """A walk through a file, from record to record."""
-
-    def __init__(
-        self,
-        reader: storage.Reader,
-        path: str,
-        index: Index | None,
-        checks: RecordChecks,
-        progress: Callable[[int], None],
-    ) -> None:
-        self._reader = reader
-        self._path = path
-        self._index = index
-        self._checks = checks
-        self._progress = progress
-        self._offset = self._record = self._crc = 0
-        self._whole = self._sampling = True
-        self._damages: list[Damage] = []
-        self._mismatch: Mismatch | None = None
-
-    def run(self) -> None:
-        """Reads to the end of the file, or to where no next record can be found."""
-        while self._offset < self._reader.size:
-            try:
-                for chunk in self._scan():
-                    self._take(chunk)
-            except CorruptRecordError as error:
-                if not self._pass(error):
-                    return
-            except StorageError as error:
-                self._note(self._offset, self._record, None, "unreadable", _without(self._path, error))
-                return
-
-    def facts(self, index: IndexFacts | None) -> ShardFacts:
-        """Returns what was found."""
-        if index is not None and self._index is not None:
-            index = replace(index, mismatch=self._mismatch or self._difference_at_end())
-        size, crc = self._reader.size, self._crc if self._whole else None
-        return ShardFacts(None, False, size, crc, self._record, tuple(self._damages), index)
-
-    def _scan(self) -> Iterator[tfrecord.Chunk]:
-        return tfrecord.scan_file(
-            self._reader, self._path, start=self._offset, first_record=self._record, chunk_size=READ_BYTES
-        )
-
-    def _take(self, chunk: tfrecord.Chunk) -> None:
-        """Takes good records."""
-        self._compare(chunk)
-        self._crc = crc32c(chunk.buffer, self._crc)
-        self._check_records(chunk)
-        self._record += len(chunk.offsets) - 1
-        self._offset += len(chunk.buffer)
-        self._progress(len(chunk.buffer))
-
-    def _pass(self, error: CorruptRecordError) -> bool:
-        """Passes a bad record; returns whether it is known where the next one begins."""
-        bad = error.record or 0
-        self._whole = False
-        behind, kind = self._behind(error.offset, bad)
-        self._note(error.offset, bad, None if behind is None else 1, kind, _fact(error.problem))
-        if behind is None:
-            self._progress(self._reader.size - error.offset)
-            return False
-        self._progress(behind - error.offset)
-        self._offset, self._record = behind, bad + 1
-        return True
-
-    def _behind(self, offset: int, record: int) -> tuple[int | None, str]:
-        """Returns where the record behind a bad one begins, if that is known, and the kind of damage."""
-        size = self._reader.size
-        header = bytes(self._reader.read(offset, min(offset + _HEADER.size, size)))
-        if len(header) < _HEADER.size:
-            return None, "cut"
-        length, crc = _HEADER.unpack(header)
-        if tfrecord.masked_crc32c(header[:8]) == crc:
-            stop = offset + length + tfrecord.OVERHEAD
-            return (stop, "record") if stop <= size else (None, "cut")
-        if self._index is not None and self._mismatch is None and record < len(self._index):
-            start, stop = self._index.offsets[record : record + 2].tolist()
-            if start == offset and stop <= size:
-                return stop, "record"
-        return None, "record"
-
-    def _note(self, offset: int, record: int, count: int | None, kind: str, problem: str) -> None:
-        """Adds a damage; what stands directly behind the last one, or has no place any more, is joined to it."""
-        last = self._damages[-1] if self._damages else None
-        if last is not None and last.kind == kind and last.count is not None:
-            if record < last.record + last.count:
-                return  # it is told already
-            many = len(self._damages) >= _MOST_DAMAGES
-            if many or last.record + last.count == record:
-                whole = None if count is None else record + count - last.record
-                more = " (from here on all damaged records are told as one stretch)" if many else ""
-                problem = last.problem.removesuffix(more) + more
-                self._damages[-1] = replace(last, count=whole, problem=problem)
-                return
-        self._damages.append(Damage(offset, record, count, kind, problem))
-
-    def _compare(self, chunk: tfrecord.Chunk) -> None:
-        """Looks for the first place where the index says another thing."""
-        if self._index is None or self._mismatch is not None:
-            return
-        found = chunk.offsets + chunk.start
-        indexed = self._index.offsets[chunk.first_record : chunk.first_record + len(found)].astype(np.int64)
-        differ = np.flatnonzero(indexed != found[: len(indexed)])
-        place = int(differ[0]) if len(differ) else len(indexed)
-        if place < len(found):
-            at = int(indexed[place]) if place < len(indexed) else None
-            self._mismatch = Mismatch(chunk.first_record + place, at, int(found[place]))
-
-    def _difference_at_end(self) -> Mismatch | None:
-        """Returns where the index goes on behind the end of the file, if it does."""
-        if self._index is None or not self._whole or len(self._index) == self._record:
-            return None
-        return Mismatch(self._record, int(self._index.offsets[self._record]), self._reader.size)
-
-    def _check_records(self, chunk: tfrecord.Chunk) -> None:
-        """Asks the first record, and where that is wanted each, whether it is an example of the dataset."""
-        if self._checks.each is None:
-            few = chunk._replace(offsets=chunk.offsets[: 2 if self._sampling else 1])
-            self._check_each(few, few.records(), self._checks.one)
-            return
-        records = chunk.records()
-        self._check_each(chunk, records[:1], self._checks.one)
-        if not self._checks.block(records):  # type: ignore[arg-type]
-            self._check_each(chunk, records, self._checks.each)
-
-    def _check_each(self, chunk: tfrecord.Chunk, records: list[bytes], check: Check) -> None:
-        for number, record in enumerate(records):
-            try:
-                check(record)
-            except (ExampleError, FeatureError) as error:
-                what = "is no tf.train.Example" if isinstance(error, ExampleError) else "does not fit the features"
-                offset = chunk.start + int(chunk.offsets[number])
-                self._note(offset, chunk.first_record + number, 1, "example", f"the record {what}: {error}")
-                self._sampling = False  # one tells enough
-
-
-def _without(path: str, error: Exception) -> str:
-    """Returns what an error says, without the path at its beginning."""
-    return _fact(str(error).removeprefix(path).lstrip(": "))
-
-
-def _fact(message: str) -> str:
-    """Returns an error's message without the advice at its end, which a finding has itself."""
-    return re.split(r"\. The (?:file|index) is (?:damaged|cut off)[;:]", message)[0]

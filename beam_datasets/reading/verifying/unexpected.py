@@ -27,12 +27,13 @@ def find_unexpected(
         other_formats: in which the shards exist as well.
     """
     expected = {*shards, *(name + INDEX_SUFFIX for name in shards)}
-    forms = {_form(name) for name in expected}
-    for name in _listed(directory, names, expected) if names is not None else ():
+    others = [name for name in _listed(directory, names, expected) if name not in expected] if names is not None else []
+    forms = set(_form("\0".join(expected)).split("\0"))
+    for name in others:
         base = storage.basename(name)
         if storage.is_temporary(base):
             yield Finding(name, None, None, "leftover", "an unfinished file, which a run left that was killed")
-        elif name not in expected and (_form(name) in forms or _is_like_a_shard(base, other_formats)):
+        elif _form(name) in forms or _is_like_a_shard(base, other_formats):
             yield Finding(name, None, None, "extra", "no split of the dataset has this file")
 
 

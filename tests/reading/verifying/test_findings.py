@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.formats import tfrecord
-from beam_datasets.reading.verifying import Finding, Lost, Report
-from beam_datasets.reading.verifying import shard_facts as reading
+from beam_datasets.reading.verifying import Finding, Lost, Report, walking
 from tests.reading.verifying.conftest import contents, edit_json, restore
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
@@ -91,7 +90,7 @@ def test_neighbours_are_one_stretch(copy: Path) -> None:
 
 
 def test_so_many_stretches_are_told_apart(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_MOST_DAMAGES", 3)
+    monkeypatch.setattr(walking, "_MOST_DAMAGES", 3)
     ends = bounds(copy / SHARD)
     damage(copy / SHARD, *(ends[i] + 20 for i in range(0, 14, 2)))
     report = bd.verify(copy)
@@ -104,7 +103,7 @@ def test_what_is_read_at_a_time_changes_nothing(copy: Path, monkeypatch: pytest.
     ends = bounds(copy / SHARD)
     damage(copy / SHARD, ends[3] + 20, ends[7] + 2, ends[14] + 20)
     whole = bd.verify(copy).findings
-    monkeypatch.setattr(reading, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(walking, "READ_BYTES", read_bytes)
     assert bd.verify(copy).findings == whole
     assert [str(finding.lost) for finding in whole] == ["train[18:19]", "train[22:23]", "train[29:30]"]
 
