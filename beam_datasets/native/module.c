@@ -14,7 +14,7 @@ static struct PyModuleDef definition = {
 };
 
 static int add_everything(PyObject *module) {
-    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods, schema_methods,
+    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods, schema_methods, lists_methods,
                             decode_methods,  png_methods,    deflate_methods, encode_methods, glance_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
@@ -30,6 +30,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     crc32c_init();
     png_init();
     deflate_init();
+    lists_init();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
     if (add_everything(module) < 0) {

@@ -10,7 +10,8 @@
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
 extern PyMethodDef md5_methods[];     /* md5.c: sort keys */
-extern PyMethodDef schema_methods[];  /* schema.c, decode.c: tf.train.Example -> columns */
+extern PyMethodDef schema_methods[];  /* schema.c, lists.c, decode.c: tf.train.Example -> columns */
+extern PyMethodDef lists_methods[];
 extern PyMethodDef decode_methods[];
 extern PyMethodDef png_methods[];     /* png.c: PNG -> pixels */
 extern PyMethodDef deflate_methods[]; /* deflate.c: small images -> their compressed rows */
@@ -40,6 +41,7 @@ int bytes_get(PyObject *object, Py_buffer *view);
 void crc32c_init(void);
 void png_init(void);
 void deflate_init(void);
+void lists_init(void);
 
 /* The CRC-32C of n bytes, going on from the CRC of what came before (0 at the beginning). Needs no GIL. */
 uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t n);
