@@ -32,6 +32,7 @@ from beam_datasets.storage.files import (
     size,
     usage,
     write_bytes,
+    write_files,
 )
 from beam_datasets.storage.paths import (
     TEMPORARY_PREFIX,
@@ -84,4 +85,5 @@ __all__ = [
     "with_options",
     "with_options_if_remote",
     "write_bytes",
+    "write_files",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import StorageError
@@ -10,7 +11,7 @@ from beam_datasets.storage.backend import copy_bytes
 from beam_datasets.storage.options import NO_OPTIONS, options_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import Buffer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from beam_datasets.storage.options import StoreOptions
     from beam_datasets.storage.paths import PathLike
 
+_FILES_AT_ONCE = 8
 _OBJECT_STORES = frozenset(
     ["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "https", "http", "memory"],
 )
@@ -117,6 +119,22 @@ def write_bytes(path: PathLike, data: Buffer) -> None:
     """Writes a whole file, instead of one that is there; a reader sees the old or the new, never a part."""
     with open_writer(path) as writer:
         writer.write([data])
+
+
+def write_files(directory: PathLike, files: Iterable[tuple[str, Buffer]]) -> None:
+    """Writes whole files into a directory, which is made: each as `write_bytes` does; remotely some at a time.
+
+    Args:
+        directory: where.
+        files: (name in it, content) of each.
+    """
+    backend, path = _at(directory)
+    if backend is local:
+        local.write_files(path, files)
+        return
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as executor:
+        for written in [executor.submit(write_bytes, paths.join(path, name), data) for name, data in files]:
+            written.result()
 
 
 def create_bytes(path: PathLike, data: Buffer) -> None:

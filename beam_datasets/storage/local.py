@@ -8,7 +8,6 @@ import mmap
 import os
 import shutil
 import time
-import uuid
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-_WRITE_BUFFER = 1 << 20
+_WRITE_BUFFER = 128 << 10  # what is larger is written as it is; through the buffer it would be copied once more
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 
@@ -65,7 +64,7 @@ class LocalWriter(Writer):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         directory = os.path.dirname(path)
-        self._temporary = os.path.join(directory, TEMPORARY_PREFIX + uuid.uuid4().hex)
+        self._temporary = _temporary_in(directory)
         with _named(path):
             try:
                 self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
@@ -153,6 +152,35 @@ def open_reader(path: str) -> LocalReader:
 def open_writer(path: str) -> LocalWriter:
     """Returns a writer."""
     return LocalWriter(path)
+
+
+def write_files(directory: str, files: Iterable[tuple[str, Buffer]]) -> None:
+    """Writes whole files as `LocalWriter` does, with what the system is to be asked for and no more."""
+    make_dirs(directory)
+    for name, data in files:
+        path, temporary = os.path.join(directory, name), _temporary_in(directory)
+        try:
+            _write_new(temporary, data)
+            os.replace(temporary, path)
+        except BaseException as error:
+            remove(temporary)
+            if isinstance(error, OSError):
+                raise _as_storage_error(path, error) from error
+            raise
+
+
+def _write_new(path: str, data: Buffer) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        view = memoryview(data).cast("B")
+        while (written := os.write(file, view)) < len(view):  # the system may write a part
+            view = view[written:]
+    finally:
+        os.close(file)
+
+
+def _temporary_in(directory: str) -> str:
+    return os.path.join(directory, TEMPORARY_PREFIX + os.urandom(16).hex())
 
 
 def create_bytes(path: str, data: Buffer) -> None:

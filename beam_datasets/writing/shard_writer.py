@@ -7,6 +7,7 @@ one chunk; of a group of several shards, which is small, all of it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,12 @@ from beam_datasets.errors import DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import example as example_format
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.model.names import ShardFilename
+from beam_datasets.model.names import FilenameTemplate
 from beam_datasets.native import core
 from beam_datasets.writing.blocks import KEY_BYTES, AnyBlock, key_array, size_array, sort_order
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
@@ -86,17 +87,20 @@ class Destination:
     keyless: Collection[str] = ()
     chunk_bytes: int | None = None
 
+    def shard_names(self, split: str, num_shards: int) -> Callable[[int], str]:
+        """Returns the function from a shard's index to its name."""
+        return FilenameTemplate(self.dataset, split, "tfrecord").pattern(num_shards)
+
     def path(self, split: str, shard: int, num_shards: int) -> str:
         """Returns the path of a shard."""
-        return storage.join(self.directory, str(ShardFilename(self.dataset, split, "tfrecord", shard, num_shards)))
+        return storage.join(self.directory, self.shard_names(split, num_shards)(shard))
 
-    def group_paths(self, group: Group) -> list[str]:
-        """Returns the paths of a group's files: the shards, or a part beside the shards."""
-        shards = range(group.shard, group.shard + len(group.takes))
-        paths = [self.path(group.split, shard, group.num_shards) for shard in shards]
+    def group_path(self, group: Group) -> str:
+        """Returns the path of a group's one file: the shard itself, or a part beside the shards."""
+        path = self.path(group.split, group.shard, group.num_shards)
         if group.num_parts == 1:
-            return paths
-        return [storage.join(self.directory, "parts", f"{storage.basename(paths[0])}.part-{group.part:05d}")]
+            return path
+        return storage.join(self.directory, "parts", f"{storage.basename(path)}.part-{group.part:05d}")
 
 
 def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> list[WrittenShard]:
@@ -120,25 +124,10 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
     chunks = merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks)))
     offsets = np.concatenate([[0], np.cumsum(merge.sizes[merge.order])]).astype(np.uint64)
     keys = None if group.split in destination.keyless else merge.ordered_keys()
-    paths = destination.group_paths(group)
-    if len(paths) == 1:
-        return [_write(group, 0, paths[0], chunks, Index(offsets, keys, ordered=destination.ordered))]
-    payload, written, start = memoryview(b"".join(chunks)), [], 0
-    for number, path in enumerate(paths):
-        stop = start + group.takes[number]
-        first, last = int(offsets[start]), int(offsets[stop])
-        index = Index(
-            offsets[start : stop + 1] - offsets[start],
-            None if keys is None else keys[start:stop],
-            ordered=destination.ordered,
-        )
-        written.append(_write(group, number, path, [payload[first:last]], index))
-        start = stop
-    return written
-
-
-def _write(group: Group, number: int, path: str, chunks: Iterable[Buffer], index: Index) -> WrittenShard:
-    """Writes one of a group's files and its index; returns what was written."""
+    index = Index(offsets, keys, ordered=destination.ordered)
+    if len(group.takes) > 1:
+        return _write_together(group, memoryview(b"".join(chunks)), index, destination)
+    path = destination.group_path(group)
     checksum = 0
     with storage.open_writer(path) as writer:
         for chunk in chunks:
@@ -146,10 +135,34 @@ def _write(group: Group, number: int, path: str, chunks: Iterable[Buffer], index
             writer.write([chunk])
     content = index.to_bytes()
     storage.write_bytes(path + ".index", content)
+    return [_written(group, 0, path, index, checksum, crc32c.crc32c(content))]
+
+
+def _write_together(group: Group, payload: memoryview, index: Index, destination: Destination) -> list[WrittenShard]:
+    """Writes the shards of a group of several, of which the payload and the index of all are there."""
+    stops = [*itertools.accumulate(group.takes)]
+    ends = [0, *index.offsets[stops].tolist()]
+    name = destination.shard_names(group.split, group.num_shards)
+    files: list[tuple[str, Buffer]] = []
+    written = []
+    for number, stop in enumerate(stops):
+        shard_name = name(group.shard + number)
+        shard, own = payload[ends[number] : ends[number + 1]], index.cut(stop - group.takes[number], stop)
+        content = own.to_bytes()
+        files += [(shard_name, shard), (f"{shard_name}.index", content)]
+        path = storage.join(destination.directory, shard_name)
+        written.append(_written(group, number, path, own, crc32c.crc32c(shard), crc32c.crc32c(content)))
+    storage.write_files(destination.directory, files)
+    return written
+
+
+def _written(group: Group, number: int, path: str, index: Index, checksum: int, index_checksum: int) -> WrittenShard:
+    """Returns what was written of a group's file of this number."""
+    size = index.shard_size
     return WrittenShard(
         group.split, group.shard + number, group.part, path,
-        len(index), index.shard_size - tfrecord.OVERHEAD * len(index), index.shard_size,
-        checksum, crc32c.crc32c(content),
+        len(index), size - tfrecord.OVERHEAD * len(index), size,
+        checksum, index_checksum,
     )  # fmt: skip
 
 

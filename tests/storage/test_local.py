@@ -6,6 +6,7 @@ import resource
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from beam_datasets import storage
@@ -100,12 +101,27 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
         with pytest.raises(StorageError, match=f"^{tmp_path}/x: File too large"):
             storage.write_bytes(tmp_path / "x", bytes(3_000_000))
         with pytest.raises(StorageError, match=f"^{tmp_path}/x: File too large"):
-            storage.write_bytes(tmp_path / "x", bytes(200_000))  # fails at the last flush
+            storage.write_bytes(tmp_path / "x", bytes(120_000))  # fails at the last flush
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert storage.list_dir(tmp_path) == ["x"]
     assert storage.read_bytes(tmp_path / "x") == b"old"
+
+
+def test_of_many_files_one_that_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "b" / "full").mkdir(parents=True)
+    with pytest.raises(StorageError, match=f"^{tmp_path}/b: "):
+        storage.write_files(tmp_path, [("a", b"1"), ("b", b"2"), ("c", b"3")])
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert storage.read_bytes(tmp_path / "a") == b"1"
+
+
+def test_many_files_are_written_on_where_the_system_writes_a_part(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
+    storage.write_files(tmp_path, [("a", bytes(range(100))), ("b", np.arange(5)), ("c", b"")])
+    assert [(tmp_path / name).read_bytes() for name in "abc"] == [bytes(range(100)), np.arange(5).tobytes(), b""]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
@@ -158,7 +174,8 @@ def test_a_read_that_the_system_cuts_goes_on(tmp_path, monkeypatch):
 def test_permissions_of_a_new_file_follow_the_umask(tmp_path):
     storage.write_bytes(tmp_path / "x", b"1")
     (tmp_path / "y").write_bytes(b"1")
-    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
+    storage.write_files(tmp_path, [("z", b"1")])
+    assert len({(tmp_path / name).stat().st_mode for name in "xyz"}) == 1
 
 
 def test_a_directory_is_removed_that_somebody_still_writes_to(tmp_path, monkeypatch):
