@@ -81,13 +81,20 @@ class RaggedArray:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The number of rows, None for each ragged level, and the shape of an item."""
-        return len(self), *(None for _ in self.row_lengths), *np.shape(self.flat_values)[1:]
+        """The number of rows, None for each ragged level, and the shape of an item, None where items differ in it."""
+        return len(self), *(None for _ in self.row_lengths), *self._item_shape()
+
+    def _item_shape(self) -> tuple[int | None, ...]:
+        flat: Any = self.flat_values
+        lengths = zip(*({np.shape(item) for item in flat} if isinstance(flat, list) else {np.shape(flat)[1:]}))
+        return tuple(found[0] if len(set(found)) == 1 else None for found in lengths)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the innermost items."""
-        return np.asarray(self.flat_values).dtype
+        if isinstance(self.flat_values, np.ndarray) or not len(self.flat_values):
+            return np.asarray(self.flat_values).dtype
+        return np.asarray(self.flat_values[0]).dtype
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RaggedArray):

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def stack(examples: Sequence[Any], *, pad: bool = False, path: str = "") -> Any:
     """Returns a batch of examples.
 
-    Numbers and arrays are stacked: the first dimension is the batch. Strings, and whatever else an example has (None
-    of optional features, nested datasets), make an array of objects; ragged arrays a ragged array of one level more.
+    Numbers and arrays are stacked: the first dimension is the batch. Strings, and whatever else an example has (nested
+    datasets, lists of items whose shapes differ), make an array of objects, and so does a column with None of an
+    optional feature, or a list, anywhere in it; ragged arrays make a ragged array of one level more.
 
     Args:
         examples: at least one, all of the same structure.
@@ -57,7 +58,9 @@ def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool, path: str) -> NDArray[Any]:
-    shapes = {np.shape(array) for array in arrays}
+    if not all(hasattr(array, "shape") for array in arrays):
+        return _objects(arrays)
+    shapes = {array.shape for array in arrays}
     if len(shapes) == 1:
         return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else _objects(arrays)
     if not pad:
@@ -66,7 +69,7 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool, path: str) -> NDArray[Any]:
             f"{path or 'the examples'}: arrays of the shapes {some} cannot be put in one batch; "
             "batch with pad=True, or bring them to one shape with map()."
         )
-    if len({len(shape) for shape in shapes}) > 1 or any(array is None for array in arrays):
+    if len({len(shape) for shape in shapes}) > 1:
         raise FeatureValueError(f"{path or 'the examples'}: arrays of different ranks cannot be padded: {shapes}.")
     longest = tuple(map(max, zip(*shapes)))
     dtype = arrays[0].dtype
@@ -89,5 +92,9 @@ def _stack_ragged(arrays: Sequence[RaggedArray]) -> RaggedArray:
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
     objects = np.empty(len(values), object)
-    objects[:] = values
+    if isinstance(values[0], (bytes, str)):
+        objects[:] = values
+    else:
+        for i, value in enumerate(values):  # NumPy would look into lists and arrays for further dimensions
+            objects[i] = value
     return objects

@@ -40,3 +40,13 @@ def test_shape_and_dtype():
 def test_row_lengths_must_add_up(lengths):
     with pytest.raises(ValueError, match="row lengths"):
         RaggedArray(np.zeros(3), tuple(np.array(row, np.int64) for row in lengths))
+
+
+def test_items_of_different_shapes():
+    items = [np.zeros((1, 2, 3), np.uint8), np.zeros((4, 2, 3), np.uint8)]
+    array = RaggedArray(items, (np.array([2, 0]),))
+    assert (array.shape, array.dtype) == ((2, None, None, 2, 3), np.uint8)
+    assert repr(array) == f"RaggedArray({[[item.tolist() for item in items], []]}, dtype=uint8)"
+    assert array == RaggedArray(list(items), (np.array([2, 0]),))
+    assert array != RaggedArray(items[::-1], (np.array([2, 0]),))
+    assert RaggedArray([], (np.array([0]),)).shape == (1, None)
