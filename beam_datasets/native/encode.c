@@ -85,6 +85,18 @@ static Result put_example(Buffer *buffer, const Template *self, PyObject *exampl
     return done;
 }
 
+/* Puts the head of a record, where the template has one, before the entries that begin somewhere in the buffer and go
+ * to its end; returns where the record begins then. There is room for 1 + MAX_VARINT bytes before the entries. */
+static size_t put_record_head(Buffer *buffer, const Template *self, size_t entries) {
+    if (!self->whole) return entries;
+    size_t size = buffer->size - entries, head = 1 + varint_size(size);
+    uint8_t length[MAX_VARINT + SLACK], *start = buffer->data + entries - head;
+    put_varint(length, size);
+    start[0] = 0x0A;
+    memcpy(start + 1, length, head - 1);
+    return entries - head;
+}
+
 /* Returns the entries of an example, or its record. */
 static PyObject *encode(PyObject *capsule, PyObject *example) {
     Template *self = PyCapsule_GetPointer(capsule, TEMPLATE);
@@ -94,16 +106,8 @@ static PyObject *encode(PyObject *capsule, PyObject *example) {
     buffer.size = 1 + MAX_VARINT;
     PyObject *result = NULL;
     if (buffer_reserve(&buffer, 0) && put_example(&buffer, self, example) == DONE) {
-        size_t size = buffer.size - 1 - MAX_VARINT;
-        size_t head = self->whole ? 1 + varint_size(size) : 0;
-        uint8_t *start = buffer.data + 1 + MAX_VARINT - head;
-        if (self->whole) {
-            uint8_t length[MAX_VARINT + SLACK];
-            put_varint(length, size);
-            start[0] = 0x0A;
-            memcpy(start + 1, length, head - 1);
-        }
-        result = PyBytes_FromStringAndSize((const char *)start, (Py_ssize_t)(head + size));
+        size_t start = put_record_head(&buffer, self, 1 + MAX_VARINT);
+        result = PyBytes_FromStringAndSize((const char *)buffer.data + start, (Py_ssize_t)(buffer.size - start));
     }
     if (self->spare.data == NULL && buffer.capacity <= MAX_KEPT) {
         self->spare = buffer;
@@ -111,6 +115,22 @@ static PyObject *encode(PyObject *capsule, PyObject *example) {
         PyMem_Free(buffer.data);
     }
     return result;
+}
+
+/* The template of a function that `encoder` made; NULL for another function. */
+static Template *template_of(PyObject *function) {
+    if (!PyObject_TypeCheck(function, &PyCFunction_Type) || PyCFunction_GetFunction(function) != encode) return NULL;
+    return PyCapsule_GetPointer(PyCFunction_GetSelf(function), TEMPLATE);
+}
+
+Result put_record(Buffer *buffer, PyObject *function, PyObject *example, size_t *start) {
+    const Template *self = template_of(function);
+    if (!buffer_reserve(buffer, 1 + MAX_VARINT)) return FAILED;
+    size_t entries = *start = buffer->size += 1 + MAX_VARINT;
+    if (self == NULL) return put_python(buffer, function, example);
+    if (put_example(buffer, self, example) != DONE) return FAILED;
+    *start = put_record_head(buffer, self, entries);
+    return DONE;
 }
 
 /* -------------------------------------------------------------------------------------------------------- templates */

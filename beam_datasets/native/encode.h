@@ -54,6 +54,10 @@ int buffer_reserve(Buffer *buffer, size_t more);
 /* Appends the entry of a field's value. */
 Result put_value(Buffer *buffer, const Types *types, const Field *field, PyObject *value);
 
+/* Appends an example's record, encoded by a function of Python, which may be one that `encoder` made; tells where it
+ * begins, which may be up to 1 + MAX_VARINT bytes behind the content so far. */
+Result put_record(Buffer *buffer, PyObject *function, PyObject *example, size_t *start);
+
 static inline int bit_length(uint64_t number) { /* of a number that is not 0 */
 #ifdef __GNUC__
     return 64 - __builtin_clzll(number);

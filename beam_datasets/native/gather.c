@@ -1,5 +1,12 @@
-/* Bytes gathered from where they lie, which is what writing a shard is; and CRC-32C for Python. */
-#include "native.h"
+/* Bytes gathered from where they lie, which is what writing a shard is; the framed records of a block, collected in one
+ * buffer to be gathered in their order; and CRC-32C for Python.
+ */
+#include "encode.h"
+
+#define HEADER 12 /* of a framed record: its length, and the CRC of that */
+#define FOOTER 4
+#define MAX_RECORD (1 << 30) /* bytes */
+#define COLLECTOR "beam_datasets.native.collector"
 
 /* Stretches of bytes that are to stand one after the other. */
 typedef struct {
@@ -91,6 +98,180 @@ static PyObject *gather(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return result;
 }
 
+/* ------------------------------------------------------------------------------------------------------- collectors */
+
+/* Framed records one behind the other, with gaps between them. */
+typedef struct {
+    Buffer bytes;
+    int64_t *starts;
+    uint32_t *sizes; /* framed */
+    Py_ssize_t count, room;
+    PyObject *encode;
+    int busy; /* Python code that is called from here may call here */
+} Collector;
+
+static int take(Collector *self) {
+    if (self == NULL) return 0;
+    if (self->busy) PyErr_SetString(PyExc_RuntimeError, "the collector is in use");
+    return self->busy ? 0 : (self->busy = 1);
+}
+
+static int has_room(Collector *self) {
+    if (self->count < self->room) return 1;
+    Py_ssize_t room = 2 * self->room + 64;
+    int64_t *starts = PyMem_Realloc(self->starts, (size_t)room * sizeof *starts);
+    if (starts != NULL) self->starts = starts;
+    uint32_t *sizes = starts == NULL ? NULL : PyMem_Realloc(self->sizes, (size_t)room * sizeof *sizes);
+    if (sizes == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    self->sizes = sizes;
+    self->room = room;
+    return 1;
+}
+
+static void put_frame(Collector *self, size_t start, uint64_t size) {
+    uint8_t *out = self->bytes.data + start - HEADER;
+    uint32_t crc;
+    memcpy(out, &size, 8);
+    crc = crc32c_mask(crc32c_extend(0, out, 8));
+    memcpy(out + 8, &crc, 4);
+    crc = crc32c_mask(crc32c_extend(0, out + HEADER, (size_t)size));
+    memcpy(out + HEADER + size, &crc, FOOTER);
+    self->bytes.size = start + (size_t)size + FOOTER;
+    self->starts[self->count] = (int64_t)(start - HEADER);
+    self->sizes[self->count++] = (uint32_t)(HEADER + size + FOOTER);
+}
+
+static PyObject *collect(PyObject *capsule, PyObject *example) {
+    Collector *self = PyCapsule_GetPointer(capsule, COLLECTOR);
+    if (!take(self)) return NULL;
+    Buffer *bytes = &self->bytes;
+    size_t before = bytes->size, start = 0;
+    Result done = has_room(self) && buffer_reserve(bytes, HEADER) ? DONE : FAILED;
+    if (done == DONE) {
+        bytes->size += HEADER;
+        done = put_record(bytes, self->encode, example, &start);
+    }
+    if (done == DONE && !buffer_reserve(bytes, FOOTER)) done = FAILED;
+    size_t size = done == DONE ? bytes->size - start : 0;
+    if (done == DONE && size <= MAX_RECORD) {
+        put_frame(self, start, size);
+    } else {
+        bytes->size = before;
+    }
+    self->busy = 0;
+    return done == DONE ? PyLong_FromSize_t(size) : NULL;
+}
+
+static PyObject *collected_sizes(PyObject *capsule, PyObject *Py_UNUSED(nothing)) {
+    Collector *self = PyCapsule_GetPointer(capsule, COLLECTOR);
+    if (self == NULL) return NULL;
+    return PyBytes_FromStringAndSize((const char *)self->sizes, self->count * (Py_ssize_t)sizeof *self->sizes);
+}
+
+static void copy_collected(uint8_t *out, const Collector *self, const Ints *order) {
+    for (Py_ssize_t i = 0; i < order->n; i++) {
+#ifdef __GNUC__
+        if (i + 8 < order->n) __builtin_prefetch(self->bytes.data + self->starts[order->values[i + 8]]);
+#endif
+        size_t size = self->sizes[order->values[i]];
+        memcpy(out, self->bytes.data + self->starts[order->values[i]], size);
+        out += size;
+    }
+}
+
+static PyObject *ordered(const Collector *self, const Ints *order) {
+    Py_ssize_t total = 0;
+    for (Py_ssize_t i = 0; i < order->n; i++) {
+        int64_t number = order->values[i];
+        if (number < 0 || number >= self->count || self->sizes[number] > PY_SSIZE_T_MAX - total) {
+            PyErr_Format(PyExc_ValueError, "record %lld of %zd, or too many of them", (long long)number, self->count);
+            return NULL;
+        }
+        total += self->sizes[number];
+    }
+    PyObject *joined = PyBytes_FromStringAndSize(NULL, total);
+    if (joined == NULL) return NULL;
+    uint8_t *out = (uint8_t *)PyBytes_AsString(joined);
+    Py_BEGIN_ALLOW_THREADS
+    copy_collected(out, self, order);
+    Py_END_ALLOW_THREADS
+    return joined;
+}
+
+static PyObject *collected(PyObject *capsule, PyObject *numbers) {
+    Collector *self = PyCapsule_GetPointer(capsule, COLLECTOR);
+    Ints order;
+    if (!take(self)) return NULL;
+    PyObject *joined = NULL;
+    if (ints_get(numbers, &order, "order") == 0) {
+        joined = ordered(self, &order);
+        ints_drop(&order);
+    }
+    self->busy = 0;
+    return joined;
+}
+
+static void release(Collector *self) {
+    PyMem_Free(self->bytes.data);
+    PyMem_Free(self->starts);
+    PyMem_Free(self->sizes);
+    self->bytes = (Buffer){NULL, 0, 0};
+    self->starts = NULL;
+    self->sizes = NULL;
+    self->room = 0;
+}
+
+static PyObject *clear(PyObject *capsule, PyObject *keep) {
+    Collector *self = PyCapsule_GetPointer(capsule, COLLECTOR);
+    int keeps = PyObject_IsTrue(keep);
+    if (keeps < 0 || !take(self)) return NULL;
+    self->count = 0;
+    self->bytes.size = 0;
+    if (!keeps) release(self);
+    self->busy = 0;
+    Py_RETURN_NONE;
+}
+
+static void destroy_collector(PyObject *capsule) {
+    Collector *self = PyCapsule_GetPointer(capsule, COLLECTOR);
+    release(self);
+    Py_DECREF(self->encode);
+    PyMem_Free(self);
+}
+
+static PyMethodDef collector_methods[] = {
+    {"append", collect, METH_O, "Keeps an example's record, unless it is over 1 GiB; returns its size in bytes."},
+    {"sizes", collected_sizes, METH_NOARGS, "Returns the framed sizes of the records: uint32 in bytes."},
+    {"ordered", collected, METH_O, "Returns the framed records of these numbers, joined."},
+    {"clear", clear, METH_O, "Forgets all records; whether to keep their memory for others."},
+};
+
+PyDoc_STRVAR(collector_doc, "collector(encode)\n--\n\n"
+                            "Returns functions `append`, `sizes`, `ordered` and `clear` on records that are framed as they\n"
+                            "come.");
+
+static PyObject *collector(PyObject *Py_UNUSED(module), PyObject *function) {
+    Collector *self = PyMem_Calloc(1, sizeof *self);
+    if (self == NULL) return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(self, COLLECTOR, destroy_collector);
+    if (capsule == NULL) {
+        PyMem_Free(self);
+        return NULL;
+    }
+    Py_INCREF(function);
+    self->encode = function;
+    PyObject *functions = PyTuple_New(4);
+    for (int i = 0; functions != NULL && i < 4; i++) {
+        PyObject *made = PyCFunction_New(&collector_methods[i], capsule);
+        if (made == NULL || PyTuple_SetItem(functions, i, made) < 0) Py_CLEAR(functions);
+    }
+    Py_DECREF(capsule);
+    return functions;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- CRC */
 
 static PyObject *sum_up(PyObject *arguments, const char *format, uint32_t (*sum)(uint32_t, const uint8_t *, size_t)) {
@@ -123,6 +304,7 @@ static PyObject *by_table(PyObject *Py_UNUSED(module), PyObject *arguments) {
 
 PyMethodDef gather_methods[] = {
     {"gather", gather, METH_VARARGS, gather_doc},
+    {"collector", collector, METH_O, collector_doc},
     {"crc32c", crc32c, METH_VARARGS, crc32c_doc},
     {"crc32c_by_table", by_table, METH_VARARGS, by_table_doc},
     {NULL, NULL, 0, NULL},

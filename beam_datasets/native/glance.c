@@ -1,7 +1,7 @@
 /* A whole shard and its index at one glance: whether everything in both is good, which is what they nearly always are.
  *
  * The layouts are those of beam_datasets/formats/tfrecord.py and index.py. Anything out of the ordinary, damaged or
- * not, is refused without a word: reading/verifying/shard_facts.py then looks closer, and says what it is.
+ * not, is refused without a word: whoever asked (beam_datasets/reading/glancing.py) then looks closer.
  */
 #include "native.h"
 

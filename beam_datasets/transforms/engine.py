@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from apache_beam.options.pipeline_options import (
     DirectOptions,
@@ -24,13 +24,15 @@ from apache_beam.transforms import environments
 from beam_datasets import storage
 from beam_datasets.transforms import dataflow, flink, workers
 from beam_datasets.transforms.write import EngineOptions
+from beam_datasets.writing.owners import LOCAL_RUNNERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import apache_beam as beam
 
-_LOCAL_RUNNERS = frozenset({"", "fnapi", "direct", "bundlebaseddirect", "switchingdirect"})
+_Options = TypeVar("_Options", bound=PipelineOptions)
+
 _HOLD_BUNDLES = frozenset({"flink", "spark"})  # Beam's runners in Java that take Python's bundles back as a whole
 _SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
 
@@ -142,7 +144,19 @@ def choose_engine(
     count = asked or os.cpu_count() or 1
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
-    return Engine(options, True, count, True)
+    return Engine(options.view_as(_KeepsViews), True, count, True)
+
+
+class _KeepsViews(PipelineOptions):
+    """Options whose views are made once: each makes an argument parser, and Beam asks for some for each transform."""
+
+    def view_as(self, cls: type[_Options]) -> _Options:
+        """Returns the view, which shares all options with the others."""
+        views: dict[type, Any] = self.__dict__.setdefault("_views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        view: _Options = views[cls]
+        return view
 
 
 def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
@@ -160,7 +174,7 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
 
 def _is_local(runner: str) -> bool:
     """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it in this machine."""
-    return _short_name(runner) in _LOCAL_RUNNERS
+    return _short_name(runner) in map(_short_name, LOCAL_RUNNERS)
 
 
 def _short_name(runner: str) -> str:

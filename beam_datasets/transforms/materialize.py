@@ -16,7 +16,6 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets import storage
-from beam_datasets.errors import LostExamplesError
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import remote
 from beam_datasets.transforms.progress import watch
@@ -27,7 +26,7 @@ from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.blocks import key_array, size_array
 from beam_datasets.writing.materialize import plan_job, salt_of, with_counts
-from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
+from beam_datasets.writing.materialize_copy import copy_shards, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.shard_writer import Destination
 
@@ -199,7 +198,7 @@ class _Flow(beam.PTransform):
             start |= "Keys" >> beam.Map(_with_keys, self.job.lineage, beam.pvalue.AsSingleton(sources), prepared)
         shards = (
             plan
-            | "Shards" >> beam.FlatMap(_numbers).with_output_types(int)
+            | "Shards" >> beam.FlatMap(_groups).with_output_types(tuple[int, int])
             | "DealShards" >> beam.Reshuffle()
             | "Copy"
             >> beam.ParDo(
@@ -244,6 +243,10 @@ def _numbers(items: Any) -> Iterator[int]:
     yield from range(len(items))
 
 
+def _groups(plan: CopyPlan) -> Iterator[tuple[int, int]]:
+    yield from plan.groups()
+
+
 def _prepare(number: int, sources: Stretches, transform: Transform | None, directory: str) -> Prepared:
     return stages.prepare(sources[number], transform, directory)
 
@@ -257,18 +260,18 @@ def _with_keys(publication: Publication, lineage: Lineage, sources: Stretches, p
 
 
 class _Copy(beam.DoFn):
-    """Number of a shard -> the written shard."""
+    """Numbers [first, stop) of shards -> the written shards."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
 
-    def process(self, number: int, plan: CopyPlan) -> Iterator[WrittenShard]:
-        written = copy_shard(plan.shard(number), self._destination)
-        self._examples.inc(written.num_examples)
-        self._bytes.inc(written.file_bytes)
-        yield written
+    def process(self, numbers: tuple[int, int], plan: CopyPlan) -> Iterator[WrittenShard]:
+        for written in copy_shards(plan.shards(*numbers), self._destination):
+            self._examples.inc(written.num_examples)
+            self._bytes.inc(written.file_bytes)
+            yield written
 
 
 class _ReadBlocks(beam.DoFn):
@@ -299,12 +302,7 @@ class _ReadBlocks(beam.DoFn):
 
 
 def _check_read(publication: Publication, expected: int, numbers: Iterable[int]) -> Publication:
-    found = sorted(numbers)
-    if found != list(range(expected)):
-        raise LostExamplesError(
-            f"{len(found)} stretches of the source were read, {expected} were planned. The engine lost or doubled "
-            "some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
-        )
+    stages.check_read(numbers, expected)
     return publication
 
 

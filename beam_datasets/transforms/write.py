@@ -190,8 +190,7 @@ def write_blocks(
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
     )
-    if start is None:
-        start = blocks.pipeline | "Start" >> beam.Impulse()
+    start = start or blocks.pipeline | "Start" >> beam.Impulse()
     return start | "Publish" >> beam.Map(_publish, publication, plan, shards, engine.spill_dir)
 
 
@@ -243,6 +242,7 @@ class _EncodeBlocks(beam.DoFn):
                 yield beam.pvalue.TaggedOutput(output.tag, value)
             else:
                 yield WindowedValue(output, window.max_timestamp(), (window,))
+        self._builder.reset()
 
     def _outputs(self) -> Iterator[Any]:
         try:

@@ -18,17 +18,17 @@ from beam_datasets import storage
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model import keys as sort_keys
-from beam_datasets.native import note_if_missing
+from beam_datasets.native import core, note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
 KEY_BYTES = 16
 SIZE_BYTES = 4
 MAX_RECORD_BYTES = 1 << 30
-RECORDS_JOINED = 256
+PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
 
@@ -146,6 +146,38 @@ def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     return order
 
 
+class _Collector:
+    """The framed records of a block, encoded one by one; the native module's `collector`, in Python.
+
+    Args:
+        encode: from an example to its record.
+    """
+
+    def __init__(self, encode: Callable[[Any], bytes], records: list[bytes] | None = None) -> None:
+        self._encode = encode
+        self._records = records or []
+
+    def append(self, example: Any) -> int:
+        """Encodes an example and keeps its record; returns its size in bytes, and keeps none that is too large."""
+        record = self._encode(example)
+        if len(record) <= MAX_RECORD_BYTES:
+            self._records.append(record)
+        return len(record)
+
+    def sizes(self) -> bytes:
+        """Returns the framed sizes of the records: little-endian uint32."""
+        sizes = np.fromiter(map(len, self._records), np.uint32, len(self._records)) + np.uint32(tfrecord.OVERHEAD)
+        return sizes.astype("<u4", copy=False).tobytes()
+
+    def ordered(self, order: NDArray[np.int64]) -> bytes:
+        """Returns the framed records of these numbers, joined."""
+        return b"".join(tfrecord.frame_ordered(self._records, order, max(1, len(order)))[0])
+
+    def clear(self, _: bool) -> None:
+        """Forgets all records."""
+        self._records = []
+
+
 def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | None = None) -> AnyBlock:
     """Returns the block of these records: sorted by their keys and framed.
 
@@ -155,22 +187,23 @@ def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | N
         records: n records, not framed.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
+    collected = _Collector(bytes, records)
+    return _sorted_block(split, keys, collected.sizes(), collected.ordered, spill_dir)
+
+
+def _sorted_block(
+    split: str, keys: bytes, sizes: bytes, ordered: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
+) -> AnyBlock:
     order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
-    sizes = (np.fromiter(map(len, records), np.uint32, len(records)) + np.uint32(tfrecord.OVERHEAD))[order]
-    sizes_text = sizes.astype("<u4", copy=False).tobytes()
+    sorted_sizes = np.frombuffer(sizes, "<u4")[order]
     if spill_dir is None:
-        parts, _ = tfrecord.frame_ordered(records, order, len(records))
-        return Block(split, sorted_keys, sizes_text, b"".join(parts))
-    num_bytes = int(sizes.sum(dtype=np.int64))
-    return _spill(split, sorted_keys, sizes_text, _pieces(records, order), num_bytes, spill_dir)
-
-
-def _pieces(records: list[bytes], order: NDArray[np.int64]) -> Iterator[bytes]:
-    """Yields the framed records in order, some at a time: small buffers are used again, large ones cost fresh pages."""
-    for start in range(0, len(order), RECORDS_JOINED):
-        some = order[start : start + RECORDS_JOINED]
-        yield from tfrecord.frame_ordered(records, some, RECORDS_JOINED)[0]
+        return Block(split, sorted_keys, sorted_sizes.tobytes(), ordered(order))
+    num_bytes = int(sorted_sizes.sum(dtype=np.int64))
+    # Small pieces: a buffer that is used again is in the processor's cache, a large one costs fresh pages.
+    count = max(1, PIECE_BYTES * len(order) // num_bytes)
+    pieces = (ordered(order[start : start + count]) for start in range(0, len(order), count))
+    return _spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
 
 
 def _spill(
@@ -210,7 +243,11 @@ class BlockBuilder:
     ) -> None:
         note_if_missing()
         self._split = split
-        self._encode = encode
+        if core is None:
+            own = _Collector(encode)
+            self._append, self._sizes, self._in_order, self._clear = own.append, own.sizes, own.ordered, own.clear
+        else:
+            self._append, self._sizes, self._in_order, self._clear = core.collector(encode)
         self._block_size = block_size
         self._ordered = ordered
         self._spill_dir = spill_dir
@@ -220,7 +257,7 @@ class BlockBuilder:
 
     def __len__(self) -> int:
         """Returns how many examples were collected since the last flush."""
-        return len(self._records)
+        return len(self._keys)
 
     @property
     def num_bytes(self) -> int:
@@ -228,39 +265,40 @@ class BlockBuilder:
         return self._num_bytes
 
     def reset(self) -> None:
-        """Forgets what was collected."""
+        """Forgets what was collected, and gives its memory back."""
+        self._forget(False)
+
+    def _forget(self, keep_memory: bool) -> None:
         self._keys: list[Any] = []
-        self._records: list[bytes] = []
         self._num_bytes = 0
+        self._clear(keep_memory)
 
     def add(self, key: Any, example: Any) -> bool:
         """Encodes an example; returns whether the block is now full and wants `flush`."""
         try:
-            record = self._encode(example)
+            size = self._append(example)
         except Exception as e:
             _tell_where(e, self._split, key)
             raise
-        size = len(record)
         if size > MAX_RECORD_BYTES:
             raise FeatureValueError(
                 f"split {self._split!r}, key {key!r}: the record has {size:,} bytes; at most {MAX_RECORD_BYTES:,} "
                 "(1 GiB) can be written. Store large values as files and their paths in the dataset."
             )
         self._keys.append(key)
-        self._records.append(record)
         self._num_bytes += size
         return self._num_bytes >= self._full
 
     def flush(self) -> AnyBlock | None:
         """Returns the block of what was collected since the last flush; None where that is nothing."""
-        if not self._records:
+        if not self._keys:
             return None
         if self._ordered:
             keys = sort_keys.ordered_keys(self._keys)
         else:
             keys = sort_keys.hash_keys(self._split, self._keys)
-        block = make_block(self._split, keys, self._records, self._spill_dir)
-        self.reset()
+        block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
+        self._forget(True)
         self._num_blocks += 1
         if self._spill_dir is not None:
             self._full = self._block_size * min(MAX_GROWTH, 1 + self._num_blocks // BLOCKS_BEFORE_GROWTH)

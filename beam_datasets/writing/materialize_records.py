@@ -64,7 +64,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a shard, opened; as a context manager it closes the shard.
+    """Records of a shard, opened; as a context manager it closes what is nobody else's.
 
     Attributes:
         file: which.
@@ -72,7 +72,7 @@ class Records:
         offsets: where each begins in the shard, and where the last one ends, in bytes.
         keys: their sort keys, (n, 16); None where they have none.
         ordered: whether these are integers in their order.
-        shard: whose reader it is, where it is a shard's: it is closed with the shard.
+        shard: whose reader it is, where it is a shard's: that closes it, when nobody has the shard any more.
     """
 
     file: FileInstruction
@@ -86,7 +86,13 @@ class Records:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.reader.close()
+        if self.shard is None:
+            self.reader.close()
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the records in bytes, framed."""
+        return int(self.offsets[-1]) - int(self.offsets[0])
 
     def chunks(self) -> Iterator[tuple[int, NDArray[np.int64], Buffer]]:
         """Yields (number of the first among these, offsets, framed records), about a chunk at a time, unchecked.
@@ -94,6 +100,10 @@ class Records:
         Offsets are relative to the buffer.
         """
         remote = storage.is_remote(self.file.filename)
+        if not remote and 0 < self.num_bytes <= LOCAL_CHUNK:
+            start = int(self.offsets[0])
+            yield 0, self.offsets - start, self.reader.read(start, start + self.num_bytes)
+            return
         firsts = _cut(self.offsets, REMOTE_CHUNK if remote else LOCAL_CHUNK)
         places = [self.offsets[first : stop + 1] for first, stop in itertools.pairwise(firsts)]
         with contextlib.closing(Session(1, threads=1 if remote else 0)) as session:
@@ -131,13 +141,36 @@ def _cut(offsets: NDArray[np.int64], chunk_bytes: int) -> list[int]:
     return firsts
 
 
-def open_records(file: FileInstruction, *, keyed: bool, index_path: str | None = None) -> Records:
+class LastShard:
+    """The shard that was opened last, for who may want more of it: many small ones may be made of a larger one."""
+
+    def __init__(self) -> None:
+        self._shard: Shard | None = None
+
+    def open(self, file: FileInstruction) -> Shard:
+        """Returns the shard of a file instruction, whose name is the whole path.
+
+        Raises:
+            StorageError: it cannot be read.
+            MetadataError: its index is damaged, or is not of it.
+        """
+        last = self._shard
+        if last is None or (last.path, last.num_records) != (file.filename, file.examples_in_shard):
+            self._shard = None  # closed before the next is opened
+            last = self._shard = Shard(file.filename, file.examples_in_shard)
+        return last
+
+
+def open_records(
+    file: FileInstruction, *, keyed: bool, index_path: str | None = None, last: LastShard | None = None
+) -> Records:
     """Opens the records of a file instruction.
 
     Args:
         file: which; the name is the whole path.
         keyed: whether their sort keys are needed.
         index_path: an index that was made for this; None for the shard's own.
+        last: opens the shard.
 
     Raises:
         StorageError: the shard cannot be read.
@@ -149,7 +182,7 @@ def open_records(file: FileInstruction, *, keyed: bool, index_path: str | None =
         index = Index.from_bytes(storage.read_bytes(index_path), path=index_path)
         offsets = index.offsets[file.skip : stop + 1].astype(np.int64)
         return Records(file, storage.open_reader(file.filename), offsets, None, False)
-    shard = Shard(file.filename, file.examples_in_shard)
+    shard = (last or LastShard()).open(file)
     offsets = offsets_of(shard, stop)[file.skip :].astype(np.int64)
     if not keyed:
         return Records(file, shard.reader, offsets, None, False, shard)

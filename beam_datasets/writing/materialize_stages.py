@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.errors import LostExamplesError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.model.keys import reshuffled_keys
@@ -22,7 +23,7 @@ from beam_datasets.writing.blocks import make_block
 from beam_datasets.writing.materialize_records import Stretch, Transform, offsets_of, open_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -89,6 +90,20 @@ class FileColumns:
         wanted = -(-piece.num_bytes // stretch_bytes) if piece.exact else np.ones(len(piece.files), np.int64)
         self.files = piece.files.divided(np.clip(wanted, 1, piece.files.take))
         self.firsts = np.cumsum(self.files.take) - self.files.take
+
+
+def check_read(numbers: Iterable[int], expected: int) -> None:
+    """Checks that the stretches of these numbers, in any order, are all there are, and each once.
+
+    Raises:
+        LostExamplesError: they are not.
+    """
+    found = sorted(numbers)
+    if found != list(range(expected)):
+        raise LostExamplesError(
+            f"{len(found)} stretches of the source were read, {expected} were planned. The engine lost or doubled "
+            "some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from beam_datasets import storage
 from beam_datasets.errors import StorageError
 
 OWNER_FILE = "owner.json"
-LOCAL_RUNNERS = ("FnApiRunner", "")
-"""Runners that end with the process that started them; '' is of an owner.json that does not say which."""
+LOCAL_RUNNERS = ("", "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner")
+"""Runners of Beam that run in this machine and end with the process that started them; '' is where none is named."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.transforms import materialize as transform
 from beam_datasets.transforms.materialize import Materialize
-from beam_datasets.writing import materialize_records
+from beam_datasets.writing import materialize_copy, materialize_records
 from beam_datasets.writing import materialize_stages as stages
 from tests.end_to_end.test_determinism import digests
 from tests.reading.conftest import write_dataset
@@ -161,8 +161,9 @@ def test_a_stretch_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monke
 
 @pytest.mark.parametrize("change", [lambda numbers: numbers[1:], lambda numbers: [numbers[0], *numbers]])
 def test_a_shard_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, change):
-    numbers = transform._numbers
-    monkeypatch.setattr(transform, "_numbers", lambda items: change(list(numbers(items))))
+    groups = transform._groups
+    monkeypatch.setattr(materialize_copy, "SHARDS_AT_ONCE", 1)
+    monkeypatch.setattr(transform, "_groups", lambda plan: change(list(groups(plan))))
     with pytest.raises(errors.LostExamplesError, match="were planned|planned were"):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1, num_shards=2)
     assert is_empty(tmp_path / "out")
@@ -170,7 +171,7 @@ def test_a_shard_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeyp
 
 def test_each_step_may_be_done_twice(source, tmp_path, monkeypatch):
     once = bd.materialize(source, data_dir=tmp_path / "once", num_workers=1, filter=lambda e: bool(e["id"] % 3))
-    for module, name in ((stages, "prepare"), (transform, "copy_shard")):
+    for module, name in ((stages, "prepare"), (materialize_copy, "_copy_large"), (materialize_copy, "_write_small")):
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *args, function=function: (function(*args), function(*args))[1])
     twice = bd.materialize(source, data_dir=tmp_path / "twice", num_workers=1, filter=lambda e: bool(e["id"] % 3))

@@ -13,7 +13,7 @@ from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.blocks import key_array, size_array
 from beam_datasets.writing.histogram import count_keys, merge
 from beam_datasets.writing.materialize import Job, plan_job, salt_of, with_counts
-from beam_datasets.writing.materialize_copy import copy_shard, plan_prepared
+from beam_datasets.writing.materialize_copy import copy_shards, plan_prepared
 from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.shard_writer import Destination, join_groups, write_group
 
@@ -50,7 +50,11 @@ def _kept(job: Job, publication: Any) -> Any:
         made = plan_prepared(prepared, len(job.stretches), job.splits, job.sharding)
         publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     destination = Destination(publication.staging_dir, publication.name)
-    return publication, made, [copy_shard(made.shard(number), destination) for number in range(len(made))]
+    return (
+        publication,
+        made,
+        [shard for group in made.groups() for shard in copy_shards(made.shards(*group), destination)],
+    )
 
 
 def _shuffled(job: Job, publication: Any) -> Any:

@@ -15,9 +15,8 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
-from beam_datasets.native import core
+from beam_datasets.reading.glancing import glance
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.verifying import walking
 from beam_datasets.reading.verifying.walking import RecordChecks, Walk, without
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int], None]
 
 _MOST_DESCENTS = 100_000  # places in one index where keys begin anew
-_HAS_KEYS, _ORDERED = 1, 2  # flags of an index
-_RECORD_AT = 12  # bytes of a header
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,37 +124,34 @@ def read_shard(task: ShardTask, progress: Progress | None = None, checks: Record
     path = storage.join(task.directory, task.filename)
     try:
         with storage.open_reader(path) as reader:
-            return _glance(reader, path, checks, progress) or _walk(reader, path, checks, progress)
+            facts = _glance(reader, path, checks)
+            if facts is None:
+                return _walk(reader, path, checks, progress)
+        if progress is not None:
+            progress(facts.size)
+        return facts
     except PathNotFoundError as error:
         return ShardFacts(problem=without(path, error), missing=True, index=_read_index(path)[1])
     except StorageError as error:
         return ShardFacts(problem=without(path, error), index=_read_index(path)[1])
 
 
-def _glance(reader: storage.Reader, path: str, checks: RecordChecks, progress: Progress | None) -> ShardFacts | None:
-    """Returns what a shard holds that is read at once and good, as is its index; else None."""
-    if core is None or checks.each is not None or not 0 < reader.size <= walking.READ_BYTES:
+def _glance(reader: storage.Reader, path: str, checks: RecordChecks) -> ShardFacts | None:
+    """Returns what a small shard holds that is good, as is its index; else None."""
+    good = glance(reader, path)
+    if good is None:
         return None
     try:
-        shard = reader.read()
-        try:
-            index = storage.read_bytes(path + INDEX_SUFFIX)
-        except PathNotFoundError:
-            index = None
-        seen = core.glance(shard, index)
-        if seen is None:
-            return None
-        num_records, crc, index_crc, flags, first, *keys = seen
-        checks.one(bytes(memoryview(shard)[_RECORD_AT : _RECORD_AT + first]))
-    except (StorageError, ExampleError, FeatureError):
+        checks.one(good.first)
+    except (ExampleError, FeatureError):
         return None
-    has_keys, ordered = bool(flags & _HAS_KEYS), bool(flags & _ORDERED)
-    of_index = (
-        None if index is None else IndexFacts(None, index_crc, num_records, reader.size, has_keys, ordered, *keys)
-    )
-    if progress is not None:
-        progress(reader.size)
-    return ShardFacts(None, False, reader.size, crc, num_records, (), of_index)
+    if checks.each is not None and not checks.block(good.records()):  # type: ignore[arg-type]
+        return None
+    of_index = None
+    if good.index_content is not None:
+        keys = good.has_keys, good.ordered, good.first_key, good.last_key
+        of_index = IndexFacts(None, good.index_crc32c, good.num_records, good.size, *keys)
+    return ShardFacts(None, False, good.size, good.crc32c, good.num_records, (), of_index)
 
 
 def _walk(reader: storage.Reader, path: str, checks: RecordChecks, progress: Progress | None) -> ShardFacts:

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.reading import glancing
 from beam_datasets.reading.verifying import shard_facts, walking
 from beam_datasets.reading.verifying.known import inspect
 from tests.reading.verifying import test_corruptions as corruptions
@@ -17,8 +20,8 @@ from tests.reading.verifying.conftest import contents, restore
 ROUNDS = 12
 
 
-def facts(directory: Path) -> list[shard_facts.ShardFacts]:
-    return [shard_facts.read_shard(task) for task in inspect(str(directory)).tasks()]
+def facts(directory: Path, decode: bool = False) -> list[shard_facts.ShardFacts]:
+    return [shard_facts.read_shard(task) for task in inspect(str(directory)).tasks(decode=decode)]
 
 
 @pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
@@ -28,10 +31,11 @@ def test_a_glance_and_a_walk_find_the_same(
     whole = contents(copy)
     for seed in range(ROUNDS):
         corrupt(copy, random.Random(seed))
-        glanced, report = facts(copy), bd.verify(copy)
+        decode = bool(seed % 2)
+        glanced, report = facts(copy, decode), bd.verify(copy)
         with monkeypatch.context() as context:
-            context.setattr(shard_facts, "core", None)
-            assert facts(copy) == glanced, seed
+            context.setattr(glancing, "core", None)
+            assert facts(copy, decode) == glanced, seed
             assert bd.verify(copy) == report, seed
         restore(copy, whole)
 
@@ -40,10 +44,26 @@ def test_other_datasets(ordered: Path, as_tfds: Path, tmp_path: Path, monkeypatc
     (other := Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))).joinpath("features.json").unlink()
     next(other.glob("*train.tfrecord-00000*")).write_bytes(b"")
     for directory in (ordered, as_tfds, other):
-        glanced = facts(directory)
+        for decode in (False, True):
+            glanced = facts(directory, decode)
+            with monkeypatch.context() as context:
+                context.setattr(glancing, "core", None)
+                assert facts(directory, decode) == glanced
+
+
+def test_a_record_that_does_not_decode(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = corruptions.shards(copy)[0]
+    content = corruptions.records(shard)
+    for place in (0, 3, len(content) - 1):
+        corruptions.write_records(shard, [*content[:place], b"\x0anothing", *content[place + 1 :]])
+        offsets = tfrecord.scan(shard.read_bytes(), path="")
+        keys = Index.from_bytes(corruptions.index_of(shard).read_bytes(), path="").keys
+        corruptions.index_of(shard).write_bytes(Index(offsets, keys, unsorted=True).to_bytes())
+        glanced = facts(copy, decode=True)[0]
+        assert [damage.record for damage in glanced.damages] == [place]
         with monkeypatch.context() as context:
-            context.setattr(shard_facts, "core", None)
-            assert facts(directory) == glanced
+            context.setattr(glancing, "core", None)
+            assert facts(copy, decode=True)[0] == glanced
 
 
 @pytest.mark.parametrize("read_bytes", [walking.READ_BYTES, 1])
