@@ -11,7 +11,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.errors import MetadataError
-from beam_datasets.model import info_json
+from beam_datasets.model import info_arguments, info_json
 from beam_datasets.model.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
 from beam_datasets.model.split_info import SplitDict, SplitInfo
 from beam_datasets.model.supervised_keys import check_supervised_keys, read_supervised_keys, write_supervised_keys
@@ -132,10 +132,9 @@ class DatasetInfo:
             self._set(splits=split_dict)
         if self.features is not None:
             self._set_features()
-        if not isinstance(self.metadata, (dict, type(None))):
-            raise ValueError(f"metadata is {self.metadata!r}; needed: a MetadataDict.")
         check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
         licence = _licence(self.license, redistribution_info)
+        info_arguments.check({**vars(self), "license": licence})
         self._set(
             description=_dedent(self.description),
             citation=_dedent(self.citation),

@@ -204,6 +204,26 @@ def test_arguments_are_checked():
     assert DatasetInfo(redistribution_info={"license": "b"}).license == "b"
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"homepage": ["http://a"]}, r"^homepage is \['http://a'\] of type list; needed: a str"),
+        ({"description": 5}, "^description is 5 of type int"),
+        ({"citation": b"@misc"}, "^citation is b'@misc' of type bytes"),
+        ({"redistribution_info": {"license": 3}}, "^license is 3 of type int"),
+        ({"disable_shuffling": "no"}, "^disable_shuffling is 'no'; needed: True or False"),
+        ({"metadata": MetadataDict({"a": {1, 2}})}, "^metadata cannot be written as JSON: Object of type set"),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"1.0.0": 1})}, r"^release_notes\['1.0.0'\]"),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes="new")}, "^release_notes is 'new'"),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), config_tags=(1,))}, "^a tag of config_tags is 1"),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), config_description=1)}, "^config_description is 1"),
+    ],
+)
+def test_what_could_be_written_but_not_read_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DatasetInfo(**arguments)
+
+
 def test_splits_with_templates_of_their_own():
     split = SplitInfo("train", [1], 2, FilenameTemplate("a", "train", template="{SPLIT}-{SHARD_INDEX}"))
     info = DatasetInfo(builder=DatasetIdentity("a", Version("1.0.0")), split_dict=SplitDict([split]))
