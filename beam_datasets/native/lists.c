@@ -148,7 +148,7 @@ static Py_ssize_t count_anywhere(Span rest) {
 #define TARGET __attribute__((target("avx2,bmi,popcnt")))
 #define WINDOW 80 /* bytes that are read for the varints of the first 64 */
 
-static uint8_t shuffles[81][16]; /* one for four varints of each sequence of lengths, whose bytes go into 32 bits each */
+static uint8_t shuffles[81][16];    /* for four varints of each sequence of lengths: their bytes into 32 bits each */
 static uint8_t shuffle_of[1 << 12]; /* by where varints end in the next twelve bytes */
 
 static void make_shuffles(void) {
