@@ -126,8 +126,8 @@ static Schema *schema_new(PyObject *groups) {
  *
  * Otherwise it gives the arrays of a batch back to the system, and gets them again as pages to be filled with zeros,
  * which takes as long as decoding does. It does so until a piece of up to 32 MB was freed for the first time; from then
- * on it thinks that there will be more of them (mallopt(3), M_MMAP_THRESHOLD). So one is freed that nobody has written to.
- * What MALLOC_TRIM_THRESHOLD_ says in the environment holds still. */
+ * on it thinks that there will be more of them (mallopt(3), M_MMAP_THRESHOLD). So one is freed that nobody has written
+ * to. What MALLOC_TRIM_THRESHOLD_ says in the environment holds still. */
 static void keep_memory(void) {
 #if defined(__GLIBC__)
     static int done;
