@@ -35,6 +35,7 @@ C_FILES = (
     "arguments",
     "crc32c",
     "records",
+    "block",
     "gather",
     "md5",
     "iterator",

@@ -37,7 +37,6 @@ __all__ = [
     "scan",
     "scan_file",
     "unframe",
-    "unframe_some",
 ]
 
 _DAMAGED = "The file is damaged; rebuild or restore it"
@@ -211,36 +210,6 @@ def unframe(
     if bad < len(offsets) - 1:
         _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad, check)
     return records
-
-
-def unframe_some(
-    buffer: memoryview,
-    offsets: NDArray[np.int64],
-    most: int,
-    *,
-    path: str,
-    offset: int = 0,
-    first_record: int = 0,
-) -> list[bytes]:
-    """Returns the data of the first of the records, at least of one: at most `most` bytes, and none that is damaged.
-
-    Args:
-        buffer: framed records, one after another.
-        offsets: see `unframe`; of at least one record.
-        most: how many bytes to take, with framing, unless the first record has more.
-        path: the file, for errors.
-        offset: where the buffer begins in the file, in bytes.
-        first_record: number in the file of the record at `offsets[0]`.
-
-    Raises:
-        CorruptRecordError: the first record is damaged.
-    """
-    if core is not None:
-        records: list[bytes] = core.unframe(buffer, offsets, True, most)
-    else:
-        fitting = int(offsets.searchsorted(offsets[0] + most, "right"))
-        records = framing.good_records(buffer, offsets[: max(fitting, 2)], True)
-    return records or unframe(buffer, offsets[:2], path=path, offset=offset, first_record=first_record)
 
 
 def _good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:

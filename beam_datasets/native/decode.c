@@ -10,9 +10,9 @@ enum { ERROR = -1, REFUSED = 0, DONE = 1 };
 
 #define REMEMBERED 64 /* entries of a record whose names are compared with those of the record before */
 
-/* The name of an entry, with its tag and length, in the record before. */
+/* How the entry at a place began in the record before: its name with tag and length, and the tag of the feature. */
 typedef struct {
-    Span name;
+    Span head;
     const Field *field; /* NULL where nobody wants it */
 } Known;
 
@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
     const Schema *schema;
     Py_ssize_t n;
-    Py_buffer *records;
+    const Span *records;
     Output *outputs;
     Py_ssize_t *seen; /* of each field: behind the last record that had it */
     Known known[REMEMBERED];
@@ -180,7 +180,7 @@ static int take_list(Parse *parse, const Field *field, Py_ssize_t i, Span featur
 
 /* Notes where a feature stands in record i; the name still has its tag and length. */
 static int take_span(const Parse *parse, Py_ssize_t i, Span tagged, Span feature, PyObject *spans) {
-    const uint8_t *start = parse->records[i].buf;
+    const uint8_t *start = parse->records[i].at;
     Span name;
     if (!take(&tagged, NAME, &name)) return REFUSED;
     PyObject *key = PyBytes_FromStringAndSize((const char *)name.at, name.end - name.at);
@@ -206,18 +206,26 @@ static inline int equal(const uint8_t *a, const uint8_t *b, size_t n) {
     return any == 0;
 }
 
-/* Takes an entry apart, which mostly has the name of the one at its place in the record before. */
+/* Takes an entry apart that begins as the one before did and is short, as most are: one look at each of its parts. */
+static inline int take_known(const Known *known, Span *entries, Span *feature) {
+    const uint8_t *at = entries->at;
+    size_t size = (size_t)(known->head.end - known->head.at), left = (size_t)(entries->end - at);
+    if (size == 0 || left < size + 3 || at[0] != ENTRY) return 0;
+    size_t length = at[1];
+    if (length > 127 || length > left - 2 || length < size + 1 || !equal(at + 2, known->head.at, size)) return 0;
+    if (at[2 + size] != length - size - 1) return 0;
+    *feature = (Span){at + size + 3, entries->at = at + 2 + length};
+    return 1;
+}
+
+/* Takes any entry apart, and notes how it begins. */
 static int take_entry(const Schema *schema, Known *known, Span *entries, Span *feature) {
     Span entry, name;
-    size_t size = (size_t)(known->name.end - known->name.at);
     if (!take(entries, ENTRY, &entry)) return 0;
-    if (size && (size_t)(entry.end - entry.at) >= size && equal(entry.at, known->name.at, size)) {
-        entry.at += size;
-    } else {
-        const uint8_t *start = entry.at;
-        if (!take(&entry, NAME, &name)) return 0;
-        *known = (Known){{start, entry.at}, schema_find(schema, name)};
-    }
+    const uint8_t *start = entry.at;
+    if (!take(&entry, NAME, &name) || entry.at == entry.end) return 0;
+    Span head = {start, entry.at + 1};
+    *known = (Known){head, same(head, known->head) ? known->field : schema_find(schema, name)};
     return take(&entry, FEATURE, feature) && entry.at == entry.end;
 }
 
@@ -227,8 +235,9 @@ static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *span
     for (Py_ssize_t place = 0; entries.at < entries.end; place++) {
         Known unknown = {{NULL, NULL}, NULL}, *known = place < REMEMBERED ? parse->known + place : &unknown;
         Span feature;
-        if (!take_entry(parse->schema, known, &entries, &feature)) return REFUSED;
-        int result = spans == NULL ? DONE : take_span(parse, i, known->name, feature, spans);
+        if (!take_known(known, &entries, &feature) && !take_entry(parse->schema, known, &entries, &feature))
+            return REFUSED;
+        int result = spans == NULL ? DONE : take_span(parse, i, known->head, feature, spans);
         if (result != DONE) return result;
         const Field *field = known->field;
         if (field == NULL) continue;
@@ -250,7 +259,8 @@ static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *span
 /* Puts the pair of record i and its spans into all groups of spans; returns the spans, borrowed, or NULL. */
 static PyObject *add_spans(Parse *parse, Py_ssize_t i) {
     PyObject *spans = PyDict_New();
-    PyObject *bytes = PyBytes_FromStringAndSize(parse->records[i].buf, parse->records[i].len);
+    Span record = parse->records[i];
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)record.at, record.end - record.at);
     PyObject *pair = spans != NULL && bytes != NULL ? PyTuple_Pack(2, bytes, spans) : NULL;
     Py_XDECREF(spans);
     Py_XDECREF(bytes);
@@ -266,8 +276,7 @@ static PyObject *add_spans(Parse *parse, Py_ssize_t i) {
 
 /* Takes record i. */
 static int take_record(Parse *parse, Py_ssize_t i, int wants_spans) {
-    Span record = {parse->records[i].buf, (const uint8_t *)parse->records[i].buf + parse->records[i].len};
-    Span entries = record;
+    Span record = parse->records[i], entries = record;
     if (record.at < record.end && (!take(&record, ENTRY, &entries) || record.at != record.end)) return REFUSED;
     PyObject *spans = wants_spans ? add_spans(parse, i) : NULL;
     if (wants_spans && spans == NULL) return ERROR;
@@ -296,17 +305,7 @@ static PyObject *results_of(Parse *parse) {
     return results;
 }
 
-/* Gets the bytes of all records; there may be fewer than n where that fails. */
-static int get_records(Parse *parse, PyObject *records, Py_ssize_t n) {
-    for (; parse->n < n; parse->n++) {
-        PyObject *record = PyList_GetItem(records, parse->n);
-        if (record == NULL || PyObject_GetBuffer(record, parse->records + parse->n, PyBUF_SIMPLE) < 0) return -1;
-    }
-    return 0;
-}
-
 static void parse_free(Parse *parse) {
-    for (Py_ssize_t i = 0; i < parse->n; i++) PyBuffer_Release(parse->records + i);
     for (Py_ssize_t g = 0; parse->outputs != NULL && g < parse->schema->num_groups; g++) {
         Output *output = parse->outputs + g;
         Py_XDECREF(output->values);
@@ -314,14 +313,49 @@ static void parse_free(Parse *parse) {
         Py_XDECREF(output->missing);
         PyMem_Free(output->lists);
     }
-    PyMem_Free(parse->records);
     PyMem_Free(parse->outputs);
     PyMem_Free(parse->seen);
 }
 
+static PyObject *parsed(const Schema *schema, const Span *records, Py_ssize_t n) {
+    PyObject *results = NULL;
+    Parse parse = {.schema = schema, .n = n, .records = records};
+    parse.outputs = PyMem_Calloc((size_t)schema->num_groups + 1, sizeof *parse.outputs);
+    parse.seen = PyMem_Calloc((size_t)schema->num_fields + 1, sizeof *parse.seen);
+    if (parse.outputs == NULL || parse.seen == NULL) {
+        PyErr_NoMemory();
+    } else {
+        int result = take_records(&parse);
+        if (result == DONE) results = results_of(&parse);
+        if (result == REFUSED) results = Py_NewRef(Py_None);
+    }
+    parse_free(&parse);
+    return results;
+}
+
+/* The same of a list of buffers, which are held meanwhile. */
+static PyObject *parsed_list(const Schema *schema, PyObject *list) {
+    Py_ssize_t n = PyList_Size(list), held = 0;
+    Py_buffer *buffers = PyMem_Calloc((size_t)n + 1, sizeof *buffers);
+    Span *records = PyMem_Calloc((size_t)n + 1, sizeof *records);
+    PyObject *results = NULL;
+    if (buffers == NULL || records == NULL) PyErr_NoMemory();
+    for (; buffers != NULL && records != NULL && held < n; held++) {
+        PyObject *record = PyList_GetItem(list, held);
+        if (record == NULL || bytes_get(record, buffers + held) < 0) break;
+        const uint8_t *at = buffers[held].buf;
+        records[held] = (Span){at, at + buffers[held].len};
+    }
+    if (!PyErr_Occurred()) results = parsed(schema, records, n);
+    while (held > 0) PyBuffer_Release(buffers + --held);
+    PyMem_Free(buffers);
+    PyMem_Free(records);
+    return results;
+}
+
 PyDoc_STRVAR(parse_doc,
              "parse(schema, records, /)\n--\n\n"
-             "Returns for each group of the schema what a list of records holds of it; None where one is unusual.\n\n"
+             "Returns for each group of the schema what a list or a RecordBlock holds of it; None where one is unusual.\n\n"
              "Of numbers a bytearray of float32 or int64, with dimensions (name, record, value); where the group is\n"
              "optional, a tuple of that and a list of (name, record) of what is missing. Of bytes a list in the same\n"
              "order; None is missing. Where there may be any number of values, a tuple of those of one record after the\n"
@@ -329,23 +363,18 @@ PyDoc_STRVAR(parse_doc,
              "kind 0 a list of pairs: the record, and for each name that it has where the feature begins and ends.");
 
 static PyObject *py_parse(PyObject *module, PyObject *args) {
-    PyObject *capsule, *records, *results = NULL;
+    PyObject *capsule, *records;
+    const Span *spans;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!:parse", &capsule, &PyList_Type, &records)) return NULL;
-    Parse parse = {.schema = PyCapsule_GetPointer(capsule, SCHEMA)};
-    if (parse.schema == NULL) return NULL;
-    Py_ssize_t n = PyList_Size(records);
-    parse.records = PyMem_Calloc((size_t)n + 1, sizeof *parse.records);
-    parse.outputs = PyMem_Calloc((size_t)parse.schema->num_groups + 1, sizeof *parse.outputs);
-    parse.seen = PyMem_Calloc((size_t)parse.schema->num_fields + 1, sizeof *parse.seen);
-    if (parse.records == NULL || parse.outputs == NULL || parse.seen == NULL) {
-        PyErr_NoMemory();
-    } else if (get_records(&parse, records, n) == 0) {
-        int result = take_records(&parse);
-        if (result == DONE) results = results_of(&parse);
-        if (result == REFUSED) results = Py_NewRef(Py_None);
-    }
-    parse_free(&parse);
+    if (!PyArg_ParseTuple(args, "OO:parse", &capsule, &records)) return NULL;
+    const Schema *schema = PyCapsule_GetPointer(capsule, SCHEMA);
+    if (schema == NULL) return NULL;
+    if (PyList_Check(records)) return parsed_list(schema, records);
+    Py_ssize_t n = block_spans(records, &spans);
+    if (n < 0) return PyErr_Format(PyExc_TypeError, "records are a list or a RecordBlock, not %R", records);
+    Py_INCREF(records);
+    PyObject *results = parsed(schema, spans, n);
+    Py_DECREF(records);
     return results;
 }
 

@@ -54,6 +54,9 @@ const Field *schema_find(const Schema *schema, Span name);
  * room for, or have another form. Without a place to put them they are only counted. */
 Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t room);
 
+/* block.c: the records of a RecordBlock; how many, or -1 where the object is none. */
+Py_ssize_t block_spans(PyObject *object, const Span **records);
+
 /* examples.c: a method, see decode.c. */
 PyObject *py_examples(PyObject *module, PyObject *args);
 

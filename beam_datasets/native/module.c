@@ -18,7 +18,7 @@ static int add_everything(PyObject *module) {
                             decode_methods,  png_methods,    deflate_methods, encode_methods, glance_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
-    return iterator_add(module);
+    return iterator_add(module) < 0 ? -1 : block_add(module);
 }
 
 PyMODINIT_FUNC PyInit__core(void) {

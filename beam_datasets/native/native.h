@@ -21,6 +21,9 @@ extern PyMethodDef glance_methods[];  /* glance.c: whole shards */
 /* iterator.c: adds the type BlockIterator to the module. */
 int iterator_add(PyObject *module);
 
+/* block.c: adds the type RecordBlock to the module. */
+int block_add(PyObject *module);
+
 /* Bytes from which on work is done without the GIL. */
 #define LARGE (64 << 10)
 
@@ -51,6 +54,9 @@ uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
 
 /* The CRC-32 of n bytes, as it stands in a PNG. */
 uint32_t crc32_of(const uint8_t *data, size_t n);
+
+/* records.c: whether bytes [start, stop) of a buffer are one framed record; with its CRCs, if they are to be checked. */
+int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check);
 
 /* The CRC as it stands in a TFRecord. */
 static inline uint32_t crc32c_mask(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u; }

@@ -26,33 +26,30 @@ static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32
 
 /* --------------------------------------------------------------------------------------------------------- reading */
 
-/* Whether the n bytes are one framed record, checked. */
-static int is_record(const uint8_t *data, int64_t n, int check) {
-    if (load64(data) != (uint64_t)(n - OVERHEAD)) return 0;
+int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check) {
+    if (start < 0 || stop < OVERHEAD || stop > data->len || start > stop - OVERHEAD) return 0;
+    const uint8_t *at = (const uint8_t *)data->buf + start;
+    size_t n = (size_t)(stop - start - OVERHEAD);
+    if (load64(at) != n) return 0;
     if (!check) return 1;
-    return masked(data + HEADER, (size_t)(n - OVERHEAD)) == load32(data + n - 4) && masked(data, 8) == load32(data + 8);
+    return masked(at + HEADER, n) == load32(at + HEADER + n) && masked(at, 8) == load32(at + 8);
 }
 
-/* The number of good records before the first bad one; of those, the first and what ends within `most` bytes of it. */
-static Py_ssize_t count_good(const Py_buffer *data, const Ints *offsets, int check, int64_t most) {
+/* The number of good records before the first bad one. */
+static Py_ssize_t count_good(const Py_buffer *data, const Ints *offsets, int check) {
     Py_ssize_t i = 0;
-    for (; i + 1 < offsets->n; i++) {
-        int64_t start = offsets->values[i], stop = offsets->values[i + 1];
-        if (i > 0 && stop > most && stop - most > offsets->values[0]) break;
-        if (start < 0 || stop < OVERHEAD || stop > data->len || start > stop - OVERHEAD) break;
-        if (!is_record((const uint8_t *)data->buf + start, stop - start, check)) break;
-    }
+    while (i + 1 < offsets->n && is_framed_record(data, offsets->values[i], offsets->values[i + 1], check)) i++;
     return i;
 }
 
-static PyObject *unframed(const Py_buffer *data, const Ints *offsets, int check, int64_t most) {
+static PyObject *unframed(const Py_buffer *data, const Ints *offsets, int check) {
     Py_ssize_t good;
     if (check && data->len >= LARGE) {
         Py_BEGIN_ALLOW_THREADS
-        good = count_good(data, offsets, check, most);
+        good = count_good(data, offsets, check);
         Py_END_ALLOW_THREADS
     } else {
-        good = count_good(data, offsets, check, most);
+        good = count_good(data, offsets, check);
     }
     PyObject *records = PyList_New(good);
     for (Py_ssize_t i = 0; records != NULL && i < good; i++) {
@@ -66,22 +63,19 @@ static PyObject *unframed(const Py_buffer *data, const Ints *offsets, int check,
     return records;
 }
 
-PyDoc_STRVAR(unframe_doc, "unframe(buffer, offsets, check, most=sys.maxsize)\n--\n\n"
-                          "Returns the data of the good records before the first bad one, as bytes; only the first of\n"
-                          "them where those take more than so many bytes together.");
+PyDoc_STRVAR(unframe_doc, "unframe(buffer, offsets, check)\n--\n\n"
+                          "Returns the data of the good records before the first bad one, as bytes.");
 
 static PyObject *unframe(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *buffer, *places;
     int check;
-    Py_ssize_t most = PY_SSIZE_T_MAX;
-    if (!PyArg_ParseTuple(arguments, "OOp|n:unframe", &buffer, &places, &check, &most)) return NULL;
-    if (most < 0) return PyErr_Format(PyExc_ValueError, "most must be at least 0, got %zd.", most);
+    if (!PyArg_ParseTuple(arguments, "OOp:unframe", &buffer, &places, &check)) return NULL;
     Ints offsets;
     if (ints_get(places, &offsets, "offsets") < 0) return NULL;
     PyObject *records = NULL;
     Py_buffer data;
     if (bytes_get(buffer, &data) == 0) {
-        records = unframed(&data, &offsets, check, most);
+        records = unframed(&data, &offsets, check);
         PyBuffer_Release(&data);
     }
     ints_drop(&offsets);

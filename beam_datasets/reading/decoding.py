@@ -37,8 +37,8 @@ class Raw:
         return (lambda item: (item[0], bytes(item[1]))) if self.with_ids else bytes
 
     def compile_block(self) -> Function:
-        """Returns the function from a list of records: they are bytes already."""
-        return lambda items: items
+        """Returns the function from a block of records."""
+        return list
 
 
 @dataclass(frozen=True)

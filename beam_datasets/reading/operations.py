@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.reading.blocks import every, joined, regrouped
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.positions import Share
     from beam_datasets.reading.session import Session
 
     Ints = NDArray[np.int64]
-    Items = list[Any]
 
 ENDLESS = 1 << 61
 """The length of what never ends."""
@@ -112,7 +113,7 @@ class Repeat(Operation):
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's."""
         numbers, within = np.divmod(positions, self.child.length)
-        found: Items = [None] * len(positions)
+        found: list[Any] = [None] * len(positions)
         for number in np.unique(numbers).tolist():
             some = np.flatnonzero(numbers == number)
             for place, item in zip(some.tolist(), self.child.fetch(within[some], self._epoch(epoch, number))):
@@ -188,7 +189,8 @@ class Window(Operation):
             return itertools.chain.from_iterable(self.child.blocks(range(first, self.length), epoch, session))
 
         items = self._shuffle(epoch).apply(read, where.start)
-        return _blocked(itertools.islice(items, 0, where.stop - where.start, where.step), _BLOCK)
+        items = itertools.islice(items, 0, where.stop - where.start, where.step)
+        return iter(lambda: list(itertools.islice(items, _BLOCK)), [])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns those of the child."""
@@ -247,10 +249,10 @@ class Group(Operation):
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields groups one at a time, made of the child's items."""
         if where.step == 1:
-            items = itertools.chain.from_iterable(self.child.blocks(self._below(where), epoch, session))
-            return ([group] for group in _blocked(items, self.size))
-        below = (self.child.blocks(self._below(range(p, p + 1)), epoch, session) for p in where)
-        return ([list(itertools.chain.from_iterable(blocks))] for blocks in below)
+            blocks = self.child.blocks(self._below(where), epoch, session)
+            return ([group] for group in regrouped(blocks, self.size))
+        below = (self._below(range(p, p + 1)) for p in where)
+        return ([joined(self.child.blocks(positions, epoch, session))] for positions in below)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns groups of the child's items."""
@@ -293,20 +295,3 @@ def moved_on(operation: Operation, position: int) -> Operation:
 
 def _one_by_one(operation: Operation, positions: Ints, epoch: int) -> Iterator[Items]:
     return (operation.fetch(positions[place : place + 1], epoch) for place in range(len(positions)))
-
-
-def _blocked(items: Iterator[Any], size: int) -> Iterator[Items]:
-    while block := list(itertools.islice(items, size)):
-        yield block
-
-
-def every(blocks: Iterable[Items], step: int) -> Iterator[Items]:
-    """Yields every `step`-th item of the blocks, from the first on."""
-    if step == 1:
-        yield from blocks
-        return
-    skip = 0
-    for block in blocks:
-        if some := block[skip::step]:
-            yield some
-        skip = (skip - len(block)) % step

@@ -16,6 +16,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import FeatureError
 from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.record_block import RecordBlock
 from beam_datasets.model.shards import FileInstruction
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
 from beam_datasets.reading.yielding import Maker
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.shards import ShardPool
 
+_BLOCK_RECORDS = 512  # that are handed on at once
 _REMOTE_CHUNK = 4 << 20  # bytes; two are in memory, one of which is read ahead
 
 
@@ -100,7 +102,7 @@ def read_range(
             yield number, value
 
 
-def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[list[bytes]]:
+def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
     """Yields the records of a run, checked, some at a time.
 
     Raises:
@@ -111,7 +113,7 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[list[bytes]]:
         yield from _read(run, pool, stack)
 
 
-def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[list[Any]]:
+def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[RecordBlock]:
     """Yields the records of a run, some at a time; threads that read ahead end with the stack."""
     submit, chunk_bytes = None, CHUNK_BYTES
     if storage.is_remote(storage.join(pool.directory, run.filename)):
@@ -121,6 +123,6 @@ def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) ->
     reader = RunReader(pool.open(run.filename, run.examples_in_shard), run.skip + run.take, chunk_bytes, submit)
     first, stop = run.skip, run.skip + run.take
     while first < stop:
-        records = reader.read(first, stop - first)
-        yield records
-        first += len(records)
+        block = RecordBlock()
+        first += reader.take(block, first, min(stop, first + _BLOCK_RECORDS))
+        yield block

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.formats import tfrecord
+from beam_datasets.formats import record_block, tfrecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
+    from beam_datasets.formats.record_block import RecordBlock
     from beam_datasets.reading.shards import Shard
 
     Submit = Callable[..., Future[Any]]
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
-_FIRST_PIECE, _LARGEST_PIECE = 32, 512  # records that are checked at once
-_PIECE_BYTES = 128 << 10  # of them: what is made of the runs that are read in turn is to fit the cache together
+_TAKEN_BYTES = 128 << 10  # of records that are taken at once: what is made of them is to fit the cache, too
 
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
@@ -51,57 +51,54 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._chunk = _NOTHING
-        self._first = 0  # of the records in `_records`
-        self._records: list[bytes] = []
-        self._piece = _FIRST_PIECE
+        self._turned(_NOTHING)
 
-    def read(self, first: int, count: int) -> list[bytes]:
-        """Returns the data of the records [first, first + count), checked; maybe of only the first of them, but some.
+    def take(self, block: RecordBlock, first: int, stop: int) -> int:
+        """Adds the first of the records [first, stop) to a block, checked, and returns how many; at least one.
 
         Raises:
             StorageError: the file cannot be read.
-            CorruptRecordError: a record is damaged, or the shard has not as many as recorded.
+            CorruptRecordError: the first record is damaged, or the shard has not as many as recorded.
         """
         place = first - self._first
-        if not 0 <= place < len(self._records):
-            self._unframe(first)
-            place = 0
-        return self._records[place : place + count]
-
-    def _unframe(self, first: int) -> None:
-        """Checks a piece of records that begins with `first`: a small one after a jump, then ever larger ones."""
-        goes_on = first == self._first + len(self._records)
-        self._piece = min(2 * self._piece, _LARGEST_PIECE) if goes_on else _FIRST_PIECE
-        chunk = self._chunk
-        place = first - chunk.first_record
-        if not 0 <= place < len(chunk.offsets) - 1:
-            chunk = self._turn_to(first)
-            place = first - chunk.first_record
-        if self._submit and self._ahead is None and 2 * place >= len(chunk.offsets) - 1:
-            following = chunk.first_record + len(chunk.offsets) - 1
+        if not 0 <= place < self._num:
+            self._turn_to(first)
+            place = first - self._first
+        if self._submit and self._ahead is None and 2 * place >= self._num:
+            following = self._first + self._num
             if following < self.stop:
                 self._ahead = self._submit(self._load, following, self._chunk_bytes)
-        places = chunk.offsets[place : min(place + self._piece, self.stop - chunk.first_record) + 1]
-        self._records = tfrecord.unframe_some(
-            chunk.buffer, places, _PIECE_BYTES, path=self.shard.path, offset=chunk.start, first_record=first
-        )
-        self._first = first
+        taken = block.take(self._records, place, min(stop - self._first, self._num), _TAKEN_BYTES)
+        if not taken:
+            chunk = self._chunk
+            tfrecord.unframe(  # raises the error
+                chunk.buffer,
+                chunk.offsets[place : place + 2],
+                path=self.shard.path,
+                offset=chunk.start,
+                first_record=first,
+            )
+        return taken
 
     def load(self, first: int) -> RunReader:
         """Reads the chunk that has the record `first`, and returns this reader."""
         self._turn_to(first)
         return self
 
-    def _turn_to(self, first: int) -> tfrecord.Chunk:
+    def _turn_to(self, first: int) -> None:
         """Lets go of the chunk, and takes the one that has the record `first`."""
-        begins = not len(self._chunk.buffer)
-        self._records, self._chunk = [], _NOTHING
+        begins = not self._num
+        self._turned(_NOTHING)
         if self._ahead is not None:
-            self._chunk, self._ahead = self._ahead.result(), None
-        if not 0 <= first - self._chunk.first_record < len(self._chunk.offsets) - 1:
-            self._chunk = self._load(first, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes)
-        return self._chunk
+            chunk, self._ahead = self._ahead.result(), None
+            self._turned(chunk)
+        if not 0 <= first - self._first < self._num:
+            self._turned(self._load(first, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes))
+
+    def _turned(self, chunk: tfrecord.Chunk) -> None:
+        self._chunk = chunk
+        self._first, self._num = chunk.first_record, len(chunk.offsets) - 1
+        self._records = record_block.chunk(chunk.buffer, chunk.offsets)
 
     def _load(self, first: int, chunk_bytes: int) -> tfrecord.Chunk:
         """Returns a chunk that has the record `first`."""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.formats.record_block import RecordBlock
 from beam_datasets.native import note_if_missing
+from beam_datasets.reading.blocks import every
 from beam_datasets.reading.config import arrange_files
 from beam_datasets.reading.interleave import InterleaveOrder
-from beam_datasets.reading.operations import Operation, every
+from beam_datasets.reading.operations import Operation
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
 from beam_datasets.reading.session import Session
 
@@ -25,15 +27,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.model.shards import FileInstructions
+    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.config import ReadConfig
     from beam_datasets.reading.shards import Shard, ShardPool
 
     Ints = NDArray[np.int64]
-    Items = list[Any]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn, those that are read ahead too
 _LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
 _MOST_THREADS = 32
+_BLOCK_RECORDS, _BLOCK_BYTES, _GROWTH = 256, 256 << 10, 8  # that are handed on at once
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class Source(Operation):
         self._in_order = np.sort(np.array(arranged, np.int64))
         takes = instructions.take[self._in_order]
         self._firsts = np.cumsum(takes) - takes
+        self._block_size = int(min(max(_BLOCK_BYTES / max(record_bytes, 1), 1), _BLOCK_RECORDS))
         super().__init__(int(takes.sum()), record_bytes, ())
 
     def arrangement(self, epoch: int) -> Arrangement:
@@ -129,15 +133,36 @@ class Source(Operation):
         return blocks if where.step == 1 else every(blocks, where.step)
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
-        load, with_ids = functools.partial(self._open, session), self._config.add_tfds_id
+        """Yields blocks of few records at first, so that the first one does not wait for others, then of more."""
+        size, most = 1, self._block_size
+        block = RecordBlock()
+        try:
+            for reader, run, first, end in self._readers(start, stop, epoch, session):
+                while first < end:
+                    taken = reader.take(block, first, min(end, first + size - len(block)))
+                    if self._config.add_tfds_id:
+                        yield self.items(list(block), run, first)
+                        block = RecordBlock()
+                    elif len(block) >= size or block.num_bytes >= _BLOCK_BYTES:
+                        yield block
+                        block, size = RecordBlock(), min(_GROWTH * size, most)
+                    first += taken
+        except Exception:
+            if block:
+                yield block
+            raise
+        if block:
+            yield block
+
+    def _readers(
+        self, start: int, stop: int, epoch: int, session: Session
+    ) -> Iterator[tuple[RunReader, int, int, int]]:
+        """Yields (reader, its run, first record in the shard, the one to end before) of each visit."""
+        load = functools.partial(self._open, session)
         for run, first, count in self._visits(start, stop, epoch, session):
             reader = session.reader(run, first, load)
-            while count:
-                records = reader.read(first, count)
-                some = len(records)
-                yield self.items(records, run, first) if with_ids else records
-                first, count = first + some, count - some
-            if first == reader.stop:
+            yield reader, run, first, first + count
+            if first + count == reader.stop:
                 session.forget(run)
 
     def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[tuple[int, int, int]]:

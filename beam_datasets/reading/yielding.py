@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from beam_datasets.native import core
+from beam_datasets.reading.blocks import Items, joined
 from beam_datasets.reading.decoding import Step, compose
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Function: TypeAlias = Callable[[Any], Any]
-Items: TypeAlias = list[Any]
 
-FIRST_BLOCK, GROWTH, LARGEST_BLOCK = 1, 8, 64
+FIRST_BLOCK, GROWTH, LARGEST_BLOCK = 1, 8, 256
 """Items that are made at once: few at first, so that the first example does not wait for others."""
 
 _BLOCK_BYTES = 256 << 10  # of items that are made at once, by their mean size
@@ -70,7 +70,7 @@ class Maker:
             item_bytes: about how many bytes an item has.
         """
         if self.whole is None or self.each is None:
-            yield from blocks
+            yield from map(list, blocks)
             return
         for block in paced(blocks, int(min(max(_BLOCK_BYTES / max(item_bytes, 1), 1), LARGEST_BLOCK))):
             try:
@@ -87,6 +87,8 @@ class Maker:
 def paced(blocks: Iterable[Items], most: int) -> Iterator[Items]:
     """Yields the items in blocks of 1, 8, ... up to `most`; where the next ones are an error, first those before it.
 
+    The blocks that it is given are its own then, and may be changed.
+
     >>> list(map(len, paced([[0] * 10, [0] * 3], 4)))
     [1, 4, 4, 4]
     """
@@ -94,11 +96,12 @@ def paced(blocks: Iterable[Items], most: int) -> Iterator[Items]:
     held: Items = []
     try:
         for block in blocks:
-            held += block
+            held = joined((held, block))
             del block  # it would hold its items while the next ones are read
             place = 0
             while place + size <= len(held):
-                some, place = held[place : place + size], place + size
+                some = held if size == len(held) else held[place : place + size]
+                place += size
                 size = min(GROWTH * size, most)
                 yield some
             held = held[place:] if place else held

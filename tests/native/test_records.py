@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import framing, tfrecord
 from beam_datasets.model import keys as sort_keys
 from beam_datasets.native import core
@@ -133,26 +132,6 @@ def test_offsets_that_lie(records: list[bytes], places: list[int], check: bool) 
         assert core.unframe(data, np.array(places, np.int64), check) == want
 
 
-@given(RECORDS, st.integers(0, 2000), st.integers(0, 60))
-def test_takes_at_most_so_many_bytes(records: list[bytes], most: int, bad: int) -> None:
-    data, places = bytearray(framed(records)), places_of(records)
-    if bad < len(records):
-        data[places[bad + 1] - 1] ^= 1
-    fitting = [stop <= most for stop in places[1:]]
-    want = records[: max(sum(fitting), 1)][:bad]
-    assert core.unframe(data, places, True, most) == want
-    for native in (core, None):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tfrecord, "core", native)
-            if not records:
-                continue
-            if want:
-                assert tfrecord.unframe_some(memoryview(data), places, most, path="f") == want
-            else:
-                with pytest.raises(CorruptRecordError, match="record 7"):
-                    tfrecord.unframe_some(memoryview(data), places, most, path="f", first_record=7)
-
-
 @pytest.mark.parametrize("length", [2**64 - 1, 2**64 - 16, 2**63, 2**62, 285, 284])
 def test_lengths_that_lie(length: int) -> None:
     header = struct.pack("<Q", length)
@@ -197,9 +176,7 @@ def test_arguments_of_another_kind() -> None:
             core.unframe(buffer, [0, 1], True)
         with pytest.raises(TypeError):
             core.scan(buffer, True)
-    with pytest.raises(ValueError, match="most must be at least 0"):
-        core.unframe(b"", [0, 1], True, -1)
-    assert core.unframe(framed([b"a"] * 3), [2**63 - 1, -(2**63), 2**63 - 1], True, 0) == []
+    assert core.unframe(framed([b"a"] * 3), [2**63 - 1, -(2**63), 2**63 - 1], True) == []
     assert core.unframe(b"", [], True) == core.unframe(b"", [0], True) == []
     assert core.scan(memoryview(b"").toreadonly(), True) == bytes(8)
 

@@ -1,0 +1,52 @@
+"""Blocks: items that are handed on together, a list or a `RecordBlock`; what is done to them, whatever they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Items: TypeAlias = Any
+"""A sequence with slices and `+=`: list[Any] or `RecordBlock`."""
+
+
+def joined(blocks: Iterable[Items]) -> Items:
+    """Returns the items of all blocks in one; the first of them may be changed."""
+    held: Items = []
+    for block in blocks:
+        if held:
+            held += block
+        else:
+            held = block
+    return held
+
+
+def regrouped(blocks: Iterable[Items], size: int) -> Iterator[Items]:
+    """Yields the items in blocks of a size; only the last may have fewer. The blocks given may be changed.
+
+    >>> list(regrouped([[1, 2, 3], [4], [5, 6, 7]], 2))
+    [[1, 2], [3, 4], [5, 6], [7]]
+    """
+    held: Items = []
+    for block in blocks:
+        held = joined((held, block))
+        place = 0
+        while place + size <= len(held):
+            yield held[place : place + size]
+            place += size
+        held = held[place:] if place else held
+    if held:
+        yield held
+
+
+def every(blocks: Iterable[Items], step: int) -> Iterator[Items]:
+    """Yields every `step`-th item of the blocks, from the first on."""
+    if step == 1:
+        yield from blocks
+        return
+    skip = 0
+    for block in blocks:
+        if some := block[skip::step]:
+            yield some
+        skip = (skip - len(block)) % step

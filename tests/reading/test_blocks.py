@@ -1,0 +1,46 @@
+"""Blocks joined and cut, against lists."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.record_block import RecordBlock, chunk
+from beam_datasets.reading.blocks import every, joined, regrouped
+
+RECORDS = st.lists(st.lists(st.binary(max_size=5), max_size=9), max_size=9)
+
+
+def block_of(records: list[bytes]) -> Any:
+    block = RecordBlock()
+    places = np.cumsum([0, *(len(record) + tfrecord.OVERHEAD for record in records)])
+    if records:
+        block.take(chunk(b"".join(map(tfrecord.frame, records)), places), 0, len(records), 1 << 30)
+    return block
+
+
+@given(RECORDS)
+def test_joined(records: list[list[bytes]]) -> None:
+    want = list(itertools.chain.from_iterable(records))
+    assert list(joined(map(block_of, records))) == want
+    assert list(joined(map(list, records))) == want
+
+
+@given(RECORDS, st.integers(1, 12))
+def test_regrouped(records: list[list[bytes]], size: int) -> None:
+    items = list(itertools.chain.from_iterable(records))
+    want = [items[start : start + size] for start in range(0, len(items), size)]
+    assert list(map(list, regrouped(map(block_of, records), size))) == want
+    assert list(regrouped(map(list, records), size)) == want
+
+
+@given(RECORDS, st.integers(1, 12))
+def test_every(records: list[list[bytes]], step: int) -> None:
+    want = list(itertools.chain.from_iterable(records))[::step]
+    assert list(itertools.chain.from_iterable(every(map(block_of, records), step))) == want
+    assert list(itertools.chain.from_iterable(every(records, step))) == want
