@@ -63,6 +63,9 @@ class FeaturesDict(FeatureConnector):
     PATH: ClassVar[str] = "features_dict.FeaturesDict"
 
     def __init__(self, feature_dict: Mapping[str, Any], *, doc: DocArg = None) -> None:
+        for name in feature_dict:
+            if not isinstance(name, str):
+                raise ValueError(f"{name!r} of type {type(name).__name__} is no name of a feature; expected a str")
         self._set(doc=doc, features={name: to_feature(feature_dict[name]) for name in sorted(feature_dict)})
         super().__post_init__()
 

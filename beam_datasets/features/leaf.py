@@ -148,12 +148,13 @@ class Leaf(FeatureConnector):
         """Returns the function that encodes the items of a sequence.
 
         Raises:
-            FeatureValueError: how many values an item takes varies, and is not stored.
+            FeatureValueError: how many values an item takes varies, and is not stored, or it takes none.
         """
         codec = self.codec(name)
-        if codec.size is None:
+        if not codec.size:
+            unknown = "where an item ends" if codec.size is None else "how many items there are"
             raise FeatureValueError(
-                f"{name}: a sequence of {self!r} could be written but not read, as nothing says where an item ends. "
+                f"{name}: a sequence of {self!r} could be written but not read, as nothing says {unknown}. "
                 "Use a Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'"
             )
         names = self.wire_names(name, rank)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from beam_datasets.errors import FeatureTypeError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw, scalars
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Codec, Kind, Leaf, Number
@@ -137,14 +137,29 @@ class Tensor(Leaf):
         return self._dynamic().wire_names(name, rank) if self.is_dynamic else super().wire_names(name, rank)
 
     def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one value."""
+        """Returns the function that encodes one value.
+
+        Raises:
+            FeatureValueError: values could not be read again.
+        """
         if self.is_dynamic:
             return self._dynamic().encoder(name)
+        self._check_readable(name)
         return scalars.encoder(self, name) or super().encoder(name)
+
+    def _check_readable(self, name: str) -> None:
+        if None in self.shape and 0 in self.shape:
+            raise FeatureValueError(
+                f"{name}: {self!r} could be written but not read, as the None cannot be inferred from no values. "
+                "Say the length in the shape, or leave the feature out"
+            )
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Returns the function that encodes the items of a sequence."""
-        return self._dynamic().rows_encoder(name, rank) if self.is_dynamic else super().rows_encoder(name, rank)
+        if self.is_dynamic:
+            return self._dynamic().rows_encoder(name, rank)
+        self._check_readable(name)
+        return super().rows_encoder(name, rank)
 
     def decoder(self, name: str) -> Decode:
         """Returns the function that decodes one value."""

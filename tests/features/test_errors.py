@@ -241,6 +241,8 @@ def test_features_are_values():
         lambda: F.Sequence(np.int64, length=-1),
         lambda: F.FeaturesDict({"a": 5}),
         lambda: F.FeaturesDict({"a": float}),
+        lambda: F.FeaturesDict({1: np.int64}),
+        lambda: F.FeaturesDict({"a": np.int64, b"b": np.int64}),
         lambda: F.Text(encoder="x"),
         lambda: F.Video(shape=(2, 2, 3)),
         lambda: F.Audio(shape=(None, 2, 2)),
@@ -253,3 +255,37 @@ def test_features_are_values():
 def test_features_that_make_no_sense(make):
     with pytest.raises(ValueError):
         make()
+
+
+NO_VALUES = F.Tensor(shape=(2, 0), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    "feature, unknown",
+    [
+        (F.Sequence(NO_VALUES), "says how many items there are"),
+        (F.Sequence(F.Sequence(NO_VALUES)), "says how many items there are"),
+        (F.Sequence({"a": np.int64, "b": NO_VALUES}), "says how many items there are"),
+        (F.Dataset(NO_VALUES), "says how many items there are"),
+        (F.Tensor(shape=(None, 0), dtype=np.int64), "None cannot be inferred"),
+        (F.Tensor(shape=(0, None), dtype=np.str_), "None cannot be inferred"),
+        (F.Tensor(shape=(None, 0), dtype=np.int64, encoding="zlib"), "None cannot be inferred"),
+        (F.Sequence(F.Tensor(shape=(None, 0), dtype=np.int64, encoding="zlib")), "None cannot be inferred"),
+    ],
+)
+def test_what_has_no_values_cannot_say_how_much_of_it_there_is(feature, unknown):
+    with pytest.raises(FeatureValueError, match=f"^x.* could be written but not read, .*{unknown}"):
+        F.compile_encoder({"x": feature})
+
+
+@pytest.mark.parametrize(
+    "feature, value",
+    [
+        (F.Tensor(shape=(3, 0), dtype=np.int64), np.zeros((3, 0), np.int64)),
+        (F.Tensor(shape=(3, None), dtype=np.int64), np.zeros((3, 0), np.int64)),
+        (F.Tensor(shape=(None, None, 0), dtype=np.int64, encoding="bytes"), np.zeros((3, 2, 0), np.int64)),
+    ],
+)
+def test_no_values_of_a_known_shape(feature, value):
+    features = F.FeaturesDict({"x": feature})
+    assert F.compile_decoder(features)(F.compile_encoder(features)({"x": value}))["x"].shape == value.shape
