@@ -13,6 +13,7 @@ from beam_datasets.features.groups import (
     ANY,
     KINDS,
     PADDED,
+    STORED,
     Arrays,
     Files,
     Group,
@@ -26,7 +27,7 @@ from beam_datasets.features.groups import (
 from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
-from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.tensor import Encoding, Tensor
 from beam_datasets.features.values import size_of
 from beam_datasets.native import core
 
@@ -70,9 +71,9 @@ class AtOnce:
         firsts = [0, *accumulate(group.width for group in self._groups)]
         numbers = _numbered(place, firsts)
         self._arrange = _rows_arranger(numbers) if pad is None else _batch_arranger(numbers)
-        self._arrange_one = _one_arranger(numbers)
+        self._numbers = numbers
         self._makers = [group.rows if pad is None else group.batch for group in self._groups]
-        self._makers_of_one = [group.one for group in self._groups]
+        self._makers_of_one = tuple(group.maker_of_one() for group in self._groups)
 
     def __call__(self, records: list[Buffer]) -> Any:
         """Returns the list of the records' examples, or their batch; None where they are to be decoded one by one."""
@@ -96,12 +97,7 @@ class AtOnce:
             return None
         try:
             found = core.parse(self._schema, [record])  # type: ignore[union-attr]
-            if found is None:
-                return None
-            values: list[Any] = []
-            for make, part in zip(self._makers_of_one, found):
-                values += make(part)
-            return self._arrange_one(values)
+            return None if found is None else core.example(found, self._makers_of_one, self._numbers)  # type: ignore[union-attr]
         except _DOUBTS:
             return None
 
@@ -149,7 +145,7 @@ class AtOnce:
         if of_strings:
             return Texts(*common)
         if codec.from_bytes is None:
-            return Arrays(*common, codec=codec)
+            return Arrays(*common, codec=codec, plain=_plain(feature))
         size = _decoded_size(feature)
         small = size is not None and size <= _LARGE
         form = feature.png_form() if isinstance(feature, Image) else None
@@ -165,7 +161,7 @@ class AtOnce:
         if codec.kind != "bytes":
             count = PADDED if self._pad else ANY
             common = [name], KINDS[codec.kind], count, True, self._pad
-            return Sequences(*common, codec=codec, length=length) if codec.size else None
+            return Sequences(*common, codec=codec, length=length, plain=_plain(item)) if codec.size else None
         unpack, small = codec.unpack_many, codec.from_bytes is None
         as_bytes = [name], KINDS["bytes"], ANY, True, self._pad, small
         return Lists(*as_bytes, unpack=unpack, missing=lambda: unpack([]), length=length)
@@ -200,6 +196,14 @@ def _is_number(feature: Leaf) -> bool:
 def _is_string(feature: Leaf) -> bool:
     """Returns whether a leaf is a single string."""
     return isinstance(feature, Tensor) and feature.scalar_kind == "bytes"
+
+
+def _plain(feature: Leaf) -> tuple[Any, tuple[int, ...]] | None:
+    """Returns the dtype and the shape of an array that is stored as it is; None for others."""
+    if not isinstance(feature, Tensor) or type(feature).codec is not Tensor.codec:
+        return None
+    is_plain = feature.encoding is Encoding.NONE and feature.dtype in STORED and None not in feature.shape
+    return (feature.dtype, feature.shape) if is_plain else None  # type: ignore[return-value]
 
 
 def _decoded_size(feature: Any) -> int | None:
@@ -241,18 +245,6 @@ def _rows_arranger(numbers: Numbers) -> Callable[[list[Any], int], list[Any]]:
         get = itemgetter(*flat)
         return lambda columns, n: core.examples(keys, get(columns), n)  # type: ignore[union-attr]
     return lambda columns, n: core.examples(keys, tuple([part(columns, n) for part in parts]), n)  # type: ignore[union-attr]
-
-
-def _one_arranger(numbers: Numbers) -> Callable[[list[Any]], Any]:
-    """Returns the function from the values of all features to the example."""
-    if isinstance(numbers, int):
-        return lambda values: values[numbers]
-    flat = [number for number in numbers.values() if isinstance(number, int)]
-    if len(flat) == len(numbers) > 1:
-        get = itemgetter(*flat)
-        return lambda values: dict(zip(numbers, get(values)))
-    parts = [(key, _one_arranger(child)) for key, child in numbers.items()]
-    return lambda values: {key: part(values) for key, part in parts}
 
 
 def _batch_arranger(numbers: Numbers) -> Callable[[list[Any], int], Any]:

@@ -8,6 +8,7 @@ error is raised, and the caller decodes the records one by one, which says whose
 from __future__ import annotations
 
 import abc
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 KINDS = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}  # the tags of lists
 ANY, PADDED = -1, -2  # counts
+
+_FLOATS = KINDS["float"]
+_FLOAT, _INTEGER = np.dtype(np.float32), np.dtype(np.int64)
+STORED = (_FLOAT, _INTEGER, np.dtype(np.uint64))
+"""The dtypes whose arrays are the bytes that are found."""
 
 
 class UnusualError(ValueError):
@@ -67,6 +73,10 @@ class Group(abc.ABC):
         """Returns for each feature its value in the only record."""
         return [values[0] for values in self.rows(found, 1)]
 
+    def maker_of_one(self) -> Callable[[Any], Any] | None:
+        """Returns `one`, or what does the same with fewer steps; None where what is found are the values."""
+        return self.one
+
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns for each feature the array of its values in n records."""
         return [stack(values, pad=self.pad) for values in self.rows(found, n)]
@@ -101,6 +111,11 @@ class Scalars(Group):
             values[feature] = None
         return values
 
+    def maker_of_one(self) -> Callable[[Any], Any]:
+        """Returns the function that makes an array of NumPy scalars, where they are stored as they are; else `one`."""
+        is_plain = not self.optional and self.dtype in STORED
+        return functools.partial(np.frombuffer, dtype=self.dtype) if is_plain else self.one
+
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns the rows of one array; arrays of objects where some are missing."""
         if self.optional and found[1]:
@@ -111,9 +126,15 @@ class Scalars(Group):
 
 @dataclass
 class Arrays(Group):
-    """An array of numbers of a fixed shape."""
+    """An array of numbers of a fixed shape.
+
+    Attributes:
+        codec: of the feature.
+        plain: dtype and shape of the array, where it is what is stored.
+    """
 
     codec: Codec = field(kw_only=True)
+    plain: tuple[np.dtype[Any], tuple[int, ...]] | None = None
 
     def rows(self, found: Any, n: int) -> list[list[Any]]:
         """Returns arrays of their own."""
@@ -126,7 +147,14 @@ class Arrays(Group):
     def one(self, found: Any) -> list[Any]:
         """Returns an array."""
         found, missing = found if self.optional else (found, ())
-        return [None if missing else self.codec.unpack_many(_numbers(found, self.kind))[0]]
+        return [None if missing else self.codec.unpack(_numbers(found, self.kind))]
+
+    def maker_of_one(self) -> Callable[[Any], Any]:
+        """Returns `one`, or what does the same with fewer steps."""
+        if self.plain is None or self.optional:
+            return self.one
+        dtype, shape = self.plain
+        return lambda found: (np.frombuffer(found, dtype).reshape(shape),)
 
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns one array."""
@@ -137,10 +165,17 @@ class Arrays(Group):
 
 @dataclass
 class Sequences(Group):
-    """Any number of items, which are numbers or arrays of a fixed shape."""
+    """Any number of items, which are numbers or arrays of a fixed shape.
+
+    Attributes:
+        codec: of an item.
+        length: how many items there are, where that is fixed.
+        plain: see `Arrays`; of an item.
+    """
 
     codec: Codec = field(kw_only=True)
     length: int | None = None
+    plain: tuple[np.dtype[Any], tuple[int, ...]] | None = None
 
     def rows(self, found: Any, n: int) -> list[list[Any]]:
         """Returns arrays of their own."""
@@ -154,6 +189,13 @@ class Sequences(Group):
         if self.length not in (None, len(items)):
             raise UnusualError
         return [items]
+
+    def maker_of_one(self) -> Callable[[Any], Any]:
+        """Returns `one`, or what does the same with fewer steps."""
+        if self.plain is None or self.plain[1] or self.length is not None:
+            return self.one
+        dtype = self.plain[0]
+        return lambda found: (np.frombuffer(found[0], dtype) if found[0] else np.empty(0, dtype),)
 
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns one array, where all have as many items or are filled up."""
@@ -208,6 +250,9 @@ class Texts(Group):
         """Returns bytes, None where they are missing."""
         return [found]
 
+    def maker_of_one(self) -> None:
+        """Returns None: the list of what is found has one value for each feature."""
+
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns an array of objects."""
         return [objects(found)]
@@ -224,12 +269,19 @@ class Files(Group):
         unpack = self.unpack
         return [[None if data is None else unpack(data) for data in found]]
 
+    def one(self, found: Any) -> list[Any]:
+        """Returns what is in the file, None where it is missing."""
+        return [None if found[0] is None else self.unpack(found[0])]
+
 
 @dataclass
 class Images(Files):
     """Images of one shape, most of them PNG."""
 
     form: png_decoding.Form = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._decode_one = png_decoding.one_decoder(self.form)
 
     def rows(self, found: Any, n: int) -> list[list[Any]]:
         """Returns arrays of their own."""
@@ -238,7 +290,7 @@ class Images(Files):
 
     def one(self, found: Any) -> list[Any]:
         """Returns an array."""
-        pixels = png_decoding.decode_one(found[0], self.form)
+        pixels = self._decode_one(found[0])
         return super().one(found) if pixels is None else [pixels]
 
     def batch(self, found: Any, n: int) -> list[Any]:
@@ -265,7 +317,7 @@ class Others(Group):
 
 def _numbers(found: bytearray, kind: int) -> NDArray[Any]:
     """Returns the array of numbers that were found."""
-    dtype: Any = np.float32 if kind == KINDS["float"] else np.int64
+    dtype: Any = _FLOAT if kind == _FLOATS else _INTEGER
     return np.frombuffer(found, dtype) if found else np.empty(0, dtype)
 
 

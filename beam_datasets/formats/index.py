@@ -28,6 +28,7 @@ from crc32c import crc32c
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.formats.tfrecord import OVERHEAD
+from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -41,6 +42,7 @@ _VERSION = 1
 _HEADER = struct.Struct("<7sBQQIIII")
 _HAS_KEYS, _ORDERED, _UNSORTED = 1, 2, 4
 _KNOWN_FLAGS = (0, *(_HAS_KEYS | more for more in (0, _ORDERED, _UNSORTED, _ORDERED | _UNSORTED)))
+_OFFSET = np.dtype("<u8")
 _REBUILD = "The index is damaged; delete it to have the shard scanned instead, or restore it"
 
 
@@ -53,6 +55,13 @@ class Index:
     """
 
     __slots__ = ("_keys", "_offsets", "_ordered", "_unchecked", "_unsorted")
+
+    _offsets: NDArray[np.uint64]
+    _keys: NDArray[np.uint8] | None
+    _ordered: bool
+    _unsorted: bool
+    _unchecked: tuple[int, str] | None
+    """Of keys that are not checked yet: their CRC, and the file."""
 
     def __init__(
         self, offsets: ArrayLike, keys: ArrayLike | None = None, *, ordered: bool = False, unsorted: bool = False
@@ -71,7 +80,7 @@ class Index:
         self._offsets = _as_offsets(offsets)
         self._keys = None if keys is None else _as_keys(keys)
         self._ordered = ordered
-        self._unchecked: tuple[int, str] | None = None
+        self._unchecked = None
         problem = _offsets_problem(self._offsets)
         self._unsorted = unsorted and self._keys is not None and _descent(self._keys) is not None
         if not problem and self._keys is not None:
@@ -201,29 +210,35 @@ class Index:
             MetadataError: the index is damaged, or of a format that this version cannot read.
         """
         view = memoryview(buffer).cast("B")
-        n, size, flags, offsets_crc, keys_crc = _header(view, path)
-        offsets_end = _HEADER.size + 8 * (n + 1)
-        offsets = np.frombuffer(view[_HEADER.size : offsets_end], "<u8")
-        if (got := crc32c(offsets.data)) != offsets_crc:
-            raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REBUILD}")
-        try:
-            index = cls(offsets)
-        except ValueError as error:
-            raise MetadataError(f"{path}: {error}. {_REBUILD}") from None
-        if index.shard_size != size:
-            raise MetadataError(
-                f"{path}: the last offset is {index.shard_size}, but the shard's size is {size}. {_REBUILD}"
-            )
+        found = None if core is None else core.index_header(view)
+        n, _, flags, keys_crc = _checked(view, path) if found is None else found
+        index = cls.__new__(cls)
+        index._offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
+        index._ordered = bool(flags & _ORDERED)
+        index._unsorted = bool(flags & _UNSORTED)
+        index._keys = index._unchecked = None
         if flags & _HAS_KEYS:
-            index._keys = np.frombuffer(view[offsets_end:], np.uint8).reshape(n, KEY_SIZE)
-            index._ordered = bool(flags & _ORDERED)
-            index._unsorted = bool(flags & _UNSORTED)
+            keys = np.frombuffer(view, np.uint8, KEY_SIZE * n, _HEADER.size + 8 * (n + 1))
+            index._keys = keys.reshape(n, KEY_SIZE)
             index._unchecked = keys_crc, path
         return index
 
     def __repr__(self) -> str:
         keys = "ordered keys" if self._ordered else "hashed keys" if self.has_keys else "no keys"
         return f"Index({len(self)} records, {self.shard_size} bytes, {keys})"
+
+
+def _checked(view: memoryview, path: str) -> tuple[int, int, int, int]:
+    """Returns the number of records, the shard's size, the flags, and the CRC of the keys; all else was checked."""
+    n, size, flags, offsets_crc, keys_crc = _header(view, path)
+    offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
+    if (got := crc32c(offsets.data)) != offsets_crc:
+        raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REBUILD}")
+    if problem := _offsets_problem(offsets):
+        raise MetadataError(f"{path}: {problem}. {_REBUILD}")
+    if (end := int(offsets[-1])) != size:
+        raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REBUILD}")
+    return n, size, flags, keys_crc
 
 
 def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:

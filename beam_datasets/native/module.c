@@ -14,8 +14,9 @@ static struct PyModuleDef definition = {
 };
 
 static int add_everything(PyObject *module) {
-    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods, schema_methods, lists_methods,
-                            decode_methods,  png_methods,    deflate_methods, encode_methods, glance_methods};
+    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods,    schema_methods,  lists_methods,
+                            decode_methods,  png_methods,    deflate_methods, encode_methods, glance_methods,
+                            shards_methods,  files_methods,  example_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     return iterator_add(module) < 0 ? -1 : block_add(module);

@@ -8,6 +8,9 @@
 #include <string.h>
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
+extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read at their places */
+extern PyMethodDef files_methods[];   /* files.c: local files opened */
+extern PyMethodDef example_methods[]; /* example.c: one example put together */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
 extern PyMethodDef md5_methods[];     /* md5.c: sort keys */
 extern PyMethodDef schema_methods[];  /* schema.c, lists.c, decode.c: tf.train.Example -> columns */

@@ -7,8 +7,12 @@ import inspect
 import operator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,3 +53,24 @@ def integer(name: str, value: Any, *, at_least: int | None = None) -> int:
     if at_least is not None and number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {number}.")
     return number
+
+
+def index_of(index: Any, n: int) -> int:
+    """Returns an index of n examples in [0, n); those below 0 count from the end.
+
+    Raises:
+        IndexError: there is none.
+        TypeError: it is no integer.
+    """
+    number = operator.index(index)
+    if not -n <= number < n:
+        raise IndexError(f"index {number} is not in [-{n}, {n}): the dataset has {n} examples.")
+    return number if number >= 0 else number + n
+
+
+def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
+    """Returns the same of a sequence of indices, as an array."""
+    found = np.asarray(indices)
+    if found.dtype == np.int64 and found.ndim == 1 and found.size and -n <= found.min() and found.max() < n:
+        return np.where(found < 0, found + n, found)
+    return np.array([index_of(number, n) for number in indices], np.int64)

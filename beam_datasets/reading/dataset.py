@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.features.compiler import chosen
-from beam_datasets.reading.arguments import explained, integer
+from beam_datasets.reading.arguments import explained, index_of, indices_of, integer
 from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
@@ -236,23 +235,17 @@ class Dataset(Frameworks):
             IndexError: there is none.
             TypeError: the index is none, or the dataset's order was changed.
         """
-        if type(index) is int and self._operation is self._source:
-            return self.function(self._source.fetch_index(self._checked(index)))
+        source = self._source
+        if type(index) is int and self._operation is source:
+            number = index if 0 <= index < source.length else index_of(index, source.length)
+            return self.function(source.fetch_index(number))
         self._check_dataset_order("ds[i]")
         if isinstance(index, slice):
             wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
-            return self.function_of_many(self._source.fetch_indices(wanted))
+            return self.function_of_many(source.fetch_indices(wanted))
         if isinstance(index, (list, tuple, np.ndarray)) and np.ndim(index):
-            wanted = np.array([self._checked(number) for number in index], np.int64)
-            return self.function_of_many(self._source.fetch_indices(wanted))
-        return self.function(self._source.fetch_index(self._checked(index)))
-
-    def _checked(self, index: Any) -> int:
-        """Returns an index in [0, n)."""
-        n, number = self._source.length, operator.index(index)
-        if not -n <= number < n:
-            raise IndexError(f"index {number} is not in [-{n}, {n}): the dataset has {n} examples.")
-        return number if number >= 0 else number + n
+            return self.function_of_many(source.fetch_indices(indices_of(index, source.length)))
+        return self.function(source.fetch_index(index_of(index, source.length)))
 
     def find(self, key: Any) -> int | None:
         """Returns the index in dataset order of the example with a key; None where the slice has none.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
+from beam_datasets.native import core
 from beam_datasets.storage import caching
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ INDEX_SUFFIX = ".index"
 SCAN_BYTES = 1 << 20
 """How much is read at a time of a shard that has no index."""
 
-_MOST_OPEN = 100  # shards; each takes two file descriptors, of which a process often has 1024
+_MOST_OPEN = 100  # shards; each takes up to two file descriptors, of which a process often has 1024
 _MOST_FOUND = 256 << 20  # bytes of offsets, 8 a record, of shards without index that are not open
+
+_read_record = getattr(core, "read_record", None)
+_read_records = getattr(core, "read_records", None)
 
 
 class Shard:
@@ -45,6 +48,7 @@ class Shard:
         path: the file.
         num_records: in the file, as the dataset's metadata say; checked against the index, or as the file is read.
         index: None where the shard has none.
+        is_plain: whether it is a file of this machine with an index, which a process can go on reading after a fork.
     """
 
     def __init__(self, path: str, num_records: int, *, indexed: bool = True) -> None:
@@ -62,12 +66,14 @@ class Shard:
         self.path = path
         self.num_records = num_records
         self.index = read_index(path) if indexed else None
-        self._offsets: NDArray[Any] | None = None if self.index is None else self.index.offsets
+        self._offsets: NDArray[Any] | None = None
+        self._places: memoryview | None = None  # the same, for the native module
         self._scanning = threading.Lock()
         if self.index is not None:
             _check_count(self.index, path, num_records)
+            self._know(self.index.offsets)
         self.reader = caching.cached(storage.open_reader(path))
-        weakref.finalize(self, self.reader.close)
+        self.is_plain = self.index is not None and self.reader.descriptor is not None
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
                 f"{path}{INDEX_SUFFIX} is of a shard of {self.index.shard_size} bytes, but {path} has "
@@ -77,7 +83,15 @@ class Shard:
     def recall(self, offsets: NDArray[Any] | None) -> None:
         """Takes offsets that were found before, unless the file is another one now."""
         if self._offsets is None and offsets is not None and int(offsets[-1]) == self.reader.size:
-            self._offsets = offsets
+            self._know(offsets)
+
+    def _know(self, offsets: NDArray[np.uint64]) -> None:
+        self._offsets, self._places = offsets, offsets.data
+
+    def __del__(self) -> None:
+        reader = self.__dict__.get("reader")
+        if reader is not None:
+            reader.close()
 
     @property
     def known_offsets(self) -> NDArray[Any] | None:
@@ -95,8 +109,8 @@ class Shard:
             with self._scanning:
                 if self._offsets is None:
                     parts = [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
-                    self._offsets = np.append(np.concatenate(parts), self.reader.size).astype(np.uint64)
-        return self._offsets
+                    self._know(np.append(np.concatenate(parts), self.reader.size).astype(np.uint64))
+        return self._offsets  # type: ignore[return-value]
 
     def scan(self) -> Iterator[tfrecord.Chunk]:
         """Yields all records, a bounded number of bytes at a time; their data are not checked.
@@ -145,7 +159,12 @@ class Shard:
         Raises:
             CorruptRecordError: it is damaged.
         """
-        offsets = self.offsets if self._offsets is None else self._offsets
+        if _read_record is not None and self._places is not None:
+            descriptor = self.reader.descriptor
+            data = None if descriptor is None else _read_record(descriptor, self._places, record)
+            if data is not None:
+                return data  # type: ignore[no-any-return]
+        offsets = self.offsets
         start, stop = offsets.item(record), offsets.item(record + 1)
         buffer = self.reader.read(start, stop)
         return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
@@ -158,13 +177,19 @@ class Shard:
         """
         if len(records) == 1:
             return [self.read_one(int(records[0]))]
+        found: list[bytes] = []
+        offsets, descriptor = self.offsets, self.reader.descriptor
+        if _read_records is not None and descriptor is not None:
+            found = _read_records(descriptor, offsets, records)
+            if len(found) == len(records):
+                return found
+            records = records[len(found) :]
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         firsts, lasts = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
-        starts, stops = self.offsets[firsts].tolist(), self.offsets[lasts + 1].tolist()
+        starts, stops = offsets[firsts].tolist(), offsets[lasts + 1].tolist()
         buffers = self.reader.read_many(list(zip(starts, stops)))
-        found: list[bytes] = []
         for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
-            places = self.offsets[first : last + 2].astype(np.int64)
+            places = offsets[first : last + 2].astype(np.int64)
             start = int(places[0])
             found += tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
         return found
@@ -194,16 +219,20 @@ class ShardPool:
             StorageError: the file cannot be read; PathNotFoundError where it is missing.
             MetadataError: its index is damaged, or is not of this shard.
         """
-        if self._process != os.getpid():
-            self._forget()  # after a fork: files may be shared, a lock may be held by a thread that is not there
-        with self._lock:
-            shard = self._open.get(filename)
-            if shard is not None:
+        shard = self._open.get(filename)
+        if (shard is None or not shard.is_plain) and self._process != os.getpid():
+            self._forget()  # after a fork: connections may be shared, a lock may be held by a thread that is not there
+            shard = None
+        if shard is not None:
+            try:  # noqa: SIM105 - suppress() takes longer than all the rest
                 self._open.move_to_end(filename)
-                return shard
+            except KeyError:  # another thread has just put it out
+                pass
+            return shard
         shard = Shard(storage.join(self.directory, filename), num_records, indexed=self.indexed)
         with self._lock:
-            shard.recall(self._found.get(filename))
+            if self._found:
+                shard.recall(self._found.get(filename))
             shard = self._open.setdefault(filename, shard)
             if len(self._open) > _MOST_OPEN:
                 self._close_one()
@@ -214,7 +243,7 @@ class ShardPool:
         filename, shard = self._open.popitem(last=False)
         if shard.index is None and shard.known_offsets is not None:
             self._found[filename] = shard.known_offsets
-        while sum(offsets.nbytes for offsets in self._found.values()) > _MOST_FOUND:
+        while self._found and sum(offsets.nbytes for offsets in self._found.values()) > _MOST_FOUND:
             self._found.popitem(last=False)
 
     def count_bytes(self, instructions: FileInstructions) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -205,7 +206,10 @@ class Source(Operation):
         firsts, runs, skips = self._columns
         place = bisect.bisect_right(firsts, index) - 1
         run, record = runs[place], index - firsts[place] + skips[place]
-        return self.items([self._shard(run).read_one(record)], run, record)[0]
+        file = self._files.get(run)
+        shard = self._shard(run) if file is None else self.pool.open(*file)
+        data = shard.read_one(record)
+        return self.items([data], run, record)[0] if self._config.add_tfds_id else data
 
     def fetch_indices(self, indices: Ints) -> Items:
         """Returns the records at indices in [0, length) of the dataset order."""
@@ -235,10 +239,14 @@ class Source(Operation):
 
         def fetch(some: Ints) -> None:
             run, wanted = int(runs[some[0]]), records[some]
-            for place, record, data in zip(some.tolist(), wanted.tolist(), self._shard(run).read_many(wanted)):
-                found[place] = self.items([data], run, record)[0]
+            data = self._shard(run).read_many(wanted)
+            if self._config.add_tfds_id:
+                data = [self.items([data], run, record)[0] for record, data in zip(wanted.tolist(), data)]
+            for place, item in zip(some.tolist(), data):
+                found[place] = item
 
-        parts = np.split(by_place, cuts) if len(runs) else []
+        bounds = [0, *cuts.tolist(), len(runs)]
+        parts = [by_place[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
         if len(parts) > 1 and self._remote:
             with ThreadPoolExecutor(min(len(parts), _MOST_THREADS), "beam_datasets-fetch") as executor:
                 list(executor.map(fetch, parts))

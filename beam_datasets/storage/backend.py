@@ -29,7 +29,10 @@ class Reader(ABC):
         path: the file.
         size: its size in bytes, when it was opened.
         tag: of a remote file, a text that is another one when its content is; None where that is not known.
+        descriptor: of a file of this machine, what the system knows it by while it is open; else None.
     """
+
+    descriptor: int | None = None
 
     def __init__(self, path: str, size: int, tag: str | None = None) -> None:
         self.path = path

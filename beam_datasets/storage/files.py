@@ -227,7 +227,8 @@ def link(source: PathLike, target: PathLike) -> None:
 
 
 def memory_map(path: PathLike) -> Buffer:
-    """Returns the file's bytes: a local file mapped into memory (it holds a file descriptor), another one read.
+    """Returns the file's bytes: a local file mapped into memory (it holds a file descriptor), one that is small or
+    remote read.
 
     Raises:
         FileNotFoundError: there is no such file.

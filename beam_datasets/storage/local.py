@@ -7,10 +7,12 @@ import errno
 import mmap
 import os
 import shutil
+import stat
 import time
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
+from beam_datasets.native import core
 from beam_datasets.storage.backend import Range, Reader, Usage, Writer, copy_bytes
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _WRITE_BUFFER = 128 << 10  # what is larger is written as it is; through the buffer it would be copied once more
+_SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
+_open_reader, _read_small = getattr(core, "open_reader", None), getattr(core, "read_small", None)
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 
@@ -28,25 +32,27 @@ class LocalReader(Reader):
     """Reads by position, so that threads do not disturb each other."""
 
     def __init__(self, path: str) -> None:
-        with _named(path):
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
-        super().__init__(path, os.fstat(self._file.fileno()).st_size)
+        self.descriptor, size = _open(path)
+        super().__init__(path, size)
 
     def _read(self, start: int, stop: int) -> bytes:
+        descriptor = self.descriptor
+        if descriptor is None:
+            raise ValueError(f"{self.path}: the file was closed")
         try:
-            data = os.pread(self._file.fileno(), stop - start, start)
+            data = os.pread(descriptor, stop - start, start)
             if len(data) == stop - start:
                 return data
-            return self._read_on(data, start, stop)
+            return self._read_on(descriptor, data, start, stop)
         except OSError as error:
             raise _as_storage_error(self.path, error) from error
 
-    def _read_on(self, data: bytes, start: int, stop: int) -> bytes:
+    def _read_on(self, descriptor: int, data: bytes, start: int, stop: int) -> bytes:
         """Returns what a read that the system cut (Linux does above 2 GiB) began."""
         parts = [data]
         start += len(data)
         while start < stop:
-            data = os.pread(self._file.fileno(), stop - start, start)
+            data = os.pread(descriptor, stop - start, start)
             if not data:
                 raise StorageError(f"{self.path} ended at byte {start} while it was read; it had {self.size} bytes")
             parts.append(data)
@@ -55,7 +61,12 @@ class LocalReader(Reader):
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        descriptor = self.__dict__.pop("descriptor", None)  # one of several threads gets it
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class LocalWriter(Writer):
@@ -280,11 +291,37 @@ def link(source: str, target: str) -> None:
 
 
 def memory_map(path: str) -> Buffer:
-    """Returns the file's bytes, mapped into memory."""
-    with _named(path), open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return b""  # an empty file cannot be mapped
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    """Returns the file's bytes, mapped into memory; those of a small file are read."""
+    if _read_small is not None and (small := _read_small(path)) is not None:
+        return small  # type: ignore[no-any-return]
+    descriptor, size = _open(path)
+    try:
+        if size > _SMALL:
+            return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        data = os.read(descriptor, size)
+        return data if len(data) == size else read_bytes(path)  # which is told where a read is cut
+    except OSError as error:
+        raise _as_storage_error(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str) -> tuple[int, int]:
+    """Opens a file to be read; returns its descriptor, and its size in bytes."""
+    if _open_reader is not None and (opened := _open_reader(path)) is not None:
+        return opened  # type: ignore[no-any-return]
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            found = os.fstat(descriptor)
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, found.st_size
+    except OSError as error:
+        raise _as_storage_error(path, error) from error
 
 
 @contextlib.contextmanager

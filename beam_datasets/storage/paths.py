@@ -57,6 +57,8 @@ def normalize(path: PathLike) -> str:
         raise TypeError(f"a path is a str or an os.PathLike of str; got {text!r}")
     if not text:
         raise ValueError("the path is empty")
+    if text[0] == os.sep == "/" and not ("//" in text or "/." in text or text[-1] == "/"):
+        return text
     if is_remote(text):
         head, rest = text.split("://", 1)
         return like(text, f"{head.lower()}://{rest.rstrip('/')}")

@@ -1,0 +1,270 @@
+/* Shards as they are opened and read at random: an index checked in one pass, records read at their places.
+ *
+ * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. What is wrong with a file is not said here:
+ * the functions know what is good, and the Python code beside their callers looks at the rest again.
+ */
+#include "native.h"
+#ifndef _WIN32
+#include <unistd.h>
+#endif
+
+#define INDEX_HEADER 40
+#define KEY_SIZE 16
+#define HEADER 12
+#define OVERHEAD 16
+#define PORTION (256 << 10)  /* bytes of records that are read before values are made of them */
+#define MOST_AT_ONCE (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
+#define ON_STACK (8 << 10)  /* bytes of a record that need no memory of their own */
+
+static uint64_t load64(const uint8_t *data) {
+    uint64_t value;
+    memcpy(&value, data, 8);
+    return value;
+}
+
+static uint32_t load32(const uint8_t *data) {
+    uint32_t value;
+    memcpy(&value, data, 4);
+    return value;
+}
+
+/* --------------------------------------------------------------------------------------------------------- indexes */
+
+enum { HAS_KEYS = 1, ORDERED = 2, UNSORTED = 4 }; /* flags */
+
+/* What an index says, read once: a file that is mapped may change. */
+typedef struct {
+    uint64_t n, shard_size;
+    uint32_t flags, offsets_crc, keys_crc;
+} Header;
+
+/* Whether the file begins with a good header, and has as many bytes as that says. */
+static int take_header(const uint8_t *data, uint64_t size, Header *header) {
+    uint8_t copy[INDEX_HEADER];
+    if (size < INDEX_HEADER + 8) return 0;
+    memcpy(copy, data, sizeof copy);
+    if (memcmp(copy, "BDINDEX\1", 8) != 0 || crc32c_extend(0, copy, 36) != load32(copy + 36)) return 0;
+    *header = (Header){load64(copy + 8), load64(copy + 16), load32(copy + 24), load32(copy + 28), load32(copy + 32)};
+    if (header->flags > (HAS_KEYS | ORDERED | UNSORTED)) return 0;
+    if (header->flags && !(header->flags & HAS_KEYS)) return 0;
+    if (header->n > size / 8) return 0; /* so that nothing overflows */
+    return size == INDEX_HEADER + 8 * (header->n + 1) + (header->flags & HAS_KEYS ? KEY_SIZE * header->n : 0);
+}
+
+/* Whether the offsets are those that were written, and each record has room for its framing. */
+static int are_offsets(const uint8_t *offsets, const Header *header) {
+    uint64_t before = load64(offsets);
+    if (crc32c_extend(0, offsets, (size_t)(8 * (header->n + 1))) != header->offsets_crc || before != 0) return 0;
+    for (uint64_t i = 1; i <= header->n; i++) {
+        uint64_t offset = load64(offsets + 8 * i);
+        if (offset < before || offset - before < OVERHEAD) return 0;
+        before = offset;
+    }
+    return before == header->shard_size;
+}
+
+PyDoc_STRVAR(index_header_doc,
+             "index_header(buffer, /)\n--\n\n"
+             "Returns (number of records, size of the shard, flags, CRC of the keys) of an index of which all but the\n"
+             "keys was checked; None where something is wrong.");
+
+static PyObject *index_header(PyObject *Py_UNUSED(module), PyObject *buffer) {
+    Py_buffer view;
+    Header header;
+    if (bytes_get(buffer, &view) < 0) return NULL;
+    const uint8_t *data = view.buf;
+    int good = take_header(data, (uint64_t)view.len, &header);
+    if (good && view.len >= LARGE) {
+        Py_BEGIN_ALLOW_THREADS
+        good = are_offsets(data + INDEX_HEADER, &header);
+        Py_END_ALLOW_THREADS
+    } else if (good) {
+        good = are_offsets(data + INDEX_HEADER, &header);
+    }
+    PyBuffer_Release(&view);
+    if (!good) Py_RETURN_NONE;
+    return Py_BuildValue("KKII", (unsigned long long)header.n, (unsigned long long)header.shard_size, header.flags,
+                         header.keys_crc);
+}
+
+/* --------------------------------------------------------------------------------------------------------- records */
+
+#ifndef _WIN32
+
+static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32c_extend(0, data, n)); }
+
+/* Where a framed record stands in its file; its size is 0 where there is none. */
+typedef struct {
+    uint64_t start;
+    size_t size;
+} Place;
+
+/* Whether the bytes that were read there are one record. */
+static int is_record(const uint8_t *data, Place place) {
+    size_t n = place.size - OVERHEAD;
+    return load64(data) == n && masked(data + HEADER, n) == load32(data + HEADER + n) &&
+           masked(data, 8) == load32(data + 8);
+}
+
+static Place place_of(const Py_buffer *offsets, int64_t record) {
+    Place none = {0, 0};
+    if (record < 0 || record >= offsets->len / 8 - 1) return none;
+    const uint8_t *at = (const uint8_t *)offsets->buf + 8 * record;
+    uint64_t start = load64(at), stop = load64(at + 8);
+    if (stop > INT64_MAX || stop < OVERHEAD || start > stop - OVERHEAD || stop - start > MOST_AT_ONCE) return none;
+    return (Place){start, (size_t)(stop - start)};
+}
+
+static int descriptor_of(PyObject *object, int *descriptor) {
+    long value = PyLong_AsLong(object);
+    if (value == -1 && PyErr_Occurred()) return -1;
+    *descriptor = value < 0 || value > INT32_MAX ? -1 : (int)value;
+    return 0;
+}
+
+static int read_whole(int descriptor, uint64_t start, uint8_t *data, size_t n) {
+    return pread(descriptor, data, n, (off_t)start) == (ssize_t)n;
+}
+
+static PyObject *bytes_of(const uint8_t *data, Place place) {
+    return PyBytes_FromStringAndSize((const char *)data + HEADER, (Py_ssize_t)(place.size - OVERHEAD));
+}
+
+static PyObject *read_one(int descriptor, Place place) {
+    uint8_t little[ON_STACK], *data = little;
+    int good;
+    if (place.size == 0) Py_RETURN_NONE;
+    if (place.size > sizeof little && (data = PyMem_Malloc(place.size)) == NULL) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    good = read_whole(descriptor, place.start, data, place.size) && is_record(data, place);
+    Py_END_ALLOW_THREADS
+    PyObject *result = good ? bytes_of(data, place) : Py_NewRef(Py_None);
+    if (data != little) PyMem_Free(data);
+    return result;
+}
+
+PyDoc_STRVAR(read_record_doc,
+             "read_record(descriptor, offsets, record, /)\n--\n\n"
+             "Returns the data of a record of a file, checked; None where it cannot be read or is bad.\n\n"
+             "Offsets are a buffer of uint64: where each record begins, and where the last one ends.");
+
+static PyObject *read_record(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
+    int descriptor, overflow;
+    Py_buffer offsets;
+    if (n != 3) return PyErr_Format(PyExc_TypeError, "read_record() takes 3 arguments, got %zd.", n);
+    int64_t record = PyLong_AsLongLongAndOverflow(arguments[2], &overflow);
+    if (record == -1 && PyErr_Occurred()) return NULL;
+    if (descriptor_of(arguments[0], &descriptor) < 0 || bytes_get(arguments[1], &offsets) < 0) return NULL;
+    Place place = place_of(&offsets, record);
+    PyBuffer_Release(&offsets);
+    return read_one(descriptor, place);
+}
+
+/* Records that are read before values are made of them. */
+typedef struct {
+    Py_ssize_t n, good;
+    uint8_t *data;
+    size_t size, room;
+} Portion;
+
+/* Says how many of the places are read next, and makes room for them; 0, or -1 with an exception. */
+static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
+    portion->n = portion->good = 0;
+    portion->size = 0;
+    for (; portion->n < left && places[portion->n].size; portion->n++) {
+        if (portion->n && portion->size + places[portion->n].size > PORTION) break;
+        portion->size += places[portion->n].size;
+    }
+    if (portion->size <= portion->room) return 0;
+    uint8_t *data = PyMem_Realloc(portion->data, portion->size);
+    if (data == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    portion->data = data;
+    portion->room = portion->size;
+    return 0;
+}
+
+/* Reads and checks them; those that stand together are read in one piece. Needs no GIL. */
+static void read_portion(int descriptor, Portion *portion, const Place *places) {
+    uint8_t *data = portion->data;
+    for (Py_ssize_t first = 0, stop; first < portion->n; first = stop) {
+        uint64_t end = places[first].start;
+        for (stop = first; stop < portion->n && places[stop].start == end; stop++) end += places[stop].size;
+        if (!read_whole(descriptor, places[first].start, data, (size_t)(end - places[first].start))) return;
+        for (; portion->good < stop; portion->good++) {
+            if (!is_record(data, places[portion->good])) return;
+            data += places[portion->good].size;
+        }
+    }
+}
+
+/* Appends the good ones of them; 0, or -1 with an exception. */
+static int append(const Portion *portion, const Place *places, PyObject *found) {
+    const uint8_t *data = portion->data;
+    for (Py_ssize_t i = 0; i < portion->good; i++) {
+        PyObject *record = bytes_of(data, places[i]);
+        int failed = record == NULL || PyList_Append(found, record) < 0;
+        Py_XDECREF(record);
+        if (failed) return -1;
+        data += places[i].size;
+    }
+    return 0;
+}
+
+static PyObject *read_all(int descriptor, const Place *places, Py_ssize_t left) {
+    Portion portion = {0};
+    PyObject *found = PyList_New(0);
+    while (found != NULL && left) {
+        int failed = begin(&portion, places, left);
+        if (!failed) {
+            Py_BEGIN_ALLOW_THREADS
+            read_portion(descriptor, &portion, places);
+            Py_END_ALLOW_THREADS
+            failed = append(&portion, places, found);
+        }
+        if (failed) Py_CLEAR(found);
+        if (portion.n == 0 || portion.good < portion.n) break;
+        places += portion.n;
+        left -= portion.n;
+    }
+    PyMem_Free(portion.data);
+    return found;
+}
+
+PyDoc_STRVAR(read_records_doc,
+             "read_records(descriptor, offsets, records, /)\n--\n\n"
+             "Returns the data of records of a file, checked: of those before the first that cannot be read or is bad.\n\n"
+             "Offsets are as those of read_record(). Records that stand together are read in one piece.");
+
+static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
+    int descriptor;
+    Ints records;
+    Py_buffer offsets;
+    if (n != 3) return PyErr_Format(PyExc_TypeError, "read_records() takes 3 arguments, got %zd.", n);
+    if (descriptor_of(arguments[0], &descriptor) < 0 || ints_get(arguments[2], &records, "records") < 0) return NULL;
+    PyObject *found = NULL;
+    Place *places = PyMem_Calloc((size_t)records.n + 1, sizeof *places);
+    if (places == NULL) {
+        PyErr_NoMemory();
+    } else if (bytes_get(arguments[1], &offsets) == 0) {
+        for (Py_ssize_t i = 0; i < records.n; i++) places[i] = place_of(&offsets, records.values[i]);
+        PyBuffer_Release(&offsets);
+        found = read_all(descriptor, places, records.n);
+    }
+    PyMem_Free(places);
+    ints_drop(&records);
+    return found;
+}
+
+#endif
+
+PyMethodDef shards_methods[] = {
+    {"index_header", index_header, METH_O, index_header_doc},
+#ifndef _WIN32
+    {"read_record", (PyCFunction)(void (*)(void))read_record, METH_FASTCALL, read_record_doc},
+    {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
+#endif
+    {NULL, NULL, 0, NULL},
+};

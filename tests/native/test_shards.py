@@ -1,0 +1,300 @@
+"""shards.c, files.c and example.c against Python, on good, damaged and hostile input."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import CorruptRecordError, MetadataError, StorageError
+from beam_datasets.formats import index as index_format
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.native import core
+from beam_datasets.reading import shards
+from beam_datasets.storage import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+if core is None:
+    pytest.skip("the native module was not built", allow_module_level=True)
+
+RECORDS = [b"", b"a", bytes(200), b"x" * 9000, b"hello", bytes(70_000), b"end"]
+PLACES = np.cumsum([0, *(len(record) + 16 for record in RECORDS)]).astype(np.uint64)
+DATA = b"".join(map(tfrecord.frame, RECORDS))
+LIES = st.integers(-3, 9) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
+
+
+# ------------------------------------------------------------------------------------------------------------- indexes
+
+
+def opened(data: bytes) -> Any:
+    """What Index.from_bytes makes of an index, or the error."""
+    try:
+        index = Index.from_bytes(data, path="f")
+    except MetadataError as error:
+        return str(error)
+    return index.offsets.tolist(), index.has_keys, index.ordered, index.unsorted, index.to_bytes()
+
+
+def in_python(function: Callable[[], Any]) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_format, "core", None)
+        return function()
+
+
+def indexes() -> Iterator[bytes]:
+    keys = [bytes([i]) * 16 for i in range(3)]
+    yield Index([0]).to_bytes()
+    yield Index([0, 16, 40, 2**40]).to_bytes()
+    for ordered in (False, True):
+        yield Index([0, 16, 40, 90], keys, ordered=ordered).to_bytes()
+        yield Index([0, 16, 40, 90], keys[::-1], ordered=ordered, unsorted=True).to_bytes()
+    yield Index([0], np.empty((0, 16), np.uint8)).to_bytes()
+    yield Index(np.arange(10_001) * 16).to_bytes()  # which is checked without the GIL
+
+
+@pytest.mark.parametrize("data", list(indexes()))
+def test_an_index_is_opened_as_in_python(data: bytes) -> None:
+    assert core.index_header(data) is not None
+    assert opened(data) == in_python(lambda: opened(data))
+
+
+@pytest.mark.parametrize("data", [data for data in indexes() if len(data) < 1000])
+def test_each_damage_of_an_index_is_seen(data: bytes) -> None:
+    num_keys = 16 * (len(Index.from_bytes(data, path="f")) if Index.from_bytes(data, path="f").has_keys else 0)
+    for place in range(len(data)):
+        for bad in (data[:place], data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]):
+            if len(bad) == len(data) and place >= len(data) - num_keys:
+                continue  # keys are looked at when they are used
+            assert core.index_header(bad) is None
+            found = opened(bad)
+            assert isinstance(found, str)
+            assert found == in_python(lambda bad=bad: opened(bad))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4), st.integers(0, 2**64 - 1), st.integers(0, 15))
+def test_an_index_whose_sums_are_right_but_not_its_content(offsets: list[int], size: int, flags: int) -> None:
+    body = np.array(offsets, np.uint64).tobytes()
+    for n in (len(offsets) - 1, 2**61 - 6, 2**64 - 1):
+        header = b"BDINDEX\x01" + n.to_bytes(8, "little") + size.to_bytes(8, "little") + flags.to_bytes(4, "little")
+        header += tfrecord.crc32c(body).to_bytes(4, "little") + tfrecord.crc32c(b"").to_bytes(4, "little")
+        data = header + tfrecord.crc32c(header).to_bytes(4, "little") + body
+        found = opened(data)
+        assert isinstance(found, str) == (core.index_header(data) is None)
+        assert found == in_python(lambda data=data: opened(data))
+
+
+@given(st.binary(max_size=100))
+def test_garbage_is_no_index(data: bytes) -> None:
+    assert core.index_header(data) is None
+    assert core.index_header(b"BDINDEX\x01" + data) is None
+
+
+# ------------------------------------------------------------------------------------------------------------- records
+
+
+@pytest.fixture(scope="module")
+def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path = tmp_path_factory.mktemp("shards") / "f"
+    path.write_bytes(DATA)
+    file = os.open(path, os.O_RDONLY)
+    yield file
+    os.close(file)
+
+
+@given(st.lists(LIES, max_size=20))
+def test_records_are_read_until_one_is_not_there(descriptor: int, wanted: list[int]) -> None:
+    there = [0 <= record < len(RECORDS) for record in wanted]
+    good = wanted[: [*there, False].index(False)]
+    for form in (wanted, np.array(wanted, np.int64)):
+        assert core.read_records(descriptor, PLACES, form) == [RECORDS[record] for record in good]
+    for record, found in zip(wanted, there):
+        assert core.read_record(descriptor, PLACES, record) == (RECORDS[record] if found else None)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, len(DATA) + 20), max_size=8))
+def test_offsets_that_lie(descriptor: int, places: list[int]) -> None:
+    offsets, truth = np.array(places, np.uint64), PLACES.tolist()
+    right = dict(zip(itertools.pairwise(truth), RECORDS))
+    wanted = [right.get(pair) for pair in itertools.pairwise(places)]
+    assert [core.read_record(descriptor, offsets, i) for i in range(len(wanted))] == wanted
+    found = core.read_records(descriptor, offsets, list(range(len(wanted))))
+    assert found == wanted[: [*wanted, None].index(None)]
+
+
+def test_each_damage_of_a_record_is_seen(tmp_path: Path) -> None:
+    path, numbers = tmp_path / "f", list(range(5))
+    small, places = b"".join(map(tfrecord.frame, RECORDS[:3])), PLACES[:4]
+    for place in range(len(small)):
+        bad = int(np.searchsorted(places, place, "right")) - 1
+        for data in (small[:place], small[:place] + bytes([small[place] ^ 1 << place % 8]) + small[place + 1 :]):
+            path.write_bytes(data)
+            file = os.open(path, os.O_RDONLY)
+            try:
+                # Those that stand together are read in one piece: of a file that is cut off there may be fewer.
+                found = core.read_records(file, places, numbers[:3])
+                assert found == RECORDS[: bad if len(data) == len(small) else 0]
+                assert core.read_record(file, places, bad) is None
+            finally:
+                os.close(file)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**31 - 1, 2**40, -(2**40)])
+def test_a_file_that_is_not_open(wrong: int) -> None:
+    assert core.read_record(wrong, PLACES, 0) is None
+    assert core.read_records(wrong, PLACES, [0, 1]) == []
+
+
+def test_arguments_of_other_types(descriptor: int) -> None:
+    for arguments in [(descriptor, PLACES), (descriptor, PLACES, 1, 2), ("a", PLACES, 1), (descriptor, 5, 1)]:
+        for function in (core.read_record, core.read_records):
+            with pytest.raises(TypeError):
+                function(*arguments)
+    with pytest.raises(TypeError):
+        core.read_record(descriptor, PLACES, "a")
+    with pytest.raises(ValueError, match="records must be"):
+        core.read_records(descriptor, PLACES, np.array([1.0]))
+    assert core.read_record(descriptor, PLACES, 2**70) is None
+    assert core.read_record(descriptor, b"", 0) is None
+    assert core.read_record(descriptor, b"123", 0) is None
+
+
+def test_a_shard_reads_alike_with_the_module_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    broken = bytearray(DATA)
+    broken[int(PLACES[4]) + 13] ^= 1
+    (tmp_path / "f.index").write_bytes(Index(PLACES).to_bytes())
+
+    def outcomes() -> list[Any]:
+        shard = shards.Shard(str(path), len(RECORDS))
+        one = [functools.partial(shard.read_one, i) for i in range(len(RECORDS))]
+        some = [[0, 1, 2], [1, 3, 6], [2, 3, 4, 5], [4], list(range(7))]
+        calls = [*one, *(functools.partial(shard.read_many, np.array(wanted)) for wanted in some)]
+        return list(map(outcome, calls))
+
+    def outcome(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except CorruptRecordError as error:
+            return str(error)
+
+    for content in (DATA, bytes(broken)):
+        path.write_bytes(content)
+        found = outcomes()
+        with monkeypatch.context() as patch:
+            patch.setattr(shards, "_read_record", None)
+            patch.setattr(shards, "_read_records", None)
+            assert outcomes() == found
+        assert any("record 4" in str(value) for value in found) == (content != DATA)
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 300_000])
+def test_files_are_read_as_in_python(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, data = str(tmp_path / "ä b"), np.random.default_rng(size).bytes(size)
+    (tmp_path / "ä b").write_bytes(data)
+    assert core.read_small(path) == (data if size <= 65536 else None)
+    descriptor, found = core.open_reader(path)
+    assert (found, os.read(descriptor, size + 1)[:100]) == (size, data[:100])
+    assert not os.get_inheritable(descriptor)
+    os.close(descriptor)
+    assert bytes(local.memory_map(path)) == data
+    monkeypatch.setattr(local, "_read_small", None)
+    monkeypatch.setattr(local, "_open_reader", None)
+    assert bytes(local.memory_map(path)) == data
+    with local.open_reader(path) as reader:
+        assert (reader.size, bytes(reader.read())) == (size, data)
+
+
+def test_what_is_no_file_is_an_error_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"1")
+    texts = []
+    for native in (True, False):
+        if not native:
+            monkeypatch.setattr(local, "_read_small", None)
+            monkeypatch.setattr(local, "_open_reader", None)
+        for name in ("", "missing", "f/below", "x" * 300):
+            for function in (local.open_reader, local.memory_map):
+                with pytest.raises(StorageError) as error:
+                    function(str(tmp_path / name))
+                texts.append((type(error.value), str(error.value)))
+        with pytest.raises(ValueError, match="null"):
+            local.open_reader("a\0b")
+    assert texts[:8] == texts[8:]
+    assert core.open_reader(str(tmp_path)) is None
+    assert core.read_small(str(tmp_path)) is None
+    with pytest.raises(TypeError):
+        core.read_small(5)
+
+
+def test_a_reader_is_closed_once(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"1")
+    reader = local.open_reader(str(tmp_path / "f"))
+    descriptor = reader.descriptor
+    reader.close()
+    other = os.open(tmp_path / "f", os.O_RDONLY)
+    assert other == descriptor  # the system gives the number away again
+    reader.close()
+    del reader
+    assert os.read(other, 1) == b"1"
+    os.close(other)
+    closed = local.open_reader(str(tmp_path / "f"))
+    closed.close()
+    with pytest.raises(ValueError, match="was closed"):
+        closed.read(0, 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ examples
+
+
+def test_examples_are_put_together() -> None:
+    parts = ([1, 2], np.array([3.5, 4.5], np.float32), b"ab")
+    makers = (None, None, lambda data: (data, data * 2))
+    nest = {"a": 5, "b": {"c": 0, "d": {}, "e": {"f": 2}}}
+    found = core.example(parts, makers, nest)
+    assert found == {"a": b"abab", "b": {"c": 1, "d": {}, "e": {"f": 3.5}}}
+    assert type(found["b"]["e"]["f"]) is np.float32
+    assert core.example(([7],), (None,), 0) == 7
+    assert nest == {"a": 5, "b": {"c": 0, "d": {}, "e": {"f": 2}}}
+
+
+def fails(found: Any) -> Any:
+    raise KeyError(found)
+
+
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        (([1],), TypeError),
+        (([1], (None,), 0), TypeError),
+        ((([1],), (None, None), 0), TypeError),
+        ((([1],), (None,), 1), IndexError),
+        ((([1],), (None,), -1), IndexError),
+        ((([1],), (None,), {"a": "b"}), TypeError),
+        ((([1],), (None,), {5: 0}), TypeError),
+        (((1,), (None,), 0), TypeError),
+        ((([1],), (fails,), 0), KeyError),
+        ((([1],), (5,), 0), TypeError),
+    ],
+)
+def test_arguments_of_which_no_example_is_made(arguments: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        core.example(*arguments)
+
+
+def test_a_nest_without_end() -> None:
+    nest: dict[str, Any] = {}
+    nest["a"] = nest
+    with pytest.raises(RecursionError):
+        core.example(([1],), (None,), nest)
