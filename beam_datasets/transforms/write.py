@@ -131,7 +131,8 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        options = split, self.publication.features, self.engine, self.sharding.ordered
+        shift = None if self.sharding.ordered else histograms.hash_shift(_max_bins(self.sharding, self.engine))
+        options = split, self.publication.features, self.engine, shift
         reader = self.readers.get(split)
         encode = _EncodeBlocks(*options) if reader is None else _ReadAndEncodeBlocks(*options, reader)
         return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
@@ -202,13 +203,13 @@ def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
 
 
 class _EncodeBlocks(beam.DoFn):
-    """(key, example) -> blocks, and beside them a histogram of each."""
+    """(key, example) -> blocks, and beside them a histogram of each: of hashes so coarse, or of integers."""
 
-    def __init__(self, split: str, features: Any, engine: EngineOptions, ordered: bool) -> None:
+    def __init__(self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None) -> None:
         self._split = split
         self._features = features
         self._engine = engine
-        self._ordered = ordered
+        self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_encoded")
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
 
@@ -217,7 +218,7 @@ class _EncodeBlocks(beam.DoFn):
             self._split,
             compile_encoder(self._features),
             block_size=self._engine.bytes_per_block,
-            ordered=self._ordered,
+            ordered=self._hash_shift is None,
             spill_dir=self._engine.spill_dir,
         )
 
@@ -252,8 +253,7 @@ class _EncodeBlocks(beam.DoFn):
         if block is None:
             return
         keys, sizes = block.load()
-        shift = 0 if self._ordered else histograms.HASH_SHIFT
-        counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=shift)
+        counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
         self._examples.inc(len(block))
         self._bytes.inc(block.num_bytes)
         self._bundle_examples += len(block)
@@ -270,8 +270,8 @@ class _EncodeBlocks(beam.DoFn):
 class _ReadAndEncodeBlocks(_EncodeBlocks):
     """Anything -> blocks of the examples that a reader makes of it, and beside them a histogram of each."""
 
-    def __init__(self, split: str, features: Any, engine: EngineOptions, ordered: bool, reader: Reader) -> None:
-        super().__init__(split, features, engine, ordered)
+    def __init__(self, split: str, features: Any, engine: EngineOptions, shift: int | None, reader: Reader) -> None:
+        super().__init__(split, features, engine, shift)
         self._reader = reader
 
     def process(self, element: Any) -> Iterator[Any]:

@@ -10,7 +10,7 @@ How fine the bins are decides only how much is read twice where a bin straddles 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,6 +46,23 @@ class Histogram:
     def total(self) -> int:
         """Number of examples."""
         return int(self.counts.sum())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Packs the numbers, of which most are small: an engine sends each histogram four times."""
+        high = self.bins[:, 0] >> np.uint64(max(0, self.shift - 64))
+        return _unpack, (self.shift, *map(_pack, (high, self.bins[:, 1], self.counts, self.num_bytes)))
+
+
+def _pack(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Returns numbers, which are not negative, in as few bytes each as the largest takes."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max()))) if len(numbers) else numbers
+
+
+def _unpack(
+    shift: int, high: NDArray[Any], low: NDArray[Any], counts: NDArray[Any], num_bytes: NDArray[Any]
+) -> Histogram:
+    bins = np.stack([high.astype(np.uint64) << np.uint64(max(0, shift - 64)), low.astype(np.uint64)], axis=1)
+    return Histogram(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64))
 
 
 def count_keys(
@@ -101,6 +118,15 @@ def max_bins(num_shards: int) -> int:
     (True, 1280000)
     """
     return min(max(MAX_BINS, BINS_PER_SHARD * num_shards), MOST_BINS)
+
+
+def hash_shift(max_bins: int) -> int:
+    """Returns the finest resolution that is of use for hashes, which are spread evenly, where so many bins are kept.
+
+    >>> hash_shift(MAX_BINS), hash_shift(MAX_BINS + 1)
+    (110, 109)
+    """
+    return 128 - (max_bins - 1).bit_length()
 
 
 def _coarsen(
