@@ -13,7 +13,8 @@ enum { ERROR = -1, REFUSED = 0, DONE = 1 };
 /* How the entry at a place began in the record before: its name with tag and length, and the tag of the feature. */
 typedef struct {
     Span head;
-    const Field *field; /* NULL where nobody wants it */
+    uint64_t first, last, mask; /* the head's first eight bytes and its last, or all, where it has no more */
+    const Field *field;         /* NULL where nobody wants it */
 } Known;
 
 /* What parse() returns of a group. */
@@ -191,31 +192,38 @@ static int take_span(const Parse *parse, Py_ssize_t i, Span tagged, Span feature
     return failed ? ERROR : DONE;
 }
 
-static inline uint64_t differing(const uint8_t *a, const uint8_t *b) {
-    uint64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x ^ y;
+static inline uint64_t word_at(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
 }
 
-/* As memcmp() == 0; a call takes longer than comparing what most names are. */
-static inline int equal(const uint8_t *a, const uint8_t *b, size_t n) {
-    if (n < 8 || n > 32) return memcmp(a, b, n) == 0;
-    uint64_t any = differing(a, b) | differing(a + n - 8, b + n - 8);
-    if (n > 16) any |= differing(a + 8, b + 8) | differing(a + n - 16, b + n - 16);
-    return any == 0;
+/* Whether it begins as it is known to; at least eight bytes are there. A call of memcmp() takes longer than this. */
+static inline int begins(const uint8_t *at, const Known *known, size_t size) {
+    size_t tail = size > 8 ? size - 8 : 0;
+    if ((word_at(at) & known->mask) != known->first || (word_at(at + tail) & known->mask) != known->last) return 0;
+    return size <= 16 || memcmp(at + 8, known->head.at + 8, size - 16) == 0;
 }
 
 /* Takes an entry apart that begins as the one before did and is short, as most are: one look at each of its parts. */
 static inline int take_known(const Known *known, Span *entries, Span *feature) {
     const uint8_t *at = entries->at;
     size_t size = (size_t)(known->head.end - known->head.at), left = (size_t)(entries->end - at);
-    if (size == 0 || left < size + 3 || at[0] != ENTRY) return 0;
+    if (size == 0 || left < size + 10 || at[0] != ENTRY) return 0;
     size_t length = at[1];
-    if (length > 127 || length > left - 2 || length < size + 1 || !equal(at + 2, known->head.at, size)) return 0;
+    if (length > 127 || length > left - 2 || length < size + 1 || !begins(at + 2, known, size)) return 0;
     if (at[2 + size] != length - size - 1) return 0;
     *feature = (Span){at + size + 3, entries->at = at + 2 + length};
     return 1;
+}
+
+/* Returns how entries begin that have this head, of at least four bytes. */
+static Known known_of(Span head, const Field *field) {
+    size_t size = (size_t)(head.end - head.at), some = size < 8 ? size : 8;
+    Known known = {.head = head, .mask = size < 8 ? ((uint64_t)1 << 8 * size) - 1 : ~(uint64_t)0, .field = field};
+    memcpy(&known.first, head.at, some);
+    memcpy(&known.last, head.end - some, some);
+    return known;
 }
 
 /* Takes any entry apart, and notes how it begins. */
@@ -225,7 +233,7 @@ static int take_entry(const Schema *schema, Known *known, Span *entries, Span *f
     const uint8_t *start = entry.at;
     if (!take(&entry, NAME, &name) || entry.at == entry.end) return 0;
     Span head = {start, entry.at + 1};
-    *known = (Known){head, same(head, known->head) ? known->field : schema_find(schema, name)};
+    *known = known_of(head, same(head, known->head) ? known->field : schema_find(schema, name));
     return take(&entry, FEATURE, feature) && entry.at == entry.end;
 }
 
@@ -233,7 +241,7 @@ static int take_entry(const Schema *schema, Known *known, Span *entries, Span *f
 static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *spans) {
     Py_ssize_t found = 0;
     for (Py_ssize_t place = 0; entries.at < entries.end; place++) {
-        Known unknown = {{NULL, NULL}, NULL}, *known = place < REMEMBERED ? parse->known + place : &unknown;
+        Known unknown = {.field = NULL}, *known = place < REMEMBERED ? parse->known + place : &unknown;
         Span feature;
         if (!take_known(known, &entries, &feature) && !take_entry(parse->schema, known, &entries, &feature))
             return REFUSED;

@@ -26,14 +26,33 @@ static int check_columns(PyObject *keys, PyObject *columns, Py_ssize_t n) {
     return 0;
 }
 
+/* A key, and the list of its values. */
+typedef struct {
+    PyObject *key, *values;
+} Column;
+
 /* Returns example i; a copy of a whole dict is cheaper than one that grows. */
-static PyObject *example_of(PyObject *empty, PyObject *keys, PyObject *columns, Py_ssize_t i) {
+static PyObject *example_of(PyObject *empty, const Column *columns, Py_ssize_t num, Py_ssize_t i) {
     PyObject *example = PyDict_Copy(empty);
-    for (Py_ssize_t k = 0; example != NULL && k < PyTuple_Size(keys); k++) {
-        PyObject *value = PyList_GetItem(PyTuple_GetItem(columns, k), i);
-        if (value == NULL || PyDict_SetItem(example, PyTuple_GetItem(keys, k), value) < 0) Py_CLEAR(example);
+    for (Py_ssize_t k = 0; example != NULL && k < num; k++) {
+        PyObject *value = PyList_GetItem(columns[k].values, i);
+        if (value == NULL || PyDict_SetItem(example, columns[k].key, value) < 0) Py_CLEAR(example);
     }
     return example;
+}
+
+static PyObject *examples_of(PyObject *empty, PyObject *keys, PyObject *lists, Py_ssize_t n) {
+    Py_ssize_t num = PyTuple_Size(keys);
+    Column *columns = PyMem_Calloc((size_t)num + 1, sizeof *columns);
+    if (columns == NULL) return PyErr_NoMemory();
+    for (Py_ssize_t k = 0; k < num; k++) columns[k] = (Column){PyTuple_GetItem(keys, k), PyTuple_GetItem(lists, k)};
+    PyObject *examples = PyList_New(n);
+    for (Py_ssize_t i = 0; examples != NULL && i < n; i++) {
+        PyObject *example = example_of(empty, columns, num, i);
+        if (example == NULL || PyList_SetItem(examples, i, example) < 0) Py_CLEAR(examples);
+    }
+    PyMem_Free(columns);
+    return examples;
 }
 
 PyObject *py_examples(PyObject *module, PyObject *args) {
@@ -44,11 +63,7 @@ PyObject *py_examples(PyObject *module, PyObject *args) {
     if (n < 0) return PyErr_Format(PyExc_ValueError, "n is %zd", n);
     if (check_columns(keys, columns, n) < 0) return NULL;
     PyObject *empty = empty_example(keys);
-    PyObject *examples = empty == NULL ? NULL : PyList_New(n);
-    for (Py_ssize_t i = 0; examples != NULL && i < n; i++) {
-        PyObject *example = example_of(empty, keys, columns, i);
-        if (example == NULL || PyList_SetItem(examples, i, example) < 0) Py_CLEAR(examples);
-    }
+    PyObject *examples = empty == NULL ? NULL : examples_of(empty, keys, columns, n);
     Py_XDECREF(empty);
     return examples;
 }
