@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ CHUNK_BYTES = 256 << 10
 _TAKEN_BYTES = 128 << 10  # of records that are taken at once: what is made of them is to fit the cache, too
 
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
+_NO_RECORDS = record_block.chunk(_NOTHING.buffer, _NOTHING.offsets)
 
 
 class RunReader:
@@ -51,7 +53,7 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._turned(_NOTHING)
+        self._chunk, self._records, self._first, self._num = _NOTHING, _NO_RECORDS, 0, 0
 
     def take(self, block: RecordBlock, first: int, stop: int) -> int:
         """Adds the first of the records [first, stop) to a block, checked, and returns how many; at least one.
@@ -60,25 +62,27 @@ class RunReader:
             StorageError: the file cannot be read.
             CorruptRecordError: the first record is damaged, or the shard has not as many as recorded.
         """
-        place = first - self._first
-        if not 0 <= place < self._num:
+        place, num = first - self._first, self._num
+        if not 0 <= place < num:
             self._turn_to(first)
-            place = first - self._first
-        if self._submit and self._ahead is None and 2 * place >= self._num:
-            following = self._first + self._num
-            if following < self.stop:
-                self._ahead = self._submit(self._load, following, self._chunk_bytes)
-        taken = block.take(self._records, place, min(stop - self._first, self._num), _TAKEN_BYTES)
-        if not taken:
-            chunk = self._chunk
-            tfrecord.unframe(  # raises the error
-                chunk.buffer,
-                chunk.offsets[place : place + 2],
-                path=self.shard.path,
-                offset=chunk.start,
-                first_record=first,
-            )
-        return taken
+            place, num = first - self._first, self._num
+        if self._submit is not None and self._ahead is None and 2 * place >= num and self._first + num < self.stop:
+            self._ahead = self._submit(self._load, self._first + num, self._chunk_bytes)
+        last = stop - self._first
+        taken = block.take(self._records, place, last if last < num else num, _TAKEN_BYTES)
+        return taken or self._raise_damaged(first)
+
+    def _raise_damaged(self, first: int) -> NoReturn:
+        chunk = self._chunk
+        places = chunk.offsets[first - self._first :][:2]
+        path = self.shard.path
+        tfrecord.unframe(chunk.buffer, places, path=path, offset=chunk.start, first_record=first)
+        raise CorruptRecordError(
+            "the record was changed while it was read. Read it again",
+            path=path,
+            offset=chunk.start + int(places[0]),
+            record=first,
+        )
 
     def load(self, first: int) -> RunReader:
         """Reads the chunk that has the record `first`, and returns this reader."""
@@ -88,7 +92,7 @@ class RunReader:
     def _turn_to(self, first: int) -> None:
         """Lets go of the chunk, and takes the one that has the record `first`."""
         begins = not self._num
-        self._turned(_NOTHING)
+        self._chunk, self._records, self._first, self._num = _NOTHING, _NO_RECORDS, 0, 0
         if self._ahead is not None:
             chunk, self._ahead = self._ahead.result(), None
             self._turned(chunk)
@@ -96,9 +100,8 @@ class RunReader:
             self._turned(self._load(first, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes))
 
     def _turned(self, chunk: tfrecord.Chunk) -> None:
-        self._chunk = chunk
+        self._chunk, self._records = chunk, record_block.chunk(chunk.buffer, chunk.offsets)
         self._first, self._num = chunk.first_record, len(chunk.offsets) - 1
-        self._records = record_block.chunk(chunk.buffer, chunk.offsets)
 
     def _load(self, first: int, chunk_bytes: int) -> tfrecord.Chunk:
         """Returns a chunk that has the record `first`."""
@@ -114,9 +117,11 @@ class RunReader:
 
     def _read(self, first: int, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
         """Returns the chunk that begins with the record `first`."""
-        enough = int(offsets[first]) + chunk_bytes
-        stop = int(np.searchsorted(offsets, np.uint64(enough), side="right")) - 1
-        places = offsets[first : min(max(stop, first + 1), self.stop) + 1].astype(np.int64)
-        start = int(places[0])
-        buffer: Buffer = self.shard.reader.read(start, int(places[-1]))
-        return tfrecord.Chunk(first, start, places - start, memoryview(buffer))
+        start, stop = offsets.item(first), self.stop
+        if offsets.item(stop) - start > chunk_bytes:
+            fitting = int(offsets.searchsorted(np.uint64(start + chunk_bytes), "right")) - 1
+            stop = max(fitting, first + 1)
+        places = offsets[first : stop + 1].astype(np.int64)
+        places -= start
+        buffer: Buffer = self.shard.reader.read(start, start + places.item(-1))
+        return tfrecord.Chunk(first, start, places, memoryview(buffer))

@@ -135,36 +135,28 @@ class Source(Operation):
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
         """Yields blocks of few records at first, so that the first one does not wait for others, then of more."""
-        size, most = 1, self._block_size
-        block = RecordBlock()
+        load, with_ids = functools.partial(self._open, session), self._config.add_tfds_id
+        block, room, size = RecordBlock(), 1, 1
         try:
-            for reader, run, first, end in self._readers(start, stop, epoch, session):
+            for run, first, count in self._visits(start, stop, epoch, session):
+                reader = session.reader(run, first, load)
+                end = first + count
                 while first < end:
-                    taken = reader.take(block, first, min(end, first + size - len(block)))
-                    if self._config.add_tfds_id:
-                        yield self.items(list(block), run, first)
-                        block = RecordBlock()
-                    elif len(block) >= size or block.num_bytes >= _BLOCK_BYTES:
-                        yield block
-                        block, size = RecordBlock(), min(_GROWTH * size, most)
+                    taken = reader.take(block, first, end if end - first < room else first + room)
+                    room -= taken
+                    if with_ids or not room or block.num_bytes >= _BLOCK_BYTES:
+                        yield self.items(list(block), run, first) if with_ids else block
+                        size = min(_GROWTH * size, self._block_size)
+                        block, room = RecordBlock(), size
                     first += taken
+                if end == reader.stop:
+                    session.forget(run)
         except Exception:
             if block:
                 yield block
             raise
         if block:
             yield block
-
-    def _readers(
-        self, start: int, stop: int, epoch: int, session: Session
-    ) -> Iterator[tuple[RunReader, int, int, int]]:
-        """Yields (reader, its run, first record in the shard, the one to end before) of each visit."""
-        load = functools.partial(self._open, session)
-        for run, first, count in self._visits(start, stop, epoch, session):
-            reader = session.reader(run, first, load)
-            yield reader, run, first, first + count
-            if first + count == reader.stop:
-                session.forget(run)
 
     def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[tuple[int, int, int]]:
         """Yields (run, first record in the shard, count); where it pays, runs are opened before they are visited."""
