@@ -47,6 +47,13 @@ class SourceError(Exception):
         return cls(f"{type(error).__name__}: {said} {where}").with_traceback(error.__traceback__)
 
 
+def interrupted(error: BaseException | None) -> bool:
+    """Returns whether it was Ctrl-C: in a worker within this process, Beam makes an error of its own of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def reason(error: BaseException) -> errors.BeamDatasetsError:
     """Returns the error to show for one that a runner raised."""
     text = _JOB.sub("", str(error))

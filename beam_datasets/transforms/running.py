@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import flink, portable, quiet
-from beam_datasets.transforms.failures import reason
+from beam_datasets.transforms.failures import interrupted, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,4 +66,6 @@ def _readable_errors(*, silent: bool) -> Iterator[None]:
         try:
             yield
         except Exception as error:
+            if interrupted(error):
+                raise KeyboardInterrupt from None
             raise reason(error) from None

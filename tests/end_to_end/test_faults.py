@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apache_beam as beam
 import numpy as np
 import pytest
 
@@ -98,6 +99,64 @@ def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
     examples = [("big", {"n": 1, "text": "x" * 2000})]
     with pytest.raises(errors.FeatureValueError, match=r"key 'big': the record has 2,\d+ bytes; at most 1,000"):
         Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"num_shards": 1.5}, "num_shards must be an int, not 1.5"),
+        ({"num_shards": 2.0}, "num_shards must be an int, not 2.0"),
+        ({"num_shards": "2"}, "num_shards must be an int, not '2'"),
+        ({"num_shards": [2]}, r"num_shards must be an int, not \[2\]"),
+        ({"num_shards": True}, "num_shards must be an int, not True"),
+        ({"num_shards": {"train": 2.0}}, r"num_shards\['train'\] must be an int, not 2.0"),
+        ({"min_shard_size": 1e6}, "min_shard_size must be an int"),
+        ({"max_shard_size": "1G"}, "max_shard_size must be an int"),
+        ({"max_examples_per_split": 10.0}, "max_examples_per_split must be an int"),
+        ({"block_size": "x"}, "block_size must be an int, not 'x'"),
+        ({"num_workers": 1.5}, "num_workers must be an int, not 1.5"),
+        ({"beam_options": "--runner=Foo"}, "beam_options is '--runner=Foo'; expected"),
+    ],
+    ids=repr,
+)
+def test_options_of_a_wrong_type_are_refused_before_any_work(tmp_path, options, words):
+    class Untouched(Faulty, skip_registration=True):
+        def _split_generators(self):
+            raise RuntimeError("the author's code runs")
+
+    with pytest.raises(TypeError, match=words):
+        Untouched(data_dir=tmp_path).build(**{"num_workers": 1} | options)
+    assert is_empty(tmp_path)
+
+
+def test_integers_of_numpy_are_integers(tmp_path):
+    examples = [good(i) for i in range(20)]
+    sizes = {"min_shard_size": 10, "max_shard_size": 100, "max_examples_per_split": 15, "block_size": 50}
+    plain = {"num_shards": {"train": 2}, "num_workers": 1} | sizes
+    numpy = {name: np.int64(size) for name, size in sizes.items()}
+    numpy |= {"num_shards": {"train": np.int64(2)}, "num_workers": np.uint8(1)}
+    made = [
+        digests(Faulty(data_dir=tmp_path / name, examples=examples).build(**options))
+        for name, options in (("plain", plain), ("numpy", numpy))
+    ]
+    assert made[0] == made[1]
+
+
+def test_a_split_without_a_number_of_shards_has_as_many_as_the_size_rule_says(tmp_path):
+    examples = [good(i) for i in range(20)]
+    made = [
+        digests(Faulty(data_dir=tmp_path / str(n), examples=examples).build(num_workers=1, num_shards=shards))
+        for n, shards in enumerate((None, {"train": None}))
+    ]
+    assert made[0].keys() == made[1].keys()
+    assert all(made[0][name] == made[1][name] for name in made[0] if "tfrecord" in name)
+
+
+@pytest.mark.parametrize("split", [1, None, b"train"])
+def test_a_split_is_named_by_a_str(tmp_path, split):
+    with pytest.raises(TypeError, match="is no split name; a split is named by a str"):
+        Faulty(data_dir=tmp_path, examples=[good(1)], split=split).build(num_workers=1)
+    assert is_empty(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +273,9 @@ Numbers(data_dir={data_dir!r}, count=1_000_000).build(num_shards=4, num_workers=
 @contextlib.contextmanager
 def slow_build(data_dir: Path, workers: int = 2) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a build in a process group of its own, from when it has spilled something."""
-    code = SLOW.format(data_dir=str(data_dir), workers=workers)
-    command = [sys.executable, "-c", code]
+    code = "import sys; from beam_datasets.cli import main; sys.exit(main())"
+    what = [f"{Numbers.__module__}:{Numbers.__name__}", "--count", "1_000_000", "--num_shards", "4"]
+    command = [sys.executable, "-c", code, "build", *what, "--data_dir", data_dir, "--num_workers", str(workers)]
     with started(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while not list(data_dir.rglob("*.block")):
@@ -235,16 +295,33 @@ def alive(group: int) -> list[str]:
     return found
 
 
-def test_ctrl_c_leaves_nothing(tmp_path):
-    with slow_build(tmp_path) as process:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_leaves_nothing(tmp_path, workers):
+    with slow_build(tmp_path, workers) as process:
         os.killpg(process.pid, signal.SIGINT)
         told = process.communicate(timeout=60)
-        assert process.returncode != 0, told
+        assert process.returncode == 130, told
+        assert told[1].decode().splitlines()[-1] == "interrupted; nothing was published"
         assert is_empty(tmp_path)
         deadline = time.monotonic() + 20
         while alive(process.pid) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not alive(process.pid)
+
+
+@pytest.mark.parametrize("by_beam", [False, True])
+def test_ctrl_c_while_the_authors_code_runs_in_this_process(tmp_path, by_beam):
+    def interrupted():
+        signal.raise_signal(signal.SIGINT)
+
+    class Interrupted(Faulty, skip_registration=True):
+        def _split_generators(self):
+            examples = beam.Create([good(1)]) | beam.Map(lambda example: interrupted() or example)
+            return {"train": examples} if by_beam else super()._split_generators()
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(data_dir=tmp_path, examples=[good(1), interrupted]).build(num_workers=1)
+    assert is_empty(tmp_path)
 
 
 def test_a_killed_build_can_be_run_again(tmp_path):
