@@ -155,8 +155,11 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
         reserved: names in lower case that are not free; a split that is to be written cannot be called 'all'.
 
     Raises:
+        TypeError: it is no str.
         ValueError: it has no letter or digit, or has a path separator or a control character, or is reserved.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r} is no split name; a split is named by a str.")
     if not any(character.isalnum() for character in name):
         raise ValueError(f"{name!r} is no split name; needed: at least one letter or digit.")
     if _UNSAFE_IN_A_NAME.search(name):

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +23,13 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from beam_datasets import storage
+from beam_datasets.reading.arguments import integer
 from beam_datasets.transforms import dataflow, flink, workers
 from beam_datasets.transforms.write import EngineOptions
 from beam_datasets.writing.owners import LOCAL_RUNNERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import apache_beam as beam
 
@@ -115,13 +117,16 @@ def choose_engine(
 
     Raises:
         FlinkError: the cluster does not answer.
+        TypeError: `beam_options` or `num_workers` are something else.
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
             unusable.
     """
     if isinstance(beam_options, PipelineOptions):
         options = copy.deepcopy(beam_options)  # the caller's stay as they are
     else:
-        options = PipelineOptions(list(beam_options or []))
+        options = PipelineOptions(_arguments(beam_options))
+    if num_workers is not None:
+        num_workers = integer("num_workers", num_workers)
     runner = str(options.view_as(StandardOptions).runner or "")
     if not _is_local(runner):
         if _short_name(runner) == "flink":
@@ -145,6 +150,16 @@ def choose_engine(
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
     return Engine(options.view_as(_KeepsViews), True, count, True)
+
+
+def _arguments(beam_options: Sequence[str] | None) -> list[str]:
+    given: Any = () if beam_options is None else beam_options
+    if not isinstance(given, str) and isinstance(given, Sequence) and all(isinstance(word, str) for word in given):
+        return list(given)
+    raise TypeError(
+        f"beam_options is {beam_options!r}; expected Beam's PipelineOptions, or a list of str such as "
+        "['--runner=FlinkRunner', '--parallelism=2']."
+    )
 
 
 class _KeepsViews(PipelineOptions):

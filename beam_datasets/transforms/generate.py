@@ -111,11 +111,12 @@ def generate(
     )
     spilled = engines.choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
+    transport = engine.transport(spilled, block_size)
     staging = publishing.staging(publication, spilled, wait=engine.waits)
     with staging, engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
         examples, readers = _examples(builder, pipeline)
-        examples | WriteExamples(publication, sharding, engine.transport(spilled, block_size), readers)
+        examples | WriteExamples(publication, sharding, transport, readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
             remote.check_staging(pipeline, publication.staging_dir)

@@ -126,10 +126,11 @@ def run(
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     publication, spilled = _announce(job, engine, payload, spill_dir)
+    transport = engine.transport(spilled, block_size)
     staging = publishing.staging(publication, spilled, wait=engine.waits)
     with staging, engine.runner(publication.worker_log) as runner:
         pipeline = beam.Pipeline(runner=runner, options=engine.options)
-        pipeline | _Flow(job, publication, engine.transport(spilled, block_size))
+        pipeline | _Flow(job, publication, transport)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
             remote.check_staging(pipeline, publication.staging_dir)

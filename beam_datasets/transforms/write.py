@@ -22,6 +22,7 @@ from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
+from beam_datasets.reading.arguments import integer
 from beam_datasets.transforms.failures import SourceError
 from beam_datasets.transforms.progress import told
 from beam_datasets.writing import histogram as histograms
@@ -65,8 +66,8 @@ class EngineOptions:
     holds_bundles: bool = False
 
     def __post_init__(self) -> None:
-        if self.block_size is not None and self.block_size < 1:
-            raise ValueError(f"block_size is {self.block_size} bytes; give at least 1, or None for the default.")
+        if self.block_size is not None:
+            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1))
 
     @property
     def bytes_per_block(self) -> int:
@@ -198,7 +199,7 @@ def write_blocks(
 def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     """Returns how finely to count: more finely for many shards, and where they may become many."""
     asked = sharding.num_shards or 0
-    shards = max(asked.values(), default=0) if isinstance(asked, Mapping) else asked
+    shards = max(filter(None, asked.values()), default=0) if isinstance(asked, Mapping) else asked
     return histograms.max_bins(max(shards, MANY_SHARDS if engine.many_machines else 0))
 
 

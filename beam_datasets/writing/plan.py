@@ -16,6 +16,7 @@ import numpy as np
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model import shards as shard_rules
+from beam_datasets.reading.arguments import integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -44,7 +45,7 @@ class ShardingOptions:
         max_part_size: larger shards are written in parts of about this size in bytes.
     """
 
-    num_shards: int | Mapping[str, int] | None = None
+    num_shards: int | Mapping[str, int | None] | None = None
     min_shard_size: int = shard_rules.MIN_SHARD_SIZE
     max_shard_size: int = shard_rules.MAX_SHARD_SIZE
     max_examples_per_split: int | None = None
@@ -53,6 +54,7 @@ class ShardingOptions:
     max_part_size: int = MAX_PART_SIZE
 
     def __post_init__(self) -> None:
+        self._take_integers()
         counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         for count in counts:
             if count is not None and count < 1:
@@ -68,6 +70,18 @@ class ShardingOptions:
             )
         if self.max_part_size < 1:
             raise ValueError(f"max_part_size is {self.max_part_size} bytes; give at least 1.")
+
+    def _take_integers(self) -> None:
+        """Makes int of all numbers: NumPy's, which JSON has not, too."""
+        names = ("min_shard_size", "max_shard_size", "max_examples_per_split", "max_part_size")
+        taken: dict[str, Any] = {name: _integer(name, getattr(self, name)) for name in names}
+        if isinstance(self.num_shards, Mapping):
+            asked = self.num_shards.items()
+            taken["num_shards"] = {split: _integer(f"num_shards[{split!r}]", count) for split, count in asked}
+        else:
+            taken["num_shards"] = _integer("num_shards", self.num_shards)
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(
@@ -89,6 +103,10 @@ class ShardingOptions:
     def shards_of(self, split: str) -> int | None:
         """Returns the number of shards asked for; None where the size rule chooses."""
         return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
+
+
+def _integer(name: str, value: Any) -> int | None:
+    return None if value is None else integer(name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,16 @@ def test_unusable_options_are_refused_at_birth(arguments, words):
         plan.ShardingOptions(**arguments)
 
 
+@pytest.mark.parametrize("name", ["num_shards", "min_shard_size", "max_examples_per_split", "max_part_size"])
+def test_numbers_are_ints_or_refused(name):
+    options = plan.ShardingOptions(**{name: np.int32(7)})
+    assert options == plan.ShardingOptions(**{name: 7})
+    assert type(getattr(options, name)) is int
+    for bad in (1.5, 2.0, "2", [2], np.array([2]), True, False, np.True_):
+        with pytest.raises(TypeError, match=f"{name} must be an int, not "):
+            plan.ShardingOptions(**{name: bad})
+
+
 def test_a_split_without_examples_and_too_many_shards_are_errors():
     with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
         plan.make_plan({}, ["test"], plan.ShardingOptions())
