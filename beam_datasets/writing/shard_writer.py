@@ -233,8 +233,9 @@ class _Merge:
         key = self.keys[self.order[second]]
         number = int(key[0]) << 64 | int(key[1])
         name = f"the key {number - (1 << 127)}" if destination.ordered else f"a key (its hash is {number:032x})"
+        more = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
         raise DuplicateKeyError(
-            f"{group.text}: two examples have {name}, one of {len(repeats)} such repeats. Keys decide the order and "
+            f"{group.text}: two examples have {name}{more}. Keys decide the order and "
             f"must be unique; make them so, or build with ignore_duplicates. The two examples:"
             f"\n  {_show(one)}\n  {_show(other)}"
         )
