@@ -20,7 +20,7 @@ from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import remote
 from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
-from beam_datasets.transforms.write import EngineOptions, write_blocks
+from beam_datasets.transforms.write import EngineOptions, max_bins, write_blocks
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import publish as publishing
@@ -213,7 +213,8 @@ class _Flow(beam.PTransform):
     def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that makes a new order."""
         sources, numbers = self._stretches(begin)
-        reader = _ReadBlocks(self.job.transform or Transform(), self.job.reshuffle or "", self.engine)
+        shift = histograms.hash_shift(max_bins(self.job.sharding, self.engine))
+        reader = _ReadBlocks(self.job.transform or Transform(), self.job.reshuffle or "", self.engine, shift)
         read = numbers | "Read" >> beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_outputs(
             _HISTOGRAMS, _NUMBERS, main="blocks"
         )
@@ -278,10 +279,11 @@ class _Copy(beam.DoFn):
 class _ReadBlocks(beam.DoFn):
     """Number of a stretch -> blocks, and beside them a histogram of each, and the number once all of it is read."""
 
-    def __init__(self, transform: Transform, reshuffle: str, engine: EngineOptions) -> None:
+    def __init__(self, transform: Transform, reshuffle: str, engine: EngineOptions, hash_shift: int) -> None:
         self._transform = transform
         self._reshuffle = reshuffle
         self._engine = engine
+        self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
     def process(self, number: int, sources: Stretches) -> Iterator[Any]:
@@ -295,7 +297,7 @@ class _ReadBlocks(beam.DoFn):
         )
         for block in blocks:
             keys, sizes = block.load()
-            counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=histograms.HASH_SHIFT)
+            counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift)
             yield block
             yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (stretch.split, counts))
         self._examples.inc(stretch.file.take)

@@ -132,7 +132,7 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        shift = None if self.sharding.ordered else histograms.hash_shift(_max_bins(self.sharding, self.engine))
+        shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
         options = split, self.publication.features, self.engine, shift
         reader = self.readers.get(split)
         encode = _EncodeBlocks(*options) if reader is None else _ReadAndEncodeBlocks(*options, reader)
@@ -173,7 +173,7 @@ def write_blocks(
     """
     if engine.is_held:
         sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, HELD_PART_SIZE))
-    counted = counts | "CountKeys" >> beam.CombinePerKey(_MergeHistograms(_max_bins(sharding, engine)))
+    counted = counts | "CountKeys" >> beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
     once = blocks.pipeline | "Once" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
     destination = shard_writer.Destination(
@@ -196,7 +196,7 @@ def write_blocks(
     return start | "Publish" >> beam.Map(_publish, publication, plan, shards, engine.spill_dir)
 
 
-def _max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
+def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     """Returns how finely to count: more finely for many shards, and where they may become many."""
     asked = sharding.num_shards or 0
     shards = max(filter(None, asked.values()), default=0) if isinstance(asked, Mapping) else asked
