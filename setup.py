@@ -1,10 +1,12 @@
 """Installs beam_datasets and the runnable pipelines beside it."""
 
+import os
 import re
 import sys
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 BEAM = ["apache-beam>=2.77,<3", "tqdm>=4.60"]
 IMAGE = ["deflate>=0.7", "pillow>=10", "opencv-python-headless>=4.8"]
@@ -64,6 +66,19 @@ NATIVE = Extension(
     optional=True,
 )
 
+
+class BuildWherePossible(build_ext):
+    """Builds the extension where there is a compiler."""
+
+    def run(self):
+        """Builds it; a wheel that is made without it is one for every machine, and says so."""
+        super().run()
+        wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+        if wheel and not self.inplace and not any(map(os.path.exists, self.get_outputs())):
+            wheel.root_is_pure = True
+            self.distribution.ext_modules = []
+
+
 setup(
     name="beam_datasets",
     version=VERSION[1],
@@ -73,8 +88,9 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["beam_datasets*", "pipelines*"]),
-    package_data={"beam_datasets": ["py.typed"], "beam_datasets.native": ["*.pyi", "*.h"]},
+    package_data={"beam_datasets": ["py.typed"], "beam_datasets.native": ["*.pyi"]},
     ext_modules=[NATIVE],
+    cmdclass={"build_ext": BuildWherePossible},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
     install_requires=["numpy>=1.24", "protobuf>=4.21", "crc32c>=2.3"],
     extras_require={

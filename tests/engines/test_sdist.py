@@ -9,6 +9,7 @@ import site
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,24 @@ def test_it_has_what_the_packages_have(sdist: Path) -> None:
     left_out = {"beam_datasets/formats/example.proto"}  # the source of example_pb2.py
     assert wanted - names <= left_out
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "beam_datasets/py.typed"} <= names
+
+
+@pytest.mark.parametrize("compiler", [None, "/bin/false"], ids=["compiler", "no compiler"])
+def test_a_wheel_says_which_machines_it_is_for(sdist: Path, tmp_path: Path, compiler: str | None) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--no-build-isolation"]
+    environment = os.environ | ({"CC": compiler} if compiler else {})
+    subprocess.run([*command, "--no-index", "-w", tmp_path, sdist], check=True, capture_output=True, env=environment)
+    (wheel,) = tmp_path.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (about,) = (archive.read(name).decode() for name in names if name.endswith("/WHEEL"))
+    binaries = [name for name in names if name.endswith((".so", ".pyd"))]
+    is_pure = wheel.name.endswith("-py3-none-any.whl")
+    assert is_pure == (not binaries)
+    assert f"Root-Is-Purelib: {str(is_pure).lower()}" in about
+    assert not (compiler and binaries)
+    assert {"beam_datasets/py.typed", "beam_datasets/native/_core.pyi", "pipelines/__init__.py"} <= set(names)
+    assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
 @pytest.mark.parametrize("compiler", [None, "/bin/false"], ids=["compiler", "no compiler"])
