@@ -35,6 +35,8 @@ CONFIG_FILE = "metadata.json"
 DATA_DIR_VARIABLES = ("BEAM_DATASETS_DATA_DIR", "TFDS_DATA_DIR")
 DEFAULT_DATA_DIR = "~/beam_datasets"
 
+_MOST_SUBDIRS = 20  # that an error looks into
+
 _registered: dict[str, BuilderClass] = {}
 
 
@@ -158,7 +160,8 @@ def find_published(
         wanted = DatasetName.parse(text)
     except ValueError as error:
         path = text.count("/") > 1
-        problem = f"{text}: there is no such directory, and it is no dataset name." if path else str(error)
+        nothing = f"{text}: there is no such directory, and it is no dataset name."
+        problem = f"{nothing}{versions_near(text)}" if path else str(error)
         raise DatasetNotFoundError(_no_version(text) if there else problem) from None
     try:
         return find_dataset_dir(wanted, root)
@@ -167,7 +170,7 @@ def find_published(
 
 
 def _no_version(directory: str) -> str:
-    return f"The directory {directory} is none of a version: it has no {INFO_FILE}."
+    return f"The directory {directory} is none of a version: it has no {INFO_FILE}.{versions_near(directory)}"
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:
@@ -185,7 +188,10 @@ def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
 
 def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = None) -> list[Version]:
     """Returns the published versions of a dataset, or of a config of it, lowest first."""
-    folder = _folder(root_dir(data_dir), name, config)
+    return _versions_in(_folder(root_dir(data_dir), name, config))
+
+
+def _versions_in(folder: str) -> list[Version]:
     there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
     return sorted(version for version in there if is_published(storage.join(folder, str(version))))
 
@@ -204,6 +210,23 @@ def published_instead(name: str, root: str) -> str:
         return f"published versions: {there or 'none'}" if storage.is_dir(root) else f"there is no directory {root}"
     except StorageError:
         return "what else is published there cannot be listed"
+
+
+def versions_near(directory: str) -> str:
+    """Returns for an error which versions lie in a directory that is none of a version, or beside it; '' for none."""
+    try:
+        for folder in (directory, storage.dirname(directory)):
+            found = [str(version) for version in _versions_in(folder)]
+            if not found and folder == directory:
+                subdirs = _subdirs(folder)[:_MOST_SUBDIRS]
+                found = [
+                    f"{name}/{version}" for name in subdirs for version in _versions_in(storage.join(folder, name))
+                ]
+            if found:
+                return f" Versions in {folder}: {', '.join(found)}."
+    except StorageError:
+        pass
+    return ""
 
 
 def default_config(name: str, data_dir: DataDir = None) -> str | None:

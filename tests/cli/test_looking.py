@@ -272,6 +272,31 @@ def test_what_is_no_dataset_is_one_line(
         assert err.count("\n") == 1
 
 
+def test_where_no_version_is_given_or_a_missing_one_those_that_are_there_are_told(
+    pets: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("data/pets/1.0.0", "data/pets/1.10.0", "data/pets/1.2.0", "data/more/small/1.0.0"):
+        shutil.copytree(pets, tmp_path / place)
+    (tmp_path / "data/pets/9.0.0").mkdir()
+    monkeypatch.chdir(tmp_path)
+    pets_there = "pets: 1.0.0, 1.2.0, 1.10.0."
+    for text, words in (
+        ("./data/pets", pets_there),
+        ("data/pets", pets_there),
+        ("data/pets/3.0.0", pets_there),
+        ("./data/pets/9.0.0", pets_there),
+        ((tmp_path / "data/pets").as_uri(), pets_there),
+        ("./data/more", "more: small/1.0.0."),
+        ("./data", "data: pets/1.0.0, pets/1.2.0, pets/1.10.0."),
+    ):
+        code, out, err = run("info", text)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert err.endswith(f"{words}\n"), err
+        assert " Versions in " in err
+    for text in ("./none", "./data/pets/1.0.0/none"):
+        assert "Versions" not in run("info", text)[2]
+
+
 # ------------------------------------------------------------------------------------------------------- info and list
 
 
