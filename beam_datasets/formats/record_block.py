@@ -6,6 +6,7 @@ them there. Without it, it is a list of bytes. Either is a sequence of bytes, wi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.formats import framing
@@ -14,10 +15,12 @@ from beam_datasets.native import core
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
-__all__ = ["PlainRecordBlock", "RecordBlock", "chunk"]
+    Ints = NDArray[np.int64]
+
+__all__ = ["PlainChunk", "PlainRecordBlock", "RecordBlock", "chunk"]
 
 
 class PlainRecordBlock(list[bytes]):
@@ -29,35 +32,72 @@ class PlainRecordBlock(list[bytes]):
 
     num_bytes = 0
 
-    def take(self, chunk: Any, first: int, stop: int, most: int) -> int:
-        """Adds records of a chunk, and returns how many; 0 where the first is damaged, whose error is the caller's.
+    def take(
+        self, chunks: dict[int, Any], runs: Ints, firsts: Ints, counts: Ints, at: int, stop: int, most: int, limit: int
+    ) -> int:
+        """Adds records, checked, of the visits [at, stop), each to a run; returns the visit where it ended.
+
+        It ends where the block is full, or at a visit whose next record no chunk has, or is damaged. What is left of
+        that visit stands in `firsts` and `counts` then. A chunk whose last record was taken is dropped.
 
         Args:
-            chunk: what `chunk` returned.
-            first: the first to take.
-            stop: the one to end before; behind `first`.
-            most: how many bytes to take, with framing, unless the first record has more.
+            chunks: by run, what `chunk` returned.
+            runs: of each visit.
+            firsts: the first record of each visit; changed.
+            counts: how many records each visit takes; changed.
+            at: the first visit.
+            stop: the one to end before.
+            most: how many records the block may have.
+            limit: how many bytes they may have together, but for the last.
         """
-        buffer, offsets = chunk
-        fitting = int(offsets.searchsorted(offsets[first] + most, "right")) - 1
-        end = max(min(fitting, stop), first + 1)
-        records = framing.good_records(buffer, offsets[first : end + 1], True)
+        while at < stop and len(self) < most and self.num_bytes < limit:
+            chunk = chunks.get(int(runs[at]))
+            some = 0 if chunk is None else self._take_run(chunk, int(firsts[at]), int(counts[at]), most, limit)
+            firsts[at] += some
+            counts[at] -= some
+            if chunk is not None and chunk.ends_at(int(firsts[at])):
+                del chunks[int(runs[at])]
+            if counts[at]:
+                if not some:
+                    break
+                continue
+            at += 1
+        return at
+
+    def _take_run(self, chunk: PlainChunk, first: int, count: int, most: int, limit: int) -> int:
+        """Adds the first records of a run that a chunk has, and returns how many."""
+        offsets, place = chunk.offsets, first - chunk.first
+        if not 0 <= place < len(offsets) - 1:
+            return 0
+        fitting = int(offsets.searchsorted(offsets[place] + (limit - self.num_bytes), "right")) - 1
+        end = max(min(fitting, place + count, place + most - len(self)), place + 1)
+        records = framing.good_records(chunk.buffer, offsets[place : end + 1], True)
         self += records
         self.num_bytes += sum(map(len, records))
         return len(records)
 
 
-def _plain_chunk(buffer: Buffer, offsets: NDArray[Any]) -> Any:
-    """Returns what `RecordBlock.take` takes records from.
+@dataclass(frozen=True, eq=False)
+class PlainChunk:
+    """Framed records, one after another.
 
-    Args:
-        buffer: framed records, one after another.
+    Attributes:
+        buffer: where they lie.
         offsets: n + 1 ascending int64: where each record begins in the buffer, in bytes, and where the last one ends.
+        first: the number of the first of them.
     """
-    return memoryview(buffer), offsets
+
+    buffer: memoryview
+    offsets: Ints
+    first: int
+
+    def ends_at(self, record: int) -> bool:
+        """Returns whether a record is the one behind the last."""
+        return record == self.first + len(self.offsets) - 1
 
 
-chunk: Callable[[Buffer, NDArray[Any]], Any] = _plain_chunk if core is None else core.chunk
+chunk: Callable[[memoryview, Ints, int], Any] = PlainChunk if core is None else core.chunk
+"""What records are taken from; see `PlainChunk`."""
 
 if TYPE_CHECKING:
     RecordBlock = PlainRecordBlock

@@ -39,16 +39,20 @@ static int ints_of_sequence(PyObject *object, Ints *ints) {
     return -1;
 }
 
+int int64s_get(PyObject *object, Py_buffer *view, int writable, const char *name) {
+    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object, view, flags) < 0) return -1;
+    if (is_int64(view)) return 0;
+    PyErr_Format(PyExc_ValueError, "%s must be a one-dimensional array of int64, or a list or tuple of int.", name);
+    PyBuffer_Release(view);
+    return -1;
+}
+
 static int ints_of_array(PyObject *object, Ints *ints, const char *name) {
     Py_buffer view;
-    if (PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return -1;
-    int failed = 0;
-    if (!is_int64(&view)) {
-        PyErr_Format(PyExc_ValueError, "%s must be a one-dimensional array of int64, or a list or tuple of int.", name);
-        failed = -1;
-    } else if ((failed = make_room(ints, view.len / 8)) == 0) {
-        memcpy(ints->values, view.buf, (size_t)view.len);
-    }
+    if (int64s_get(object, &view, 0, name) < 0) return -1;
+    int failed = make_room(ints, view.len / 8);
+    if (!failed) memcpy(ints->values, view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
     return failed;
 }

@@ -13,6 +13,7 @@
 typedef struct {
     Py_buffer buffer;
     Ints offsets;
+    Py_ssize_t first; /* the number of the first of them */
 } Chunk;
 
 typedef struct {
@@ -33,25 +34,31 @@ static void chunk_free(PyObject *capsule) {
     PyMem_Free(chunk);
 }
 
-static Chunk *chunk_new(PyObject *buffer, PyObject *offsets) {
+static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
     Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
     if (chunk == NULL) return (Chunk *)PyErr_NoMemory();
+    chunk->first = first;
     if (ints_get(offsets, &chunk->offsets, "offsets") == 0) {
-        if (bytes_get(buffer, &chunk->buffer) == 0) return chunk;
+        if (chunk->offsets.n == 0)
+            PyErr_SetString(PyExc_ValueError, "offsets say where the last record ends, at least.");
+        else if (bytes_get(buffer, &chunk->buffer) == 0)
+            return chunk;
         ints_drop(&chunk->offsets);
     }
     PyMem_Free(chunk);
     return NULL;
 }
 
-PyDoc_STRVAR(chunk_doc, "chunk(buffer, offsets)\n--\n\n"
-                        "Returns what RecordBlock.take() takes records from: framed ones, and where each begins and the\n"
-                        "last one ends. It holds the buffer.");
+PyDoc_STRVAR(chunk_doc, "chunk(buffer, offsets, first)\n--\n\n"
+                        "Returns what RecordBlock.take() takes records from: framed ones, where each begins and the last\n"
+                        "one ends, and the number of the first of them. It holds the buffer.");
 
 static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *buffer, *offsets;
-    if (!PyArg_ParseTuple(arguments, "OO:chunk", &buffer, &offsets)) return NULL;
-    Chunk *chunk = chunk_new(buffer, offsets);
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(arguments, "OOn:chunk", &buffer, &offsets, &first)) return NULL;
+    if (first < 0 || first > PY_SSIZE_T_MAX / 2) return PyErr_Format(PyExc_ValueError, "first is %zd.", first);
+    Chunk *chunk = chunk_new(buffer, offsets, first);
     if (chunk == NULL) return NULL;
     PyObject *capsule = PyCapsule_New(chunk, CHUNK, chunk_free);
     if (capsule != NULL) return capsule;
@@ -108,43 +115,119 @@ static void add(RecordBlock *block, Span record, PyObject *chunk) {
     block->num_bytes += record.end - record.at;
 }
 
-/* The number of good records of [first, stop) before the first bad one; of those, the first and what `most` leaves. */
-static Py_ssize_t count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop, int64_t most) {
+/* The number of good records of [first, stop) before the first bad one; places in the chunk. */
+static Py_ssize_t count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop) {
     const int64_t *offsets = chunk->offsets.values;
     Py_ssize_t i = first;
-    for (; i < stop; i++) {
-        if (i > first && offsets[i + 1] > most && offsets[i + 1] - most > offsets[first]) break;
-        if (!is_framed_record(&chunk->buffer, offsets[i], offsets[i + 1], 1)) break;
-    }
+    while (i < stop && is_framed_record(&chunk->buffer, offsets[i], offsets[i + 1], 1)) i++;
     return i - first;
 }
 
-PyDoc_STRVAR(take_doc, "take(chunk, first, stop, most)\n--\n\n"
-                       "Adds the records [first, stop) of a chunk, and returns how many: only those before the first\n"
-                       "damaged one, and no more than the first where they have more than so many bytes together.");
+/* The records of a visit that are still to be taken, and what the block may have. */
+typedef struct {
+    int64_t first, count;
+    Py_ssize_t most, limit;
+} Wanted;
 
-static PyObject *py_take(RecordBlock *self, PyObject *arguments) {
-    PyObject *capsule;
-    Py_ssize_t first, stop, most, good;
-    if (!PyArg_ParseTuple(arguments, "Onnn:take", &capsule, &first, &stop, &most)) return NULL;
-    const Chunk *chunk = PyCapsule_GetPointer(capsule, CHUNK);
-    if (chunk == NULL) return NULL;
+/* Returns how many records from a place of a chunk on are wanted and fit into the block, but at least one. */
+static Py_ssize_t fitting(const RecordBlock *block, const Chunk *chunk, Py_ssize_t place, const Wanted *wanted) {
     const int64_t *offsets = chunk->offsets.values;
-    if (first < 0 || stop < first || stop >= chunk->offsets.n || most < 0)
-        return PyErr_Format(PyExc_ValueError, "[%zd, %zd) of a chunk of %zd records, at most %zd bytes", first, stop,
-                            chunk->offsets.n - 1, most);
-    if (offsets[stop] >= LARGE && offsets[stop] - LARGE >= offsets[first]) {
+    Py_ssize_t room = wanted->most - block->n, left = chunk->offsets.n - 1 - place, n = 1;
+    int64_t bytes = wanted->limit - block->num_bytes;
+    if (room > left) room = left;
+    if (room > wanted->count) room = (Py_ssize_t)wanted->count;
+    while (n < room && (offsets[place + n + 1] <= bytes || offsets[place + n + 1] - bytes <= offsets[place])) n++;
+    return n;
+}
+
+/* Adds the first of the wanted records of a chunk; returns how many, or -1 with an exception. */
+static Py_ssize_t take_run(RecordBlock *block, PyObject *capsule, const Chunk *chunk, const Wanted *wanted) {
+    if (wanted->first < chunk->first || wanted->first - chunk->first >= chunk->offsets.n - 1) return 0;
+    Py_ssize_t place = (Py_ssize_t)(wanted->first - chunk->first), good;
+    Py_ssize_t stop = place + fitting(block, chunk, place, wanted);
+    const int64_t *offsets = chunk->offsets.values;
+    if (offsets[stop] >= LARGE && offsets[stop] - LARGE >= offsets[place]) {
         Py_BEGIN_ALLOW_THREADS
-        good = count_good(chunk, first, stop, most);
+        good = count_good(chunk, place, stop);
         Py_END_ALLOW_THREADS
     } else {
-        good = count_good(chunk, first, stop, most);
+        good = count_good(chunk, place, stop);
     }
-    if (make_room(self, good) < 0) return NULL;
+    if (make_room(block, good) < 0) return -1;
     const uint8_t *data = chunk->buffer.buf;
-    for (Py_ssize_t i = first; i < first + good; i++)
-        add(self, (Span){data + offsets[i] + HEADER, data + offsets[i + 1] - FOOTER}, capsule);
-    return PyLong_FromSsize_t(good);
+    for (Py_ssize_t i = place; i < place + good; i++)
+        add(block, (Span){data + offsets[i] + HEADER, data + offsets[i + 1] - FOOTER}, capsule);
+    return good;
+}
+
+/* The arrays that say what is read: for each visit to a run its number, its first record and how many. */
+typedef struct {
+    PyObject *chunks; /* a dict: by run */
+    Py_buffer runs, firsts, counts;
+} Visits;
+
+/* Takes what there is of a visit, and notes what is left. Returns how many records, or -1 with an exception. */
+static Py_ssize_t take_visit(RecordBlock *block, const Visits *visits, Py_ssize_t at, Py_ssize_t most,
+                             Py_ssize_t limit) {
+    int64_t *first = (int64_t *)visits->firsts.buf + at, *count = (int64_t *)visits->counts.buf + at;
+    PyObject *run = PyLong_FromLongLong(((const int64_t *)visits->runs.buf)[at]);
+    PyObject *capsule = run == NULL ? NULL : PyDict_GetItemWithError(visits->chunks, run);
+    Chunk *chunk = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, CHUNK);
+    Py_ssize_t taken = PyErr_Occurred() ? -1 : 0;
+    if (chunk != NULL && *count > 0) {
+        Py_INCREF(capsule);
+        taken = take_run(block, capsule, chunk, &(Wanted){*first, *count, most, limit});
+        if (taken > 0) {
+            *first += taken;
+            *count -= taken;
+            if (*first - chunk->first == chunk->offsets.n - 1 && PyDict_DelItem(visits->chunks, run) < 0) taken = -1;
+        }
+        Py_DECREF(capsule);
+    }
+    Py_XDECREF(run);
+    return taken;
+}
+
+static PyObject *taken_of(RecordBlock *self, const Visits *visits, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t most,
+                          Py_ssize_t limit) {
+    const int64_t *counts = visits->counts.buf;
+    while (at < stop && self->n < most && self->num_bytes < limit) {
+        Py_ssize_t taken = take_visit(self, visits, at, most, limit);
+        if (taken < 0) return NULL;
+        if (counts[at] <= 0)
+            at++;
+        else if (taken == 0)
+            break;
+    }
+    return PyLong_FromSsize_t(at);
+}
+
+PyDoc_STRVAR(take_doc, "take(chunks, runs, firsts, counts, at, stop, most, limit)\n--\n\n"
+                       "Adds records of the visits [at, stop) to runs, while the block has fewer than `most` records and\n"
+                       "`limit` bytes; see PlainRecordBlock.take().");
+
+static PyObject *py_take(RecordBlock *self, PyObject *arguments) {
+    PyObject *runs, *firsts, *counts, *result = NULL;
+    Py_ssize_t at, stop, most, limit;
+    Visits visits;
+    if (!PyArg_ParseTuple(arguments, "O!OOOnnnn:take", &PyDict_Type, &visits.chunks, &runs, &firsts, &counts, &at, &stop,
+                          &most, &limit))
+        return NULL;
+    if (int64s_get(runs, &visits.runs, 0, "runs") < 0) return NULL;
+    if (int64s_get(firsts, &visits.firsts, 1, "firsts") == 0) {
+        if (int64s_get(counts, &visits.counts, 1, "counts") == 0) {
+            Py_ssize_t n = visits.runs.len / 8;
+            if (visits.firsts.len / 8 != n || visits.counts.len / 8 != n || at < 0 || stop > n)
+                PyErr_Format(PyExc_ValueError, "[%zd, %zd) of %zd runs, %zd firsts and %zd counts", at, stop, n,
+                             visits.firsts.len / 8, visits.counts.len / 8);
+            else
+                result = taken_of(self, &visits, at, stop, most, limit);
+            PyBuffer_Release(&visits.counts);
+        }
+        PyBuffer_Release(&visits.firsts);
+    }
+    PyBuffer_Release(&visits.runs);
+    return result;
 }
 
 static Py_ssize_t length(RecordBlock *self) { return self->n; }

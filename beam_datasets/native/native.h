@@ -40,6 +40,9 @@ typedef struct {
 int ints_get(PyObject *object, Ints *ints, const char *name);
 void ints_drop(Ints *ints);
 
+/* A one-dimensional array of int64 itself; 0, or -1 with an exception. */
+int int64s_get(PyObject *object, Py_buffer *view, int writable, const char *name);
+
 /* The bytes of any buffer; 0, or -1 with an exception. */
 int bytes_get(PyObject *object, Py_buffer *view);
 

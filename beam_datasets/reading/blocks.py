@@ -11,6 +11,12 @@ Items: TypeAlias = Any
 """A sequence with slices and `+=`: list[Any] or `RecordBlock`."""
 
 
+BLOCK_BYTES = 256 << 10
+"""About how many bytes the items of a block have: what is made of them is to fit the processor's cache with them."""
+
+_BLOCK_ITEMS, _GROWTH = 256, 8
+
+
 def joined(blocks: Iterable[Items]) -> Items:
     """Returns the items of all blocks in one; the first of them may be changed."""
     held: Items = []
@@ -47,6 +53,20 @@ def every(blocks: Iterable[Items], step: int) -> Iterator[Items]:
         return
     skip = 0
     for block in blocks:
-        if some := block[skip::step]:
+        if some := list(block[skip::step]):  # a block would hold what all its records were read with
             yield some
         skip = (skip - len(block)) % step
+
+
+def sizes(item_bytes: float) -> Iterator[int]:
+    """Yields without end how many items to handle at once: few at first, for which the first one has to wait.
+
+    >>> found = sizes(item_bytes=1000)
+    >>> [next(found) for _ in range(5)]
+    [1, 8, 64, 256, 256]
+    """
+    most = int(min(max(BLOCK_BYTES / max(item_bytes, 1), 1), _BLOCK_ITEMS))
+    size = 1
+    while True:
+        yield size
+        size = min(_GROWTH * size, most)

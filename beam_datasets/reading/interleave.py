@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_FIRST_VISITS, _MOST_VISITS = (
-    64,
-    4096,
-)  # a chunk of `runs`: cheap to begin with, then large enough to hide NumPy's calls
+_FIRST_VISITS, _MOST_VISITS = 64, 4096  # in an array: cheap to begin with, then enough to hide NumPy's calls
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +50,8 @@ class InterleaveOrder:
     >>> order = InterleaveOrder([5, 3, 4], cycle_length=2, block_length=2)
     >>> [order.locate(position) for position in range(6)]
     [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
-    >>> list(order.runs(6, 12))
-    [(1, 2, 1), (0, 4, 1), (2, 0, 4)]
+    >>> [list(zip(*(array.tolist() for array in arrays))) for arrays in order.visits(6, 12)]
+    [[(1, 2, 1), (0, 4, 1)], [(2, 0, 4)]]
     """
 
     lengths: Ints
@@ -106,11 +103,11 @@ class InterleaveOrder:
             files[in_tail], indices[in_tail] = self._tail.places(wanted[in_tail] - self._tail.start)
         return files, indices
 
-    def runs(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, int]]:
-        """Yields (file, first index, count) that together are the examples [start, stop) in read order.
+    def visits(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Yields arrays (files, first indices, counts) of visits, that together are the examples [start, stop).
 
-        Each run is as long as it can be: the next one begins elsewhere. Counts are at least 1; `stop` is by default the
-        end.
+        Visits in a row to one file are one, as far as they are of the same arrays. Counts are at least 1; `stop` is by
+        default the end.
 
         Raises:
             IndexError: not 0 <= start <= stop <= len.
@@ -320,24 +317,17 @@ def _skipped(files: Ints, firsts: Ints, counts: Ints, skip: int) -> tuple[Ints, 
     return files[heads], begins[heads], stops[np.concatenate([heads[1:], [len(stops)]]) - 1] - begins[heads]
 
 
-def _limited(chunks: Iterator[tuple[Ints, Ints, Ints]], left: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the runs of the chunks up to `left` examples, with runs joined that a chunk's end cut apart."""
-    held: tuple[int, int, int] | None = None
-    for chunk in chunks:
-        for file, first, count in zip(*(column.tolist() for column in chunk)):
-            if held and held[0] == file and held[1] + held[2] == first:
-                held = (file, held[1], held[2] + count)
-                continue
-            if held:
-                if held[2] >= left:
-                    break
-                yield held
-                left -= held[2]
-            held = (file, first, count)
-        if held and held[2] >= left:
-            break
-    if held and left:
-        yield held[0], held[1], min(held[2], left)
+def _limited(chunks: Iterator[tuple[Ints, Ints, Ints]], left: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yields the visits of the chunks up to `left` examples."""
+    while left:
+        files, firsts, counts = next(chunks)
+        ends = np.cumsum(counts)
+        n = min(int(np.searchsorted(ends, left)) + 1, len(ends))
+        files, firsts, counts = files[:n], firsts[:n], counts[:n].copy()
+        if n:
+            counts[-1] -= max(int(ends[n - 1]) - left, 0)
+            left -= min(int(ends[n - 1]), left)
+            yield files, firsts, counts
 
 
 def _checked_lengths(lengths: Sequence[int] | NDArray[Any]) -> Ints:

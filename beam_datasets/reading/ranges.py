@@ -16,14 +16,14 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import FeatureError
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.formats.record_block import RecordBlock
 from beam_datasets.model.shards import FileInstruction
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, read_visits
 from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from beam_datasets.formats.record_block import RecordBlock
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.shards import ShardPool
 
@@ -121,8 +121,11 @@ def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) ->
         stack.callback(executor.shutdown, cancel_futures=True)
         submit, chunk_bytes = executor.submit, _REMOTE_CHUNK
     reader = RunReader(pool.open(run.filename, run.examples_in_shard), run.skip + run.take, chunk_bytes, submit)
-    first, stop = run.skip, run.skip + run.take
-    while first < stop:
-        block = RecordBlock()
-        first += reader.take(block, first, min(stop, first + _BLOCK_RECORDS))
-        yield block
+
+    def chunk_of(_: int, first: int, damaged: bool) -> Any:
+        if damaged:
+            reader.raise_damaged(first)
+        return reader.chunk(first)
+
+    runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
+    yield from read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS))

@@ -8,26 +8,25 @@ import numpy as np
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
+from beam_datasets.formats.record_block import RecordBlock
+from beam_datasets.reading.blocks import BLOCK_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from beam_datasets.formats.record_block import RecordBlock
     from beam_datasets.reading.shards import Shard
 
+    Ints = NDArray[np.int64]
     Submit = Callable[..., Future[Any]]
 
 CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
-_TAKEN_BYTES = 128 << 10  # of records that are taken at once: what is made of them is to fit the cache, too
-
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
-_NO_RECORDS = record_block.chunk(_NOTHING.buffer, _NOTHING.offsets)
 
 
 class RunReader:
@@ -53,46 +52,45 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._chunk, self._records, self._first, self._num = _NOTHING, _NO_RECORDS, 0, 0
-
-    def take(self, block: RecordBlock, first: int, stop: int) -> int:
-        """Adds the first of the records [first, stop) to a block, checked, and returns how many; at least one.
-
-        Raises:
-            StorageError: the file cannot be read.
-            CorruptRecordError: the first record is damaged, or the shard has not as many as recorded.
-        """
-        place, num = first - self._first, self._num
-        if not 0 <= place < num:
-            self._turn_to(first)
-            place, num = first - self._first, self._num
-        if self._submit is not None and self._ahead is None and 2 * place >= num and self._first + num < self.stop:
-            self._ahead = self._submit(self._load, self._first + num, self._chunk_bytes)
-        last = stop - self._first
-        taken = block.take(self._records, place, last if last < num else num, _TAKEN_BYTES)
-        return taken or self._raise_damaged(first)
-
-    def _raise_damaged(self, first: int) -> NoReturn:
-        chunk = self._chunk
-        places = chunk.offsets[first - self._first :][:2]
-        path = self.shard.path
-        tfrecord.unframe(chunk.buffer, places, path=path, offset=chunk.start, first_record=first)
-        raise CorruptRecordError(
-            "the record was changed while it was read. Read it again",
-            path=path,
-            offset=chunk.start + int(places[0]),
-            record=first,
-        )
+        self._turned(_NOTHING)
 
     def load(self, first: int) -> RunReader:
         """Reads the chunk that has the record `first`, and returns this reader."""
         self._turn_to(first)
         return self
 
+    def chunk(self, first: int) -> Any:
+        """Returns what a block takes the record `first` and the next ones from; see `record_block.chunk`.
+
+        Raises:
+            StorageError: the file cannot be read.
+            CorruptRecordError: the shard has not as many records as recorded.
+        """
+        if not 0 <= first - self._first < self._num:
+            self._turn_to(first)
+        if self._submit is not None and self._ahead is None and not self.is_last_chunk:
+            self._ahead = self._submit(self._load, self._first + self._num, self._chunk_bytes)
+        return record_block.chunk(self._chunk.buffer, self._chunk.offsets, self._first)
+
+    @property
+    def is_last_chunk(self) -> bool:
+        """Whether nothing is to be read behind the latest chunk."""
+        return self._first + self._num >= self.stop
+
+    def raise_damaged(self, first: int) -> NoReturn:
+        """Raises the CorruptRecordError of the record `first`, which no block takes."""
+        if not 0 <= first - self._first < self._num:
+            self._turn_to(first)
+        chunk, path = self._chunk, self.shard.path
+        places = chunk.offsets[first - self._first :][:2]
+        tfrecord.unframe(chunk.buffer, places, path=path, offset=chunk.start, first_record=first)
+        what, offset = "the record was changed while it was read. Read it again", chunk.start + int(places[0])
+        raise CorruptRecordError(what, path=path, offset=offset, record=first)
+
     def _turn_to(self, first: int) -> None:
         """Lets go of the chunk, and takes the one that has the record `first`."""
         begins = not self._num
-        self._chunk, self._records, self._first, self._num = _NOTHING, _NO_RECORDS, 0, 0
+        self._turned(_NOTHING)
         if self._ahead is not None:
             chunk, self._ahead = self._ahead.result(), None
             self._turned(chunk)
@@ -100,8 +98,7 @@ class RunReader:
             self._turned(self._load(first, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes))
 
     def _turned(self, chunk: tfrecord.Chunk) -> None:
-        self._chunk, self._records = chunk, record_block.chunk(chunk.buffer, chunk.offsets)
-        self._first, self._num = chunk.first_record, len(chunk.offsets) - 1
+        self._chunk, self._first, self._num = chunk, chunk.first_record, len(chunk.offsets) - 1
 
     def _load(self, first: int, chunk_bytes: int) -> tfrecord.Chunk:
         """Returns a chunk that has the record `first`."""
@@ -125,3 +122,38 @@ class RunReader:
         places -= start
         buffer: Buffer = self.shard.reader.read(start, start + places.item(-1))
         return tfrecord.Chunk(first, start, places, memoryview(buffer))
+
+
+def read_visits(
+    visits: Iterable[tuple[Ints, Ints, Ints]],
+    chunk_of: Callable[[int, int, bool], Any],
+    sizes: Iterator[int],
+    chunks: dict[int, Any] | None = None,
+) -> Iterator[RecordBlock]:
+    """Yields the records of visits to runs, checked, some at a time; where there is an error, first those before it.
+
+    Args:
+        visits: arrays, which are changed: numbers of runs, the first record of each visit, how many it takes.
+        chunk_of: returns the chunk of a run that has a record; or raises its error, where that is said to be damaged.
+        sizes: how many records to yield at a time; at most, where they are large.
+        chunks: those that are there already, by run; changed.
+    """
+    chunks = {} if chunks is None else chunks
+    block, size = RecordBlock(), next(sizes)
+    try:
+        for runs, firsts, counts in visits:
+            at, stop = 0, len(runs)
+            while at < stop:
+                at = block.take(chunks, runs, firsts, counts, at, stop, size, BLOCK_BYTES)
+                if len(block) >= size or block.num_bytes >= BLOCK_BYTES:
+                    yield block
+                    block, size = RecordBlock(), next(sizes)
+                elif at < stop:
+                    run = int(runs[at])
+                    chunks[run] = chunk_of(run, int(firsts[at]), run in chunks)
+    except Exception:
+        if block:
+            yield block
+        raise
+    if block:
+        yield block

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.formats.record_block import RecordBlock
 from beam_datasets.native import note_if_missing
-from beam_datasets.reading.blocks import every
+from beam_datasets.reading.blocks import every, sizes
 from beam_datasets.reading.config import arrange_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, read_visits
 from beam_datasets.reading.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from beam_datasets.reading.shards import Shard, ShardPool
 
     Ints = NDArray[np.int64]
+    Visits = tuple[Ints, Ints, Ints]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn, those that are read ahead too
 _LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
 _MOST_THREADS = 32
-_BLOCK_RECORDS, _BLOCK_BYTES, _GROWTH = 256, 256 << 10, 8  # that are handed on at once
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ class Arrangement:
 
     Attributes:
         order: how they are interleaved.
-        runs: the number of each among the slice's runs.
-        skip: how many records of its shard each leaves out before it.
+        runs: the number of each among the slice's runs; shape (runs,), int64.
+        skip: how many records of its shard each leaves out before it; shape (runs,), int64.
     """
 
     order: InterleaveOrder
-    runs: list[int]
-    skip: list[int]
+    runs: Ints
+    skip: Ints
 
 
 class Source(Operation):
@@ -96,10 +95,9 @@ class Source(Operation):
         self._latest: tuple[int, Arrangement] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
         arranged = self.arrangement(0).runs
-        self._in_order = np.sort(np.array(arranged, np.int64))
+        self._in_order = np.sort(arranged)
         takes = instructions.take[self._in_order]
         self._firsts = np.cumsum(takes) - takes
-        self._block_size = int(min(max(_BLOCK_BYTES / max(record_bytes, 1), 1), _BLOCK_RECORDS))
         super().__init__(int(takes.sum()), record_bytes, ())
 
     def arrangement(self, epoch: int) -> Arrangement:
@@ -109,7 +107,7 @@ class Source(Operation):
         if latest is None or latest[0] != epoch:
             runs = self._arranged(epoch)
             order = InterleaveOrder(self.instructions.take[runs], self._cycle, self._config.block_length)
-            latest = epoch, Arrangement(order, runs, self.instructions.skip[runs].tolist())
+            latest = epoch, Arrangement(order, np.array(runs, np.int64), self.instructions.skip[runs])
             self._latest = latest
         return latest[1]
 
@@ -135,41 +133,40 @@ class Source(Operation):
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
         """Yields blocks of few records at first, so that the first one does not wait for others, then of more."""
-        load, with_ids = functools.partial(self._open, session), self._config.add_tfds_id
-        block, room, size = RecordBlock(), 1, 1
-        try:
-            for run, first, count in self._visits(start, stop, epoch, session):
-                reader = session.reader(run, first, load)
-                end = first + count
-                while first < end:
-                    taken = reader.take(block, first, end if end - first < room else first + room)
-                    room -= taken
-                    if with_ids or not room or block.num_bytes >= _BLOCK_BYTES:
-                        yield self.items(list(block), run, first) if with_ids else block
-                        size = min(_GROWTH * size, self._block_size)
-                        block, room = RecordBlock(), size
-                    first += taken
-                if end == reader.stop:
-                    session.forget(run)
-        except Exception:
-            if block:
-                yield block
-            raise
-        if block:
-            yield block
+        visits, chunk_of = self._visits(start, stop, epoch, session), functools.partial(self._chunk, session)
+        counts = sizes(self.item_bytes)
+        if not self._config.add_tfds_id:
+            yield from read_visits(visits, chunk_of, counts)
+            return
+        chunks: dict[int, Any] = {}
+        for run, first, visit in _one_by_one(visits):
+            for block in read_visits((visit,), chunk_of, counts, chunks):
+                yield self.items(list(block), run, first)
+                first += len(block)
 
-    def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[tuple[int, int, int]]:
-        """Yields (run, first record in the shard, count); where it pays, runs are opened before they are visited."""
+    def _chunk(self, session: Session, run: int, first: int, damaged: bool) -> Any:
+        """Returns the chunk of a run that has a record; raises the record's error, where it is damaged."""
+        reader = session.reader(run, first, functools.partial(self._open, session))
+        if damaged:
+            reader.raise_damaged(first)
+        chunk = reader.chunk(first)
+        if reader.is_last_chunk:
+            session.forget(run)
+        return chunk
+
+    def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Visits]:
+        """Yields arrays (runs, first records in their shards, counts); where it pays, runs are opened before."""
         arrangement = self.arrangement(epoch)
         runs, skip = arrangement.runs, arrangement.skip
-        visits = ((runs[file], first + skip[file], count) for file, first, count in arrangement.order.runs(start, stop))
+        found = arrangement.order.visits(start, stop)
+        visits = ((runs[files], firsts + skip[files], counts) for files, firsts, counts in found)
         return visits if session.executor is None else self._prepared(visits, session)
 
-    def _prepared(self, visits: Iterator[tuple[int, int, int]], session: Session) -> Iterator[tuple[int, int, int]]:
+    def _prepared(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
         load = functools.partial(self._open, session)
-        waiting: deque[tuple[int, int, int]] = deque()
-        for visit in visits:
-            session.prepare(*visit[:2], load)
+        waiting: deque[Visits] = deque()
+        for run, first, visit in _one_by_one(visits):
+            session.prepare(run, first, load)
             waiting.append(visit)
             if len(waiting) > self._cycle:
                 yield waiting.popleft()
@@ -191,7 +188,7 @@ class Source(Operation):
         """Returns the records at positions of the read order."""
         arrangement = self.arrangement(epoch)
         files, places = arrangement.order.places(positions)
-        return self._fetch(np.array(arrangement.runs, np.int64)[files], places)
+        return self._fetch(arrangement.runs[files], places)
 
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
@@ -263,3 +260,10 @@ class Source(Operation):
             chunk_bytes = min(_LARGEST_CHUNK, max(share // 2, _LEAST_CHUNK))
             reader = RunReader(self._shard(run), stop, chunk_bytes, executor.submit)
         return reader.load(first)
+
+
+def _one_by_one(visits: Iterable[Visits]) -> Iterator[tuple[int, int, Visits]]:
+    """Yields (run, first record, arrays of one) of each visit."""
+    for runs, firsts, counts in visits:
+        for at, (run, first) in enumerate(zip(runs.tolist(), firsts.tolist())):
+            yield run, first, (runs[at : at + 1], firsts[at : at + 1], counts[at : at + 1])

@@ -11,18 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from beam_datasets.native import core
-from beam_datasets.reading.blocks import Items, joined
+from beam_datasets.reading.blocks import Items, joined, sizes
 from beam_datasets.reading.decoding import Step, compose
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Function: TypeAlias = Callable[[Any], Any]
-
-FIRST_BLOCK, GROWTH, LARGEST_BLOCK = 1, 8, 256
-"""Items that are made at once: few at first, so that the first example does not wait for others."""
-
-_BLOCK_BYTES = 256 << 10  # of items that are made at once, by their mean size
 
 
 @runtime_checkable
@@ -72,7 +67,7 @@ class Maker:
         if self.whole is None or self.each is None:
             yield from map(list, blocks)
             return
-        for block in paced(blocks, int(min(max(_BLOCK_BYTES / max(item_bytes, 1), 1), LARGEST_BLOCK))):
+        for block in paced(blocks, sizes(item_bytes)):
             try:
                 values = self.whole(block)
             except Exception:
@@ -84,15 +79,15 @@ class Maker:
                 yield [self.each(item)]
 
 
-def paced(blocks: Iterable[Items], most: int) -> Iterator[Items]:
-    """Yields the items in blocks of 1, 8, ... up to `most`; where the next ones are an error, first those before it.
+def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:
+    """Yields the items in blocks of these counts; where the next ones are an error, first those before it.
 
     The blocks that it is given are its own then, and may be changed.
 
-    >>> list(map(len, paced([[0] * 10, [0] * 3], 4)))
+    >>> list(map(len, paced([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
     [1, 4, 4, 4]
     """
-    size = min(FIRST_BLOCK, most)
+    size = next(counts)
     held: Items = []
     try:
         for block in blocks:
@@ -102,7 +97,7 @@ def paced(blocks: Iterable[Items], most: int) -> Iterator[Items]:
             while place + size <= len(held):
                 some = held if size == len(held) else held[place : place + size]
                 place += size
-                size = min(GROWTH * size, most)
+                size = next(counts)
                 yield some
             held = held[place:] if place else held
     except Exception:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import gc
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.formats import record_block, tfrecord
-from beam_datasets.formats.record_block import PlainRecordBlock
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
 from beam_datasets.native import core
 
 if core is None:
@@ -29,29 +31,87 @@ def framed(records: list[bytes]) -> tuple[bytearray, np.ndarray]:
 
 def block_of(records: list[bytes]) -> Any:
     block, stop = core.RecordBlock(), len(records)
-    assert block.take(core.chunk(*framed(records)), 0, stop, 1 << 30) == stop
+    assert take(block, {0: core.chunk(*framed(records), 0)}, [(0, 0, stop)])[0] == 1
     return block
 
 
-@given(RECORDS, st.integers(0, 40), st.integers(0, 40), st.integers(0, 2000), st.integers(0, 60))
-def test_takes_what_a_list_would(records: list[bytes], first: int, count: int, most: int, bad: int) -> None:
-    first = min(first, len(records) - 1)
-    stop = min(first + max(count, 1), len(records))
-    data, places = framed(records)
-    if bad < len(records):
-        data[places[bad + 1] - 1] ^= 1
-    sizes = np.cumsum([len(record) + tfrecord.OVERHEAD for record in records[first:stop]])
-    want = records[first : first + max(int((sizes <= most).sum()), 1)]
-    if first <= bad:
-        want = want[: bad - first]
-    for block, chunk in (
-        (core.RecordBlock(), core.chunk(data, places)),
-        (PlainRecordBlock(), record_block._plain_chunk(data, places)),
-    ):
-        assert block.take(chunk, first, stop, most) == len(want)
-        assert list(block) == want
-        assert len(block) == len(want)
-        assert block.num_bytes == sum(map(len, want))
+def take(block: Any, chunks: Any, visits: Any, most: int = 1 << 40, limit: int = 1 << 40) -> tuple[int, Any]:
+    """Takes what there is of visits; returns where that ended, and what is left of that visit."""
+    runs, firsts, counts = np.array(visits, np.int64).reshape(-1, 3).T.copy()
+    at = block.take(chunks, runs, firsts, counts, 0, len(runs), most, limit)
+    left = [list(visit) for visit in zip(runs.tolist(), firsts.tolist(), counts.tolist())]
+    assert left[at + 1 :] == [list(visit) for visit in visits[at + 1 :]]
+    return at, left[at] if at < len(left) else None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is to be read: records of runs in chunks, of which one may be damaged, and visits to them."""
+
+    runs: list[list[bytes]]
+    cuts: list[list[int]]
+    visits: list[tuple[int, int, int]]
+    most: int
+    limit: int
+    bad: tuple[int, int]
+
+    def chunk(self, make: Any, run: int, record: int) -> Any:
+        """The chunk of a run that has a record."""
+        cuts = [0, *self.cuts[run], len(self.runs[run])]
+        place = bisect.bisect_right(cuts, record) - 1
+        data, places = framed(self.runs[run][cuts[place] : cuts[place + 1]])
+        if self.bad[0] == run and cuts[place] <= self.bad[1] < cuts[place + 1]:
+            data[places[self.bad[1] - cuts[place] + 1] - 1] ^= 1
+        return make(memoryview(data), places, cuts[place])
+
+    def outcome(self, block_type: Any, make: Any) -> Any:
+        """The blocks that are read, each with the chunks that are there behind it, and where it all ended."""
+        visits, chunks, found = self.visits, {}, []
+        block = block_type()
+        while visits:
+            at, left = take(block, chunks, visits, self.most, self.limit)
+            visits = [] if left is None else [tuple(left), *visits[at + 1 :]]
+            found.append((list(block), block.num_bytes, sorted(chunks), visits[:1]))
+            if len(block) >= self.most or block.num_bytes >= self.limit:
+                block = block_type()
+            elif visits:
+                run, record = visits[0][:2]
+                if run in chunks:
+                    return found, "damaged"
+                chunks[run] = self.chunk(make, run, record)
+        return found, "all"
+
+
+@st.composite
+def readings(draw: Any) -> Reading:
+    runs = draw(st.lists(st.lists(st.binary(max_size=60), min_size=1, max_size=30), min_size=1, max_size=4))
+    cuts = [sorted(draw(st.sets(st.integers(1, max(len(run) - 1, 1)), max_size=4)) - {len(run)}) for run in runs]
+    done, visits = [0] * len(runs), []
+    for run, count in draw(st.lists(st.tuples(st.integers(0, len(runs) - 1), st.integers(1, 9)), max_size=20)):
+        count = min(count, len(runs[run]) - done[run])
+        if count:
+            visits.append((run, done[run], count))
+            done[run] += count
+    most, limit = draw(st.integers(1, 40)), draw(st.integers(1, 2000))
+    return Reading(runs, cuts, visits, most, limit, draw(st.tuples(st.integers(0, 5), st.integers(0, 40))))
+
+
+@given(readings())
+def test_takes_what_a_list_would(reading: Reading) -> None:
+    got = reading.outcome(core.RecordBlock, core.chunk)
+    assert got == reading.outcome(PlainRecordBlock, PlainChunk)
+    read: list[bytes] = []
+    before = 0
+    for records, num_bytes, _, _ in got[0]:
+        assert num_bytes == sum(map(len, records))
+        assert len(records) <= reading.most
+        read += records[before:]
+        full = len(records) >= reading.most or num_bytes >= reading.limit
+        before = 0 if full else len(records)
+    wanted = [(run, first + i) for run, first, count in reading.visits for i in range(count)]
+    good = wanted.index(reading.bad) if reading.bad in wanted else len(wanted)
+    assert read == [reading.runs[run][record] for run, record in wanted[:good]]
+    assert got[1] == ("damaged" if good < len(wanted) else "all")
 
 
 @given(RECORDS, PLACES, PLACES, st.integers(-5, 5).filter(bool) | st.none())
@@ -95,7 +155,7 @@ def test_a_block_holds_the_buffers_of_its_records_and_no_others() -> None:
     for records in ([b"a", b"b"], [b"c", b"d"]):
         buffer, places = owned(records)
         alive.append(weakref.ref(buffer))
-        block.take(core.chunk(buffer, places), 0, 2, 100)
+        take(block, {0: core.chunk(buffer, places, 0)}, [(0, 0, 2)])
         del buffer
     gc.collect()
     assert all(reference() is not None for reference in alive)
@@ -120,17 +180,38 @@ def test_records_that_are_parsed_in_place() -> None:
 
 def test_what_cannot_be_taken() -> None:
     data, places = framed([b"a", b"b"])
-    chunk = core.chunk(data, places)
-    for first, stop, most in ((-1, 1, 9), (0, 3, 9), (2, 1, 9), (3, 3, 9), (0, 1, -1), (2**62, 2**63 - 1, 9)):
-        with pytest.raises(ValueError, match="of a chunk of 2 records"):
-            core.RecordBlock().take(chunk, first, stop, most)
-    with pytest.raises((TypeError, ValueError)):
-        core.RecordBlock().take(b"", 0, 1, 9)
+    one = np.zeros(1, np.int64)
+    for at, stop, runs in ((-1, 1, one), (0, 2, one), (0, 2, np.zeros(2, np.int64))):
+        with pytest.raises(ValueError, match="runs"):
+            core.RecordBlock().take({}, runs, one.copy(), one.copy(), at, stop, 9, 9)
+    frozen = np.zeros(1, np.int64)
+    frozen.flags.writeable = False
+    for firsts, counts in ((frozen, one), (one, frozen), (one.astype(np.int32), one), (one, None)):
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            core.RecordBlock().take({}, one, firsts, counts, 0, 1, 9, 9)
+    with pytest.raises(ValueError, match="PyCapsule"):
+        take(core.RecordBlock(), {0: "no chunk"}, [(0, 0, 1)])
+    with pytest.raises(TypeError):
+        take(core.RecordBlock(), None, [(0, 0, 1)])
     with pytest.raises(ValueError, match="int64"):
-        core.chunk(data, places.astype(np.int32))
-    for lie in (-1, 2**40, -(2**63), 2**63 - 1):
-        assert core.RecordBlock().take(core.chunk(data, [0, lie]), 0, 1, 9) == 0
-        assert core.RecordBlock().take(core.chunk(data, [lie, 17]), 0, 1, 9) == 0
+        core.chunk(data, places.astype(np.int32), 0)
+    with pytest.raises(ValueError, match="last record ends"):
+        core.chunk(data, [], 0)
+
+
+@pytest.mark.parametrize("lie", [-1, 2**40, -(2**63), 2**63 - 1, 3])
+def test_offsets_and_numbers_that_lie(lie: int) -> None:
+    data, places = framed([b"a", b"b"])
+    for offsets in ([0, lie], [lie, 17]):
+        assert take(core.RecordBlock(), {0: core.chunk(data, offsets, 0)}, [(0, 0, 1)]) == (0, [0, 0, 1])
+    assert take(core.RecordBlock(), {0: core.chunk(data, places, 0)}, [(0, lie, 1)]) == (0, [0, lie, 1])
+    for first in (-1, -(2**63), 2**63 - 1):
+        with pytest.raises(ValueError, match="first is"):
+            core.chunk(data, places, first)
+    assert take(core.RecordBlock(), {lie: core.chunk(data, places, 0)}, [(lie, 0, 2)]) == (1, None)
+    block = core.RecordBlock()
+    assert take(block, {0: core.chunk(data, places, 0)}, [(0, 0, lie)], most=9)[0] == (lie < 0)
+    assert list(block) == ([] if lie < 0 else [b"a", b"b"])
 
 
 def test_large_records_are_checked_without_the_gil() -> None:
@@ -138,5 +219,5 @@ def test_large_records_are_checked_without_the_gil() -> None:
     data, places = framed(records)
     data[places[7] + 100] ^= 1
     block = core.RecordBlock()
-    assert block.take(core.chunk(data, places), 2, 10, 1 << 30) == 5
+    assert take(block, {0: core.chunk(data, places, 0)}, [(0, 2, 8)]) == (0, [0, 7, 3])
     assert list(block) == records[2:7]

@@ -19,8 +19,9 @@ RECORDS = st.lists(st.lists(st.binary(max_size=5), max_size=9), max_size=9)
 def block_of(records: list[bytes]) -> Any:
     block = RecordBlock()
     places = np.cumsum([0, *(len(record) + tfrecord.OVERHEAD for record in records)])
-    if records:
-        block.take(chunk(b"".join(map(tfrecord.frame, records)), places), 0, len(records), 1 << 30)
+    data = memoryview(b"".join(map(tfrecord.frame, records)))
+    runs, firsts, counts = np.array([[0], [0], [len(records)]], np.int64)
+    block.take({0: chunk(data, places, 0)}, runs, firsts, counts, 0, 1, 100, 1 << 30)
     return block
 
 

@@ -140,6 +140,20 @@ def test_memory_does_not_grow_with_the_dataset(write: Any, way: str) -> None:
     assert large < 1.25 * small + 100_000  # 32 bytes of offsets and arithmetic a record, not 2000
 
 
+def test_batches_of_a_worker_hold_its_records_only(write: Any) -> None:
+    dataset = bd.builder_from_directory(write({"train": [10_000] * 4}, size=1000)).as_dataset("train").raw()
+    peaks = []
+    for count in (1, 16):
+        batches = dataset.shard(0, count).batch(1000)
+        list(batches.take(1))
+        tracemalloc.start()
+        for _ in batches:
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] + 1_000_000
+
+
 @pytest.mark.parametrize("indexed", [True, False])
 def test_threads_may_share_a_dataset(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
     monkeypatch.setattr(shards, "_MOST_OPEN", 2)
@@ -178,7 +192,7 @@ def test_opening_runs_no_python_for_each_shard(tmp_path: Path) -> None:
     lines = [lines_of(functools.partial(_open, path)) for path in (few, few, many)]
     assert lines[2] <= lines[1] + 10  # the first one imports
     order = _open(many)._source.arrangement(0).order
-    assert lines_of(lambda: next(order.runs(9 * 10**8))) < 11_000
+    assert lines_of(lambda: next(order.visits(9 * 10**8))) < 11_000
 
 
 def _open(path: Path) -> bd.Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import pickle
 from pathlib import Path
@@ -49,6 +48,18 @@ def flat(runs):
     return [(file, index) for file, first, count in runs for index in range(first, first + count)]
 
 
+def runs_of(order, *where):
+    """The visits as tuples, those to one file in a row joined."""
+    runs = []
+    for arrays in order.visits(*where):
+        for file, first, count in zip(*(array.tolist() for array in arrays)):
+            if runs and runs[-1][0] == file and sum(runs[-1][1:]) == first:
+                runs[-1] = (file, runs[-1][1], runs[-1][2] + count)
+            else:
+                runs.append((file, first, count))
+    return runs
+
+
 def test_walk_is_that_of_tf_data():
     for case in VECTORS["cases"]:
         lengths, cycle, block = case["shard_lengths"], case["cycle_length"], case["block_length"]
@@ -60,7 +71,7 @@ def test_recorded_orders(case):
     order = InterleaveOrder(case["shard_lengths"], case["cycle_length"], case["block_length"])
     expected = [tuple(place) for place in case["order"]]
     assert len(order) == len(expected)
-    assert flat(order.runs()) == expected
+    assert flat(runs_of(order)) == expected
     assert [order.locate(p) for p in range(len(order))] == expected
 
 
@@ -72,22 +83,23 @@ def test_any_files(lengths, cycle, block, data):
     assert len(order) == len(expected) == sum(lengths)
     start = data.draw(st.integers(0, len(order)))
     stop = data.draw(st.integers(start, len(order)))
-    assert flat(order.runs(start, stop)) == expected[start:stop]
+    assert flat(runs_of(order, start, stop)) == expected[start:stop]
     for position in {start, stop, len(order) - 1, len(order) // 2} & set(range(len(order))):
         assert order.locate(position) == expected[position]
 
 
 @settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20))
-def test_places_and_maximal_runs(lengths, cycle, block):
+def test_places_and_maximal_visits(lengths, cycle, block):
     order = InterleaveOrder(lengths, cycle, block)
     expected = list(walk(lengths, cycle, block))
     assert list(zip(*(column.tolist() for column in order.places(range(len(order)))))) == expected
     mixed = np.random.default_rng(0).permutation(len(order))
     assert list(zip(*(column.tolist() for column in order.places(mixed)))) == [expected[p] for p in mixed]
-    runs = list(order.runs())
-    assert all(count > 0 for _, _, count in runs)
-    assert all((f, first + count) != (g, second) for (f, first, count), (g, second, _) in itertools.pairwise(runs))
+    for files, firsts, counts in order.visits():
+        assert (counts > 0).all()
+        goes_on = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + counts)[:-1])
+        assert not goes_on.any()
 
 
 @pytest.mark.parametrize("cycle,block", [(16, 16), (3, 1), (1, 16), (7, 1000), (100_000, 2)])
@@ -95,25 +107,25 @@ def test_runs_across_many_chunks(cycle, block):
     lengths = np.random.default_rng(7).integers(0, 400, 500).tolist()
     expected = list(walk(lengths, min(cycle, len(lengths)), block))
     order = InterleaveOrder(lengths, cycle, block)
-    assert flat(order.runs()) == expected
+    assert flat(runs_of(order)) == expected
     for start in (1, 5_000, len(expected) - 3_000):
-        assert flat(order.runs(start, start + 2_500)) == expected[start : start + 2_500]
+        assert flat(runs_of(order, start, start + 2_500)) == expected[start : start + 2_500]
 
 
 def test_few_long_files_after_many_short_ones():
     lengths = [50_000, 3, 100_000, 0, 16, *[5] * 50, 30_000]
     expected = list(walk(lengths, 4, 16))
     order = InterleaveOrder(lengths, 4, 16)
-    assert flat(order.runs()) == expected
+    assert flat(runs_of(order)) == expected
     for position in range(0, len(expected), 997):
         assert order.locate(position) == expected[position]
 
 
-def test_one_file_is_one_run_whatever_its_length():
-    assert list(InterleaveOrder([10**12]).runs(5)) == [(0, 5, 10**12 - 5)]
-    assert list(InterleaveOrder([10**6, 0, 10**6], cycle_length=1).runs()) == [(0, 0, 10**6), (2, 0, 10**6)]
-    assert list(InterleaveOrder([3, 10**6]).runs(10)) == [(1, 7, 10**6 - 7)]
-    assert list(InterleaveOrder([3, 4], block_length=10**30).runs(1)) == [(0, 1, 2), (1, 0, 4)]
+def test_a_file_by_itself_is_read_through():
+    assert runs_of(InterleaveOrder([10**12]), 5) == [(0, 5, 10**12 - 5)]
+    assert runs_of(InterleaveOrder([10**6, 0, 10**6], cycle_length=1)) == [(0, 0, 10**6), (2, 0, 10**6)]
+    assert runs_of(InterleaveOrder([3, 10**6]), 10) == [(1, 7, 10**6 - 7)]
+    assert runs_of(InterleaveOrder([3, 4], block_length=10**30), 1) == [(0, 1, 2), (1, 0, 4)]
 
 
 def test_positions_far_out_take_no_longer():
@@ -124,7 +136,8 @@ def test_positions_far_out_take_no_longer():
         def find(lengths=lengths):
             order = InterleaveOrder(lengths)
             places = [order.locate(10**9), order.locate(len(order) - 1)]
-            assert next(order.runs(10**9))[:2] == places[0]
+            files, firsts, _ = next(order.visits(10**9))
+            assert (files[0], firsts[0]) == places[0]
 
         assert lines_of(find) < 1.1 * files
 
@@ -133,7 +146,7 @@ def test_no_files_and_empty_files():
     for lengths in ([], [0], [0] * 40):
         order = InterleaveOrder(lengths)
         assert len(order) == 0
-        assert list(order.runs()) == []
+        assert list(order.visits()) == []
         with pytest.raises(IndexError, match=r"position 0 is not in \[0, 0\)"):
             order.locate(0)
 
@@ -163,7 +176,7 @@ def test_refuses_what_is_no_order():
     order = InterleaveOrder([3])
     for start, stop in ((-1, 2), (2, 1), (0, 4)):
         with pytest.raises(IndexError, match="not a range of positions"):
-            order.runs(start, stop)
+            order.visits(start, stop)
     for position in (-1, 3):
         with pytest.raises(IndexError, match="is not in"):
             order.locate(position)

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 
-from beam_datasets.formats import tfrecord
-from beam_datasets.formats.record_block import RecordBlock
-from beam_datasets.reading.runs import _TAKEN_BYTES, RunReader
+from beam_datasets.errors import CorruptRecordError
+from beam_datasets.formats import record_block, tfrecord
+from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
+from beam_datasets.reading import runs
+from beam_datasets.reading.blocks import BLOCK_BYTES
+from beam_datasets.reading.runs import RunReader, read_visits
 from beam_datasets.reading.shards import Shard
 
 
-@pytest.mark.parametrize("size", [10, 3000, 100_000, _TAKEN_BYTES + 1])
+@pytest.mark.parametrize("size", [10, 3000, 100_000, BLOCK_BYTES + 1])
 def test_few_records_of_a_large_chunk_are_taken(tmp_path: Any, size: int) -> None:
     records = [bytes([i % 250]) * (size + i) for i in range(60)]
     path = tmp_path / "shard"
     path.write_bytes(b"".join(tfrecord.frame_all(records)))
     reader = RunReader(Shard(str(path), 60), 60, chunk_bytes=64 << 20)
-    first = 0
-    while first < 60:
-        block = RecordBlock()
-        taken = reader.take(block, first, 60)
-        assert list(block) == records[first : first + taken]
-        assert taken == 1 or sum(map(len, block)) + 16 * taken <= _TAKEN_BYTES
-        first += taken
-    assert first == 60
+    visits = [tuple(np.array([[0], [0], [60]], np.int64))]
+    blocks = list(map(list, read_visits(visits, lambda run, first, damaged: reader.chunk(first), itertools.repeat(25))))
+    assert list(itertools.chain.from_iterable(blocks)) == records
+    assert all(len(block) <= 25 and sum(map(len, block[:-1])) < BLOCK_BYTES for block in blocks)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_damaged_record_is_an_error_behind_those_before_it(tmp_path: Any, native: bool) -> None:
+    records = [bytes([i]) * 1000 for i in range(60)]
+    data = bytearray(b"".join(tfrecord.frame_all(records)))
+    data[41 * 1016 + 500] ^= 1
+    path = tmp_path / "shard"
+    path.write_bytes(data)
+    reader = RunReader(Shard(str(path), 60), 60, chunk_bytes=10_000)
+
+    def chunk_of(run: int, first: int, damaged: bool) -> Any:
+        if damaged:
+            reader.raise_damaged(first)
+        return reader.chunk(first)
+
+    found: list[bytes] = []
+    visits = [tuple(np.array([[0], [0], [60]], np.int64))]
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr(runs, "RecordBlock", PlainRecordBlock)
+            patch.setattr(record_block, "chunk", PlainChunk)
+        with pytest.raises(CorruptRecordError, match=rf"{path}.*byte {41 * 1016}.*record 41"):
+            found.extend(itertools.chain.from_iterable(read_visits(visits, chunk_of, itertools.repeat(25))))
+    assert found == records[:41]
+    path.write_bytes(b"".join(tfrecord.frame_all(records)))
+    with pytest.raises(CorruptRecordError, match="data CRC|was changed while it was read"):
+        reader.raise_damaged(41)  # whether the chunk in memory is damaged or the file was mended meanwhile
