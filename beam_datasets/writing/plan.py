@@ -295,12 +295,13 @@ def _grouped(size_at_stops: NDArray[np.float64], shards: NDArray[np.int64], max_
     Args:
         size_at_stops: (files,) bytes of all files up to the end of each.
         shards: (files,) shard of each file.
-        max_part_size: a group with several shards is at most about this size in bytes.
+        max_part_size: a group with several shards is less than twice this size in bytes: those begin in one slot, and
+            none of them is larger than a slot is.
     """
     size = max(1.0, min(GROUP_SIZE, max_part_size, float(size_at_stops[-1]) / MIN_GROUPS))
     slots = np.concatenate([[0.0], size_at_stops[:-1]]) // size
-    of_part = np.bincount(shards)[shards] > 1
-    begins = (slots[1:] != slots[:-1]) | of_part[1:] | of_part[:-1]
+    alone = (np.bincount(shards)[shards] > 1) | (np.diff(size_at_stops, prepend=0) > size)
+    begins = (slots[1:] != slots[:-1]) | alone[1:] | alone[:-1]
     return np.concatenate([[0], np.flatnonzero(begins) + 1, [len(shards)]])
 
 

@@ -154,6 +154,20 @@ def test_small_shards_that_follow_each_other_are_one_group():
     assert {len(few.group(i).takes) for i in range(len(few) - 1)} == {3}
 
 
+@pytest.mark.parametrize("before", [1, 100, 101])
+def test_a_large_shard_is_not_written_with_small_ones(before):
+    sizes = [84] * before + [50_000] * 10 + [84] * 200
+    counts = counted(block_of(list(range(len(sizes))), sizes), 1 << 18)
+    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=len(sizes)))
+    most = sum(size + 16 for size in sizes) / plan.MIN_GROUPS
+    groups = [split.group(i) for i in range(len(split))]
+    for group in groups:
+        written = [sizes[shard] + 16 for shard in range(group.shard, group.shard + len(group.takes))]
+        assert len(written) == 1 or sum(written) < 2 * most
+    assert [group.shard for group in groups if sizes[group.shard] > 84] == list(range(before, before + 10))
+    assert len(groups) < len(sizes) / 4
+
+
 def test_the_size_rule_chooses_by_payload_and_examples():
     counts = counted(block_of(list(range(1000)), [1000 - 16] * 1000), 1 << 18)
     options = plan.ShardingOptions(min_shard_size=100_000, max_shard_size=1_000_000)
