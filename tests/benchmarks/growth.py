@@ -23,7 +23,7 @@ STEPS = ("one_by_one", "batches", "materialize", "verify")
 def measure(bench: Bench, rows: int) -> Iterator[Measurement]:
     """Yields the measurements; their workload says how many examples and shards."""
     sizes = [(count, SAME_SHARDS) for count in (rows // 10, rows, rows * 10)]
-    for count, shards in [*sizes, *((rows, shards) for shards in SHARDS)]:
+    for count, shards in [*sizes, *((count, shards) for count in (rows, rows * 10) for shards in SHARDS)]:
         tasks = [Task("ours", "generate_beam", num_shards=shards)]
         tasks += [Task("ours", step, OURS, num_shards=shards) for step in STEPS]
         for found in bench.run(tasks, WORKLOAD, count):
@@ -38,11 +38,16 @@ def tables(measurements: list[Measurement]) -> str:
         at = m.way, count, shards
         best[at] = min(best.get(at, m.seconds), m.seconds)
     rows = sorted({count for _, count, shards in best if shards == SAME_SHARDS})
-    middle = max({count for _, count, shards in best if shards != SAME_SHARDS}, default=0)
-    by_rows = _table(best, [(count, SAME_SHARDS) for count in rows], lambda at: f"{at[0]:,} examples")
-    by_shards = _table(best, [(middle, shards) for shards in SHARDS], lambda at: f"{at[1]:,} shard{'s' * (at[1] > 1)}")
+    divided = sorted({count for _, count, shards in best if shards != SAME_SHARDS})
     head = "Microseconds an example of 100 bytes, and how many times the first column"
-    return f"{head}: in {SAME_SHARDS} shards\n\n{by_rows}\n{head}: {middle:,} examples\n\n{by_shards}"
+    by_rows = _table(best, [(count, SAME_SHARDS) for count in rows], lambda at: f"{at[0]:,} examples")
+    parts = [f"{head}: in {SAME_SHARDS} shards\n\n{by_rows}"]
+    for count in divided:
+        by_shards = _table(
+            best, [(count, shards) for shards in SHARDS], lambda at: f"{at[1]:,} shard{'s' * (at[1] > 1)}"
+        )
+        parts.append(f"{head}: {count:,} examples\n\n{by_shards}")
+    return "\n".join(parts)
 
 
 def _table(
