@@ -64,14 +64,6 @@ def cluster(running: flink.Cluster) -> flink.Cluster:
     return running
 
 
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data_dir of the dataset as this machine generates it."""
-    data_dir = tmp_path_factory.mktemp("local")
-    run(*numbers(data_dir))
-    return data_dir
-
-
 @pytest.mark.parametrize("payload", ["spilled", "inline"])
 def test_generates_the_same_bytes(cluster: flink.Cluster, local: Path, tmp_path: Path, payload: str) -> None:
     run(*numbers(tmp_path, "--payload", payload, *cluster.options()))

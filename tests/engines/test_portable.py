@@ -36,21 +36,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         yield ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=EXTERNAL"]
 
 
-@pytest.fixture
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    yield pool
-    pool.kill()
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data_dir of the dataset as this machine generates it."""
-    data_dir = tmp_path_factory.mktemp("local")
-    run(*numbers(data_dir))
-    return data_dir
-
-
 def test_generates_and_materializes_the_same_bytes(service: list[str], pool: Pool, local: Path, tmp_path: Path) -> None:
     run(*numbers(tmp_path, *service, *pool.options))
     assert version(tmp_path) == version(local)
@@ -60,20 +45,17 @@ def test_generates_and_materializes_the_same_bytes(service: list[str], pool: Poo
 
 
 def test_workers_killed_while_they_write(service: list[str], pool: Pool, local: Path, tmp_path: Path) -> None:
-    process = start(*numbers(tmp_path, *service, *pool.options))
+    killed = Pool()
+    process = start(*numbers(tmp_path, *service, *killed.options))
     try:
         await_a_shard(process, tmp_path)
-        pool.kill()
     finally:
+        killed.kill()
         code, told = end(process)
     assert code == 1
     assert "a worker process died" in told
     assert nothing_is_left(tmp_path)
-    again = Pool()
-    try:
-        run(*numbers(tmp_path, *service, *again.options))
-    finally:
-        again.kill()
+    run(*numbers(tmp_path, *service, *pool.options))
     assert version(tmp_path) == version(local)
 
 
@@ -90,5 +72,5 @@ def test_a_pool_whose_python_has_no_beam(service: list[str], tmp_path: Path) -> 
 
 def test_no_job_service(pool: Pool, tmp_path: Path) -> None:
     endpoint = f"localhost:{free_port()}"
-    options = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=EXTERNAL"]
+    options = ["--runner=PortableRunner", f"--job_endpoint={endpoint}"]
     assert f"no job service listens at {endpoint}" in fails(tmp_path, *options, *pool.options)

@@ -33,29 +33,13 @@ from tests.engines.jobs import (
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 if "BEAM_DATASETS_PRISM" not in os.environ:
     pytest.skip("make test-prism builds Prism", allow_module_level=True)
 
 BLOBS = str(ROOT / "tests" / "engines" / "blobs_dataset.py")
 PRISM = ["--runner=PrismRunner", f"--prism_location={os.environ['BEAM_DATASETS_PRISM']}"]
-
-
-@pytest.fixture
-def pool() -> Iterator[list[str]]:
-    """The options that lead to a worker pool."""
-    pool = Pool()
-    yield ["--environment_type=EXTERNAL", *pool.options]
-    pool.kill()
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data_dir of the dataset as this machine generates it."""
-    data_dir = tmp_path_factory.mktemp("local")
-    run(*numbers(data_dir))
-    return data_dir
 
 
 def prism_of(command: subprocess.Popen[str]) -> psutil.Process:
@@ -73,8 +57,8 @@ def test_generates_the_same_bytes(local: Path, tmp_path: Path, payload: str) -> 
     assert version(tmp_path) == version(local)
 
 
-def test_workers_of_a_pool(pool: list[str], local: Path, tmp_path: Path) -> None:
-    run(*numbers(tmp_path, *PRISM, *pool))
+def test_workers_of_a_pool(pool: Pool, local: Path, tmp_path: Path) -> None:
+    run(*numbers(tmp_path, *PRISM, *pool.options))
     assert version(tmp_path) == version(local)
 
 
@@ -109,7 +93,7 @@ def test_prism_killed_while_it_writes(local: Path, tmp_path: Path) -> None:
 
 def test_workers_killed_while_they_write(local: Path, tmp_path: Path) -> None:
     pool = Pool()
-    command = start(*numbers(tmp_path, *PRISM, "--environment_type=EXTERNAL", *pool.options))
+    command = start(*numbers(tmp_path, *PRISM, *pool.options))
     try:
         await_a_shard(command, tmp_path)
     finally:

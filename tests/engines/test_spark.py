@@ -48,25 +48,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         yield ["--runner=SparkRunner", f"--job_endpoint=localhost:{port}"]
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[list[str]]:
-    """The options that lead to a worker pool."""
-    pool = Pool()
-    yield ["--environment_type=EXTERNAL", *pool.options]
-    pool.kill()
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data_dir of the dataset as this machine generates it."""
-    data_dir = tmp_path_factory.mktemp("local")
-    run(*numbers(data_dir))
-    return data_dir
-
-
 @pytest.mark.parametrize("payload", ["spilled", "inline"])
-def test_generates_the_same_bytes(spark: list[str], pool: list[str], local: Path, tmp_path: Path, payload: str) -> None:
-    run(*numbers(tmp_path, "--payload", payload, *spark, *pool))
+def test_generates_the_same_bytes(spark: list[str], pool: Pool, local: Path, tmp_path: Path, payload: str) -> None:
+    run(*numbers(tmp_path, "--payload", payload, *spark, *pool.options))
     assert version(tmp_path) == version(local)
 
 
@@ -77,23 +61,23 @@ def test_workers_in_the_launching_process(spark: list[str], local: Path, tmp_pat
 
 @pytest.mark.parametrize("how", [(), ("--reshuffle", "salt")], ids=["kept", "reshuffled"])
 def test_materializes_the_same_bytes(
-    spark: list[str], pool: list[str], local: Path, tmp_path: Path, how: Sequence[str]
+    spark: list[str], pool: Pool, local: Path, tmp_path: Path, how: Sequence[str]
 ) -> None:
-    run(*slices(local, tmp_path / "spark", *how, *spark, *pool))
+    run(*slices(local, tmp_path / "spark", *how, *spark, *pool.options))
     run(*slices(local, tmp_path / "local", *how))
     assert version(tmp_path / "spark", "some") == version(tmp_path / "local", "some")
 
 
-def test_records_of_20_megabytes(spark: list[str], pool: list[str], tmp_path: Path) -> None:
-    run("build", BLOBS, "--data_dir", str(tmp_path / "spark"), *spark, *pool)
+def test_records_of_20_megabytes(spark: list[str], pool: Pool, tmp_path: Path) -> None:
+    run("build", BLOBS, "--data_dir", str(tmp_path / "spark"), *spark, *pool.options)
     run("build", BLOBS, "--data_dir", str(tmp_path / "local"))
     assert version(tmp_path / "spark", "blobs") == version(tmp_path / "local", "blobs")
 
 
-def test_the_authors_error(spark: list[str], pool: list[str], tmp_path: Path) -> None:
+def test_the_authors_error(spark: list[str], pool: Pool, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text(Path(NUMBERS).read_text().replace('yield f"{split}-{i}"', 'yield f"{split}-{1 // (i - 7)}"'))
-    command = start("build", str(file), "--data_dir", str(tmp_path / "data"), *spark, *pool)
+    command = start("build", str(file), "--data_dir", str(tmp_path / "data"), *spark, *pool.options)
     _, complained = command.communicate()
     assert command.returncode == 1
     lines = complained.splitlines()
