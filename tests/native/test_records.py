@@ -1,4 +1,4 @@
-"""records.c, gather.c, crc32c.c and md5.c against Python, on good, damaged and hostile input."""
+"""records.c, gather.c and md5.c against Python, on good, damaged and hostile input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import struct
 from typing import Any
 
-import crc32c
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,50 +42,6 @@ def damaged(data: bytes) -> Any:
     for place in range(len(data)):
         yield data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :]
         yield data[:place]
-
-
-# ------------------------------------------------------------------------------------------------------------ CRC-32C
-
-
-@pytest.mark.parametrize("sum_up", [core.crc32c, core.crc32c_by_table])
-@pytest.mark.parametrize(
-    "data, crc",
-    [
-        (b"123456789", 0xE3069283),  # the check value
-        (bytes(32), 0x8A9136AA),  # RFC 3720, B.4
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-        (b"", 0),
-    ],
-)
-def test_crc_vectors(sum_up: Any, data: bytes, crc: int) -> None:
-    assert sum_up(data) == crc
-
-
-def test_crc_of_every_length_and_alignment() -> None:
-    """Three stretches go side by side from some length on, and each has at most 1024 bytes."""
-    pool = np.random.default_rng(0).bytes(200_000)
-    sizes = [*range(1200), *range(3 * 1024 - 30, 3 * 1024 + 60), 65535, 65536, 65537, 100_000]
-    for size in sizes:
-        data = memoryview(pool)[size % 17 : size % 17 + size]
-        want = crc32c.crc32c(data)
-        assert core.crc32c(data) == core.crc32c_by_table(data) == want, size
-        assert core.crc32c(data[size // 3 :], core.crc32c(data[: size // 3])) == want, size
-        assert core.crc32c_by_table(data, 12345) == crc32c.crc32c(data, 12345), size
-
-
-@pytest.mark.parametrize("sum_up", [core.crc32c, core.crc32c_by_table])
-def test_crc_takes_buffers_alone(sum_up: Any) -> None:
-    array = np.arange(100, dtype=np.int64)
-    assert sum_up(array) == sum_up(array.tobytes()) == sum_up(bytearray(array.tobytes()))
-    for wrong in ("text", None, 5, [1]):
-        with pytest.raises(TypeError):
-            sum_up(wrong)
-    with pytest.raises((BufferError, ValueError)):
-        sum_up(array[::2])
-    with pytest.raises(TypeError):
-        sum_up()
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
