@@ -70,7 +70,7 @@ class RunReader:
             self._turn_to(first)
         if self._submit is not None and self._ahead is None and not self.is_last_chunk:
             self._ahead = self._submit(self._load, self._first + self._num, self._chunk_bytes)
-        return record_block.chunk(self._chunk.buffer, self._chunk.offsets, self._first)
+        return record_block.chunk(self._chunk.buffer, self._chunk.offsets[: self.stop - self._first + 1], self._first)
 
     @property
     def is_last_chunk(self) -> bool:

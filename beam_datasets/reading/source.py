@@ -150,7 +150,7 @@ class Source(Operation):
         if damaged:
             reader.raise_damaged(first)
         chunk = reader.chunk(first)
-        if reader.is_last_chunk:
+        if reader.is_last_chunk and session.executor is None:  # others are forgotten by `_prepared`
             session.forget(run)
         return chunk
 
@@ -163,14 +163,22 @@ class Source(Operation):
         return visits if session.executor is None else self._prepared(visits, session)
 
     def _prepared(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
+        """Yields the visits one by one; runs are opened before their first visit comes, and forgotten after the last."""
         load = functools.partial(self._open, session)
-        waiting: deque[Visits] = deque()
-        for run, first, visit in _one_by_one(visits):
-            session.prepare(run, first, load)
-            waiting.append(visit)
-            if len(waiting) > self._cycle:
-                yield waiting.popleft()
-        yield from waiting
+        stops = (self.instructions.skip + self.instructions.take).tolist()
+        coming = _one_by_one(visits)
+        waiting: deque[tuple[int, int, Visits]] = deque()
+        while True:
+            for run, first, visit in itertools.islice(coming, self._cycle + 1 - len(waiting)):
+                session.prepare(run, first, load)
+                waiting.append((run, first, visit))
+            if not waiting:
+                return
+            run, first, visit = waiting.popleft()
+            ends = first + int(visit[2][0]) == stops[run]
+            yield visit
+            if ends:
+                session.forget(run)
 
     def session(self) -> Session:
         """Returns a new session to read this source with."""

@@ -117,6 +117,29 @@ def test_files_are_read_ahead(builders: tuple[Any, Any], monkeypatch: pytest.Mon
     assert max(at_once) >= 4
 
 
+def test_each_byte_is_read_once(builders: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    read_bytes: dict[str, int] = {}
+    open_reader = storage.open_reader
+
+    def counting_reader(path: str) -> Any:
+        reader = open_reader(path)
+        read = reader.read
+
+        def counted_read(start: int = 0, stop: int | None = None) -> Any:
+            found = read(start, stop)
+            read_bytes[path] = read_bytes.get(path, 0) + len(memoryview(found))
+            return found
+
+        reader.read = counted_read  # type: ignore[method-assign]
+        return reader
+
+    monkeypatch.setattr(storage, "open_reader", counting_reader)
+    builder = bd.builder_from_directory(builders[0].dataset_dir)
+    assert len(ids(builder.as_dataset("train"))) == sum(LENGTHS)
+    for path, count in read_bytes.items():
+        assert count <= 1.02 * open_reader(path).size + 5000  # a record that a piece of a walk cuts is read again
+
+
 def test_an_error_in_a_thread_reaches_the_reader(
     builders: tuple[Any, Any], write: Any, reading_threads: Callable[[], set[threading.Thread]]
 ) -> None:
