@@ -163,7 +163,7 @@ class Source(Operation):
         return visits if session.executor is None else self._prepared(visits, session)
 
     def _prepared(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
-        """Yields the visits one by one; runs are opened before their first visit comes, and forgotten after the last."""
+        """Yields the visits one by one; runs are opened before the first one comes, and forgotten after the last."""
         load = functools.partial(self._open, session)
         stops = (self.instructions.skip + self.instructions.take).tolist()
         coming = _one_by_one(visits)
