@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_datasets import storage
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.gathering import Gathered, Range, Request, cut, gather, merge, prepare
 from beam_datasets.statistics.report import conclude, json_text
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.running import run_pipeline
+from beam_datasets.transforms import reports
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -132,22 +128,9 @@ def run(
         ValueError: an option is unusable.
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
-    if report is None and not engine.local and (shared_disk or not engine.shares_disk):
-        raise ValueError(
-            f"workers of {engine.name} leave the statistics in a file: give one that they and you see, --report"
-        )
+    if not engine.waits:
+        raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
+    reports.check_place(engine, report, shared_disk=shared_disk, what="the statistics")
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
-    with tempfile.TemporaryDirectory(prefix="beam_datasets_stats_") as scratch:
-        path = storage.with_options_if_remote(
-            report or os.path.join(scratch, "stats.json"), None, beside=request.directory
-        )
-        engines.check_paths_are_shared(engine, {"the dataset": request.directory, "the report": path})
-        with engine.runner(os.path.join(scratch, "workers.log")) as runner:
-            pipeline = beam.Pipeline(runner=runner, options=engine.options)
-            _ = pipeline | "Summarize" >> summarizing | "Save" >> beam.Map(_save, path)
-            run_pipeline(pipeline, contextlib.nullcontext())
-        return Statistics.from_json(json.loads(storage.read_bytes(path)), request.directory)
-
-
-def _save(statistics: Statistics, path: str) -> None:
-    storage.write_bytes(path, json_text(statistics).encode())
+    found = reports.run_for_report(engine, "Summarize" >> summarizing, json_text, request.directory, report)
+    return Statistics.from_json(found, request.directory)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_datasets import catalog, storage
+from beam_datasets import catalog
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.reading.verifying.findings import Report
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import Known, inspect
 from beam_datasets.reading.verifying.shard_facts import ShardFacts, ShardTask, read_shard
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.running import run_pipeline
+from beam_datasets.transforms import reports
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -134,24 +132,10 @@ def run(
     verifying = VerifyDataset(
         name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk, storage_options=storage_options
     )
-    if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
-        raise ValueError(
-            f"workers of {engine.name} leave the report in a file: give one that they and you see, --report"
-        )
-    with tempfile.TemporaryDirectory(prefix="beam_datasets_verify_") as scratch:
-        path = storage.with_options_if_remote(
-            report or os.path.join(scratch, "report.json"), None, beside=verifying.directory
-        )
-        engines.check_paths_are_shared(engine, {"the dataset": verifying.directory, "the report": path})
-        with engine.runner(os.path.join(scratch, "workers.log")) as runner:
-            pipeline = beam.Pipeline(runner=runner, options=engine.options)
-            _ = pipeline | "Verify" >> verifying | "Save" >> beam.Map(_save, path)
-            run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)
-        if not engine.waits:
-            return None
-        return Report.from_json(json.loads(storage.read_bytes(path)))
+    reports.check_place(engine, report, shared_disk=shared_disk, what="the report")
+    found = reports.run_for_report(engine, "Verify" >> verifying, _text, verifying.directory, report)
+    return None if found is None else Report.from_json(found)
 
 
-def _save(report: Report, path: str) -> None:
-    content: dict[str, Any] = report.to_json()
-    storage.write_bytes(path, json.dumps(content, indent=1).encode())
+def _text(report: Report) -> str:
+    return json.dumps(report.to_json(), indent=1)

@@ -51,6 +51,12 @@ def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  #
     assert "ds/1.0.0, test: 12 examples" in capsys.readouterr().out
 
 
+def test_a_template_has_no_statistics(published: Path) -> None:  # noqa: F811
+    dataflow = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t"]
+    with pytest.raises(ValueError, match="a template is not run: leave out --template_location"):
+        run(prepare(published), beam_options=[*dataflow, "--template_location=gs://b/template"], report="gs://b/report")
+
+
 def test_paths_that_workers_cannot_see(published: Path) -> None:  # noqa: F811
     remote = ["--runner=PortableRunner", "--job_endpoint=there:8099", "--environment_type=EXTERNAL"]
     remote.append("--environment_config=there:50000")
