@@ -198,6 +198,14 @@ def test_files_and_functions_stay_short() -> None:
     assert not long, "\n".join(long)
 
 
+def test_lines_of_c_stay_short() -> None:
+    files = sorted(PACKAGE.glob("native/*.[ch]"))
+    assert len(files) > 10
+    lines = ((path, i, line) for path in files for i, line in enumerate(path.read_text("utf-8").splitlines(), 1))
+    long = [f"{path.relative_to(ROOT)}:{i} has more than 120 columns" for path, i, line in lines if len(line) > 120]
+    assert not long, "\n".join(long)
+
+
 def _lines(path: Path) -> int:
     return path.read_text(encoding="utf-8").count("\n")
 

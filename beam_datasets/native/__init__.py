@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
+INTERFACE = 1
+"""What `core` must be to the code that calls it; another number wherever a function of _core.pyi changes."""
+
 core: ModuleType | None = None
 _problem = ""
 
 if os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
     try:
-        core = importlib.import_module("beam_datasets.native._core")
+        _found = importlib.import_module("beam_datasets.native._core")
+        if getattr(_found, "INTERFACE", None) == INTERFACE:
+            core = _found
+        else:
+            _problem = "it was built from other sources: install beam_datasets again"
     except ModuleNotFoundError:
         _problem = "it was not built: no C compiler when beam_datasets was installed"
     except ImportError as error:

@@ -50,8 +50,8 @@ static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
 }
 
 PyDoc_STRVAR(chunk_doc, "chunk(buffer, offsets, first)\n--\n\n"
-                        "Returns what RecordBlock.take() takes records from: framed ones, where each begins and the last\n"
-                        "one ends, and the number of the first of them. It holds the buffer.");
+                        "Returns what RecordBlock.take() takes records from: framed ones, where each begins and the\n"
+                        "last one ends, and the number of the first of them. It holds the buffer.");
 
 static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *buffer, *offsets;
@@ -203,15 +203,15 @@ static PyObject *taken_of(RecordBlock *self, const Visits *visits, Py_ssize_t at
 }
 
 PyDoc_STRVAR(take_doc, "take(chunks, runs, firsts, counts, at, stop, most, limit)\n--\n\n"
-                       "Adds records of the visits [at, stop) to runs, while the block has fewer than `most` records and\n"
-                       "`limit` bytes; see PlainRecordBlock.take().");
+                       "Adds records of the visits [at, stop) to runs, while the block has fewer than `most` records\n"
+                       "and `limit` bytes; see PlainRecordBlock.take().");
 
 static PyObject *py_take(RecordBlock *self, PyObject *arguments) {
     PyObject *runs, *firsts, *counts, *result = NULL;
     Py_ssize_t at, stop, most, limit;
     Visits visits;
-    if (!PyArg_ParseTuple(arguments, "O!OOOnnnn:take", &PyDict_Type, &visits.chunks, &runs, &firsts, &counts, &at, &stop,
-                          &most, &limit))
+    if (!PyArg_ParseTuple(arguments, "O!OOOnnnn:take", &PyDict_Type, &visits.chunks, &runs, &firsts, &counts, &at,
+                          &stop, &most, &limit))
         return NULL;
     if (int64s_get(runs, &visits.runs, 0, "runs") < 0) return NULL;
     if (int64s_get(firsts, &visits.firsts, 1, "firsts") == 0) {
@@ -287,7 +287,8 @@ static PyMemberDef members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-PyDoc_STRVAR(type_doc, "Records, as a sequence of bytes that are made when they are asked for; a slice is such a block.");
+PyDoc_STRVAR(type_doc,
+             "Records, as a sequence of bytes that are made when they are asked for; a slice is such a block.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)type_doc}, {Py_tp_new, new_empty},         {Py_tp_dealloc, dealloc},

@@ -217,7 +217,7 @@ static inline int take_known(const Known *known, Span *entries, Span *feature) {
     return 1;
 }
 
-/* Returns how entries begin that have this head, of at least four bytes. */
+/* Returns how entries begin that have this head: three bytes with an empty name, else more. */
 static Known known_of(Span head, const Field *field) {
     size_t size = (size_t)(head.end - head.at), some = size < 8 ? size : 8;
     Known known = {.head = head, .mask = size < 8 ? ((uint64_t)1 << 8 * size) - 1 : ~(uint64_t)0, .field = field};
@@ -363,11 +363,11 @@ static PyObject *parsed_list(const Schema *schema, PyObject *list) {
 
 PyDoc_STRVAR(parse_doc,
              "parse(schema, records, /)\n--\n\n"
-             "Returns for each group of the schema what a list or a RecordBlock holds of it; None where one is unusual.\n\n"
+             "Returns for each group of the schema what a list or a RecordBlock holds of it; None where one is odd.\n\n"
              "Of numbers a bytearray of float32 or int64, with dimensions (name, record, value); where the group is\n"
              "optional, a tuple of that and a list of (name, record) of what is missing. Of bytes a list in the same\n"
-             "order; None is missing. Where there may be any number of values, a tuple of those of one record after the\n"
-             "other (or filled up to a row each) and an array of int64 that says how many each has; -1 is missing. Of\n"
+             "order; None is missing. Where there may be any number of values, a tuple of those of one record after\n"
+             "the other (or filled up to a row each) and an array of int64: how many each has; -1 is missing. Of\n"
              "kind 0 a list of pairs: the record, and for each name that it has where the feature begins and ends.");
 
 static PyObject *py_parse(PyObject *module, PyObject *args) {
@@ -388,7 +388,7 @@ static PyObject *py_parse(PyObject *module, PyObject *args) {
 
 PyDoc_STRVAR(examples_doc,
              "examples(keys, columns, n, /)\n--\n\n"
-             "Returns a list of n dicts. Keys are a tuple of str, columns a tuple of lists of n values, one for each key.");
+             "Returns a list of n dicts. Keys are a tuple of str, columns a tuple of lists of n values, one a key.");
 
 PyMethodDef decode_methods[] = {
     {"parse", py_parse, METH_VARARGS, parse_doc},

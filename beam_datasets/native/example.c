@@ -43,8 +43,8 @@ static int add(PyObject *values, PyObject *found, PyObject *make) {
 PyDoc_STRVAR(example_doc,
              "example(found, makers, nest, /)\n--\n\n"
              "Returns an example: a nest of dicts with values in place of their numbers.\n\n"
-             "The values are those that the functions make of the parts that were found of a record, one behind the other;\n"
-             "None stands for no function: that part is the values.");
+             "The values are those that the functions make of the parts that were found of a record, one behind the\n"
+             "other; None stands for no function: that part is the values.");
 
 static PyObject *example(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
     if (n != 3) return PyErr_Format(PyExc_TypeError, "example() takes 3 arguments, got %zd.", n);

@@ -5,7 +5,6 @@
 
 #define HEADER 12 /* of a framed record: its length, and the CRC of that */
 #define FOOTER 4
-#define MAX_RECORD (1 << 30) /* bytes */
 #define COLLECTOR "beam_datasets.native.collector"
 
 /* Stretches of bytes that are to stand one after the other. */
@@ -107,6 +106,7 @@ typedef struct {
     uint32_t *sizes; /* framed */
     Py_ssize_t count, room;
     PyObject *encode;
+    Py_ssize_t most; /* bytes of a record */
     int busy; /* Python code that is called from here may call here */
 } Collector;
 
@@ -156,7 +156,7 @@ static PyObject *collect(PyObject *capsule, PyObject *example) {
     }
     if (done == DONE && !buffer_reserve(bytes, FOOTER)) done = FAILED;
     size_t size = done == DONE ? bytes->size - start : 0;
-    if (done == DONE && size <= MAX_RECORD) {
+    if (done == DONE && size <= (size_t)self->most) {
         put_frame(self, start, size);
     } else {
         bytes->size = before;
@@ -243,17 +243,21 @@ static void destroy_collector(PyObject *capsule) {
 }
 
 static PyMethodDef collector_methods[] = {
-    {"append", collect, METH_O, "Keeps an example's record, unless it is over 1 GiB; returns its size in bytes."},
+    {"append", collect, METH_O, "Keeps an example's record, unless it is too large; returns its size in bytes."},
     {"sizes", collected_sizes, METH_NOARGS, "Returns the framed sizes of the records: uint32 in bytes."},
     {"ordered", collected, METH_O, "Returns the framed records of these numbers, joined."},
     {"clear", clear, METH_O, "Forgets all records; whether to keep their memory for others."},
 };
 
-PyDoc_STRVAR(collector_doc, "collector(encode)\n--\n\n"
-                            "Returns functions `append`, `sizes`, `ordered` and `clear` on records that are framed as they\n"
-                            "come.");
+PyDoc_STRVAR(collector_doc, "collector(encode, most)\n--\n\n"
+                            "Returns functions `append`, `sizes`, `ordered` and `clear` on records that are framed as\n"
+                            "they come; those of more than `most` bytes are not kept.");
 
-static PyObject *collector(PyObject *Py_UNUSED(module), PyObject *function) {
+static PyObject *collector(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyObject *function;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(arguments, "On:collector", &function, &most)) return NULL;
+    if (most < 0 || most > INT32_MAX) return PyErr_Format(PyExc_ValueError, "most is %zd.", most);
     Collector *self = PyMem_Calloc(1, sizeof *self);
     if (self == NULL) return PyErr_NoMemory();
     PyObject *capsule = PyCapsule_New(self, COLLECTOR, destroy_collector);
@@ -263,6 +267,7 @@ static PyObject *collector(PyObject *Py_UNUSED(module), PyObject *function) {
     }
     Py_INCREF(function);
     self->encode = function;
+    self->most = most;
     PyObject *functions = PyTuple_New(4);
     for (int i = 0; functions != NULL && i < 4; i++) {
         PyObject *made = PyCFunction_New(&collector_methods[i], capsule);
@@ -290,13 +295,15 @@ static PyObject *sum_up(PyObject *arguments, const char *format, uint32_t (*sum)
     return PyLong_FromUnsignedLong(crc);
 }
 
-PyDoc_STRVAR(crc32c_doc, "crc32c(data, crc=0)\n--\n\nReturns the CRC-32C of the data, going on from that of what was before.");
+PyDoc_STRVAR(crc32c_doc, "crc32c(data, crc=0)\n--\n\n"
+                         "Returns the CRC-32C of the data, going on from that of what was before.");
 
 static PyObject *crc32c(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return sum_up(arguments, "O|k:crc32c", crc32c_extend);
 }
 
-PyDoc_STRVAR(by_table_doc, "crc32c_by_table(data, crc=0)\n--\n\nReturns the same, made without the processor's instruction.");
+PyDoc_STRVAR(by_table_doc, "crc32c_by_table(data, crc=0)\n--\n\n"
+                           "Returns the same, made without the processor's instruction.");
 
 static PyObject *by_table(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return sum_up(arguments, "O|k:crc32c_by_table", crc32c_by_table);
@@ -304,7 +311,7 @@ static PyObject *by_table(PyObject *Py_UNUSED(module), PyObject *arguments) {
 
 PyMethodDef gather_methods[] = {
     {"gather", gather, METH_VARARGS, gather_doc},
-    {"collector", collector, METH_O, collector_doc},
+    {"collector", collector, METH_VARARGS, collector_doc},
     {"crc32c", crc32c, METH_VARARGS, crc32c_doc},
     {"crc32c_by_table", by_table, METH_VARARGS, by_table_doc},
     {NULL, NULL, 0, NULL},

@@ -88,13 +88,14 @@ static PyObject *facts(const Seen *seen) {
     const char *keys = (const char *)seen->keys; /* "y#" makes None of NULL */
     const char *last = keys == NULL ? NULL : keys + KEY * (seen->records - 1);
     return Py_BuildValue("KIIiKy#y#", (unsigned long long)seen->records, (unsigned int)seen->crc,
-                         (unsigned int)seen->index_crc, (int)seen->flags, (unsigned long long)seen->first, keys, (Py_ssize_t)KEY, last, (Py_ssize_t)KEY);
+                         (unsigned int)seen->index_crc, (int)seen->flags, (unsigned long long)seen->first,
+                         keys, (Py_ssize_t)KEY, last, (Py_ssize_t)KEY);
 }
 
 PyDoc_STRVAR(glance_doc, "glance(shard, index)\n--\n\n"
-                         "Returns (number of records, CRC-32C of the shard, that of the index, its flags, bytes of the\n"
-                         "first record, first key, last key) of a whole file and its index, None for none, where all in\n"
-                         "both is good and agrees; else None. Keys are None where there are none.");
+                         "Returns (number of records, CRC-32C of the shard, that of the index, its flags, bytes of\n"
+                         "the first record, first key, last key) of a whole file and its index, None for none, where\n"
+                         "all in both is good and agrees; else None. Keys are None where there are none.");
 
 static PyObject *glance(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *file, *indexed;

@@ -119,7 +119,8 @@ static PyObject *forget(BlockIterator *self, PyObject *Py_UNUSED(ignored)) {
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(use_doc, "_use(function)\n--\n\nSets what each value is put through when it is handed out; None for nothing.");
+PyDoc_STRVAR(use_doc, "_use(function)\n--\n\n"
+                      "Sets what each value is put through when it is handed out; None for nothing.");
 
 static PyObject *use(BlockIterator *self, PyObject *function) {
     PyObject *before = self->function;

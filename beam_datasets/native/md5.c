@@ -123,8 +123,8 @@ static PyObject *hash_all(Text *text, PyObject *keys) {
 }
 
 PyDoc_STRVAR(hash_keys_doc, "hash_keys(salt, keys)\n--\n\n"
-                            "Returns the MD5 of the salt and each key, 16 bytes each; None where a key is no int of 64\n"
-                            "bits, bytes, or str that UTF-8 can express.");
+                            "Returns the MD5 of the salt and each key, 16 bytes each; None where a key is no int of\n"
+                            "64 bits, bytes, or str that UTF-8 can express.");
 
 static PyObject *hash_keys(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *list, *hashes = NULL;

@@ -6,6 +6,9 @@
  */
 #include "native.h"
 
+/* What beam_datasets/native/__init__.py expects; another number wherever a function of _core.pyi changes. */
+#define INTERFACE 1
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_core",
@@ -19,6 +22,7 @@ static int add_everything(PyObject *module) {
                             shards_methods,  files_methods,  example_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
+    if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) return -1;
     return iterator_add(module) < 0 ? -1 : block_add(module);
 }
 

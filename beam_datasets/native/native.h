@@ -61,7 +61,7 @@ uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
 /* The CRC-32 of n bytes, as it stands in a PNG. */
 uint32_t crc32_of(const uint8_t *data, size_t n);
 
-/* records.c: whether bytes [start, stop) of a buffer are one framed record; with its CRCs, if they are to be checked. */
+/* records.c: whether bytes [start, stop) of a buffer are one framed record; its CRCs too, where `check` says so. */
 int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check);
 
 /* The CRC as it stands in a TFRecord. */

@@ -223,8 +223,8 @@ static int check_sizes(Py_ssize_t n, Py_ssize_t height, Py_ssize_t stride, Py_ss
 
 PyDoc_STRVAR(unfilter_doc,
              "png_unfilter(images, out, height, stride, pixel, /)\n--\n\n"
-             "Undoes the filters of images, a list of their rows, and puts the pixels of all into a buffer; whether it\n"
-             "could be done.\n\n"
+             "Undoes the filters of images, a list of their rows, and puts the pixels of all into a buffer; whether\n"
+             "it could be done.\n\n"
              "A row has a byte that says which filter, and `stride` bytes; a pixel has 1, 2, 3, 4, 6 or 8 bytes.");
 
 static PyObject *py_unfilter(PyObject *module, PyObject *args) {

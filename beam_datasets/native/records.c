@@ -128,8 +128,8 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_BEGIN_ALLOW_THREADS
     failed = walk(data.buf, (size_t)data.len, check, &offsets);
     Py_END_ALLOW_THREADS
-    PyObject *result =
-        failed ? PyErr_NoMemory() : PyByteArray_FromStringAndSize((const char *)offsets.values, 8 * (Py_ssize_t)offsets.n);
+    PyObject *result = failed ? PyErr_NoMemory()
+                              : PyByteArray_FromStringAndSize((const char *)offsets.values, 8 * (Py_ssize_t)offsets.n);
     free(offsets.values);
     PyBuffer_Release(&data);
     return result;
@@ -243,8 +243,8 @@ static PyObject *framed(const Records *records, Py_ssize_t group) {
 }
 
 PyDoc_STRVAR(frame_doc, "frame(records, order, group)\n--\n\n"
-                        "Returns the records of a list framed, in the order (None for theirs), `group` of them joined to\n"
-                        "one bytes; and their framed sizes: uint64 in bytes.");
+                        "Returns the records of a list framed, in the order (None for theirs), `group` of them joined\n"
+                        "to one bytes; and their framed sizes: uint64 in bytes.");
 
 static PyObject *frame(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *list, *places, *result = NULL;

@@ -122,7 +122,7 @@ static Schema *schema_new(PyObject *groups) {
     return NULL;
 }
 
-/* Lets glibc keep what is freed, up to 64 MB, for the next batch.
+/* Lets glibc keep what is freed at the end of each heap, up to 64 MB there, for the next batch.
  *
  * Otherwise it gives the arrays of a batch back to the system, and gets them again as pages to be filled with zeros,
  * which takes as long as decoding does. It does so until a piece of up to 32 MB was freed for the first time; from then

@@ -222,7 +222,7 @@ static PyObject *read_all(int descriptor, const Place *places, Py_ssize_t left) 
             Py_BEGIN_ALLOW_THREADS
             read_portion(descriptor, &portion, places);
             Py_END_ALLOW_THREADS
-            failed = append(&portion, places, found);
+            failed = append(&portion, places, found) < 0 || PyErr_CheckSignals() < 0;
         }
         if (failed) Py_CLEAR(found);
         if (portion.n == 0 || portion.good < portion.n) break;
@@ -235,7 +235,8 @@ static PyObject *read_all(int descriptor, const Place *places, Py_ssize_t left) 
 
 PyDoc_STRVAR(read_records_doc,
              "read_records(descriptor, offsets, records, /)\n--\n\n"
-             "Returns the data of records of a file, checked: of those before the first that cannot be read or is bad.\n\n"
+             "Returns the data of records of a file, checked: of those before the first that cannot be read or is\n"
+             "bad.\n\n"
              "Offsets are as those of read_record(). Records that stand together are read in one piece.");
 
 static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {

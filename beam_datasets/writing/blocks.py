@@ -247,7 +247,7 @@ class BlockBuilder:
             own = _Collector(encode)
             self._append, self._sizes, self._in_order, self._clear = own.append, own.sizes, own.ordered, own.clear
         else:
-            self._append, self._sizes, self._in_order, self._clear = core.collector(encode)
+            self._append, self._sizes, self._in_order, self._clear = core.collector(encode, MAX_RECORD_BYTES)
         self._block_size = block_size
         self._ordered = ordered
         self._spill_dir = spill_dir

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
 from beam_datasets.native import core
+from tests.native.gil import when_it_is_free
 
 if core is None:
     pytest.skip("the native module was not built", allow_module_level=True)
@@ -214,10 +215,22 @@ def test_offsets_and_numbers_that_lie(lie: int) -> None:
     assert list(block) == ([] if lie < 0 else [b"a", b"b"])
 
 
-def test_large_records_are_checked_without_the_gil() -> None:
+def test_large_records_before_a_bad_one_are_taken() -> None:
     records = [bytes([i]) * 50_000 for i in range(10)]
     data, places = framed(records)
     data[places[7] + 100] ^= 1
     block = core.RecordBlock()
     assert take(block, {0: core.chunk(data, places, 0)}, [(0, 2, 8)]) == (0, [0, 7, 3])
     assert list(block) == records[2:7]
+
+
+def test_another_thread_runs_while_large_records_are_checked() -> None:
+    ran: list[int] = []
+    data, places = framed([bytes(16 << 20)])
+    chunk = core.chunk(data, places, 0)
+    with when_it_is_free(lambda: ran.append(1)):
+        for _ in range(1000):
+            take(core.RecordBlock(), {0: chunk}, [(0, 0, 1)])
+            if ran:
+                break
+        assert ran

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(core is None, reason="the native module was not 
 def collectors(encode: Any) -> tuple[Any, Any]:
     """Returns the functions of a collector, and the same made in Python."""
     slow = blocks._Collector(encode)
-    return core.collector(encode), (slow.append, slow.sizes, slow.ordered, slow.clear)
+    return core.collector(encode, blocks.MAX_RECORD_BYTES), (slow.append, slow.sizes, slow.ordered, slow.clear)
 
 
 @given(
@@ -72,7 +72,7 @@ def test_an_example_that_cannot_be_encoded_leaves_nothing():
 
 
 def test_what_is_not_there_and_what_is_in_use_are_errors():
-    append, sizes, ordered, clear = core.collector(lambda value: value)
+    append, sizes, ordered, clear = core.collector(lambda value: value, 9)
     append(b"one")
     for numbers in ([1], [-1], [0, 2**62]):
         with pytest.raises(ValueError, match="of 1, or too many"):
@@ -84,7 +84,7 @@ def test_what_is_not_there_and_what_is_in_use_are_errors():
     assert ordered([0]) == blocks.tfrecord.frame(b"one")
     for number, argument in ((0, b""), (2, []), (3, True)):
         again: list[Any] = []
-        again += core.collector(lambda _, own=again, n=number, value=argument: own[n](value))
+        again += core.collector(lambda _, own=again, n=number, value=argument: own[n](value), 9)
         with pytest.raises(RuntimeError, match="in use"):
             again[0](b"")
     clear(False)
@@ -92,7 +92,10 @@ def test_what_is_not_there_and_what_is_in_use_are_errors():
 
 
 def test_a_record_that_is_too_large_is_not_kept():
-    append, sizes, ordered, _ = core.collector(bytes)
-    assert [append(size) for size in (3, blocks.MAX_RECORD_BYTES + 1, 5)] == [3, blocks.MAX_RECORD_BYTES + 1, 5]
+    append, sizes, ordered, _ = core.collector(bytes, 5)
+    assert [append(size) for size in (3, 6, 5)] == [3, 6, 5]
     assert np.frombuffer(sizes(), "<u4").tolist() == [19, 21]
     assert ordered([0, 1]) == blocks.tfrecord.frame(bytes(3)) + blocks.tfrecord.frame(bytes(5))
+    for most in (-1, 2**31):
+        with pytest.raises(ValueError, match="most is"):
+            core.collector(bytes, most)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
+
+from beam_datasets.native import INTERFACE, core
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSING = "import sys; sys.modules['beam_datasets.native._core'] = None\n"
@@ -58,6 +61,25 @@ def test_who_chose_it_hears_nothing(directory: Path) -> None:
         done = run(beginning + READ_TWICE.replace("DIRECTORY", repr(str(directory))) + GENERATE, "0")
         assert done.stdout.startswith("True")
         assert not done.stderr
+
+
+@pytest.mark.parametrize("interface", [None, INTERFACE - 1, INTERFACE + 1])
+def test_a_module_of_other_sources_is_left_alone(directory: Path, interface: int | None) -> None:
+    """As an older one beside newer Python code, whose functions take other arguments."""
+    other = "import sys, types\nother = sys.modules['beam_datasets.native._core'] = types.ModuleType('_core')\n"
+    other += "other.open_reader = other.index_header = other.chunk = lambda: None\n"
+    other += "" if interface is None else f"other.INTERFACE = {interface}\n"
+    done = run(other + READ_TWICE.replace("DIRECTORY", repr(str(directory))), None)
+    assert done.stdout.split()[::2] == ["True", "True"]
+    assert done.stderr.count("(it was built from other sources: install beam_datasets again)") == 1
+
+
+def test_another_interface_has_another_number() -> None:
+    if core is not None:
+        assert core.INTERFACE == INTERFACE
+    lines = ROOT.joinpath("beam_datasets/native/_core.pyi").read_text().splitlines()
+    stubs = zlib.crc32("\n".join(line for line in lines if not line.startswith("#")).encode())
+    assert (INTERFACE, stubs) == (1, 1865356815), "raise INTERFACE in module.c and __init__.py, and note both here"
 
 
 def test_importing_says_nothing() -> None:

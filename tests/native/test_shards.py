@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.native import core
 from beam_datasets.reading import shards
 from beam_datasets.storage import local
+from tests.native.gil import when_it_is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,6 +154,31 @@ def test_each_damage_of_a_record_is_seen(tmp_path: Path) -> None:
 def test_a_file_that_is_not_open(wrong: int) -> None:
     assert core.read_record(wrong, PLACES, 0) is None
     assert core.read_records(wrong, PLACES, [0, 1]) == []
+
+
+def test_reading_many_records_is_interrupted(tmp_path: Path) -> None:
+    class Interrupted(Exception):
+        """What a handler raises."""
+
+    def fail(*_: Any) -> None:
+        raise Interrupted
+
+    path, count = tmp_path / "shard", 200_000
+    path.write_bytes(tfrecord.frame(b"a") * count)
+    places, backwards = 17 * np.arange(count + 1, dtype=np.uint64), np.arange(count)[::-1].copy()
+    before, file = signal.getsignal(signal.SIGUSR1), os.open(path, os.O_RDONLY)
+    try:
+        signal.signal(signal.SIGUSR1, fail)
+        with pytest.raises(Interrupted), when_it_is_free(lambda: signal.raise_signal(signal.SIGUSR1)):
+            core.read_records(file, places, backwards)
+        signal.signal(signal.SIGUSR1, lambda *_: os.truncate(path, 0))
+        with when_it_is_free(lambda: signal.raise_signal(signal.SIGUSR1)):
+            found = core.read_records(file, places, backwards)
+        assert 0 < len(found) < count  # the handler ran before all was read
+        assert set(found) == {b"a"}
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        os.close(file)
 
 
 def test_arguments_of_other_types(descriptor: int) -> None:
