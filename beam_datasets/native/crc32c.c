@@ -88,6 +88,7 @@ TARGET static inline uint32_t extend_three(uint32_t crc, const uint8_t *data, si
     return (uint32_t)_mm_crc32_u64(c, load64(third) ^ (uint64_t)_mm_cvtsi128_si64(both));
 }
 
+#if defined(__clang__) ? __clang_major__ >= 7 : __GNUC__ >= 8 /* older ones do not know the target */
 #define TARGET_FOLD __attribute__((target("sse4.2,pclmul,avx512f,avx512bw,vpclmulqdq")))
 
 /* Of each 16 bytes the sum of both words times theirs of the powers. Products count x more, and powers x^32. */
@@ -133,6 +134,15 @@ TARGET_FOLD static uint32_t extend_folded(uint32_t crc, const uint8_t *data, siz
     return (uint32_t)_mm_crc32_u64(wide, (uint64_t)_mm_extract_epi64(last, 1));
 }
 
+static int can_fold(void) {
+    int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+    return wide && __builtin_cpu_supports("vpclmulqdq");
+}
+#else
+#define extend_folded extend_by_table
+static int can_fold(void) { return 0; }
+#endif
+
 static int folds; /* whether this processor can */
 
 TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, size_t n) {
@@ -154,8 +164,7 @@ static Extend choose(void) {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return extend_by_table;
     make_shifts();
-    folds = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-    folds = folds && __builtin_cpu_supports("vpclmulqdq");
+    folds = can_fold();
     return extend_by_instruction;
 }
 
