@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from beam_datasets import storage
-from beam_datasets.errors import PathNotFoundError, StorageError
+from beam_datasets.errors import StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
-from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from beam_datasets import storage
 
 GLANCE_BYTES = 1 << 20
 """Larger shards are read a piece at a time."""
@@ -37,7 +37,7 @@ class GoodShard(NamedTuple):
     """
 
     content: Buffer
-    index_content: bytes | None
+    index_content: Buffer | None
     size: int
     num_records: int
     crc32c: int
@@ -68,23 +68,19 @@ class GoodShard(NamedTuple):
         return tfrecord.unframe(self.content, offsets, path="", check=False)
 
 
-def glance(reader: storage.Reader, path: str) -> GoodShard | None:
+def glance(reader: storage.Reader, index: Buffer | None) -> GoodShard | None:
     """Returns a small shard, read, where all of it and of its index is good; else None, and nothing is said of why.
 
     None is also what is odd (no records, keys that begin anew), and all shards where there is no native module.
 
     Args:
         reader: of the shard.
-        path: of the shard, for that of its index.
+        index: the file of its index; None where there is none.
     """
     if core is None or not 0 < reader.size <= GLANCE_BYTES:
         return None
     try:
         content = reader.read()
-        try:
-            index = storage.read_bytes(path + INDEX_SUFFIX)
-        except PathNotFoundError:
-            index = None
     except StorageError:
         return None
     seen = core.glance(content, index)

@@ -227,8 +227,7 @@ def link(source: PathLike, target: PathLike) -> None:
 
 
 def memory_map(path: PathLike) -> Buffer:
-    """Returns the file's bytes: a local file mapped into memory (it holds a file descriptor), one that is small or
-    remote read.
+    """Returns the file's bytes: mapped into memory (which holds a file descriptor), or read if it is small or remote.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _WRITE_BUFFER = 128 << 10  # what is larger is written as it is; through the buffer it would be copied once more
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows: line ends are left alone
 _open_reader, _read_small = getattr(core, "open_reader", None), getattr(core, "read_small", None)
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
@@ -34,6 +35,10 @@ class LocalReader(Reader):
     def __init__(self, path: str) -> None:
         self.descriptor, size = _open(path)
         super().__init__(path, size)
+
+    def __reduce__(self) -> tuple[type[LocalReader], tuple[str]]:
+        """Has a copy, here or in another process, open the file for itself: each closes its own."""
+        return LocalReader, (self.path,)
 
     def _read(self, start: int, stop: int) -> bytes:
         descriptor = self.descriptor
@@ -174,14 +179,15 @@ def write_files(directory: str, files: Iterable[tuple[str, Buffer]]) -> None:
             _write_new(temporary, data)
             os.replace(temporary, path)
         except BaseException as error:
-            remove(temporary)
+            with contextlib.suppress(OSError):  # or it would stand for the error that matters
+                os.unlink(temporary)
             if isinstance(error, OSError):
                 raise _as_storage_error(path, error) from error
             raise
 
 
 def _write_new(path: str, data: Buffer) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
     try:
         view = memoryview(data).cast("B")
         while (written := os.write(file, view)) < len(view):  # the system may write a part
@@ -311,7 +317,7 @@ def _open(path: str) -> tuple[int, int]:
     if _open_reader is not None and (opened := _open_reader(path)) is not None:
         return opened  # type: ignore[no-any-return]
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | _BINARY)
         try:
             found = os.fstat(descriptor)
             if stat.S_ISDIR(found.st_mode):

@@ -14,7 +14,7 @@ import crc32c
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.model import shards as shard_rules
@@ -263,7 +263,7 @@ class _Small(NamedTuple):
     """
 
     content: Buffer
-    index_content: bytes
+    index_content: Buffer
     written: WrittenShard
 
 
@@ -285,11 +285,15 @@ def _whole(copy: ShardCopy, path: str) -> _Small | None:
     if not whole or storage.is_remote(file.filename):
         return None
     with storage.open_reader(file.filename) as reader:
-        good = glance(reader, file.filename)
-    if good is None or good.index_content is None or (good.num_records, good.has_keys) != (file.take, copy.keyed):
+        try:
+            index = storage.memory_map(file.filename + INDEX_SUFFIX)
+        except StorageError:
+            return None
+        good = glance(reader, index)
+    if good is None or (good.num_records, good.has_keys) != (file.take, copy.keyed):
         return None
     written = _written(copy, path, file.take, good.size, good.crc32c, good.index_crc32c)
-    return _Small(good.content, good.index_content, written)
+    return _Small(good.content, index, written)
 
 
 def _part(copy: ShardCopy, path: str, last: LastShard) -> _Small | None:

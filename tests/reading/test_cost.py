@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import os
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features, storage
 from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.native import core
 from beam_datasets.reading import shards
 from tests.work import lines_of
 
@@ -89,6 +91,33 @@ def test_one_example_is_one_read_of_its_own_bytes(write: Any, monkeypatch: pytes
     assert [stop - start for _, start, stop in calls.reads] == [size + 16]
     dataset[1235]
     assert len(calls.calls) == 2
+
+
+@pytest.mark.skipif(core is None, reason="the native module was not built")
+@pytest.mark.parametrize("size", [1, 3])
+def test_c_reads_examples_as_one_range_too(write: Any, size: int) -> None:
+    """By what the system counts, as no Python code sees it."""
+    counters = Path("/proc/thread-self/io")
+    if not counters.exists():
+        pytest.skip("needs /proc")
+    dataset = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True)).as_dataset("train").raw()
+    source = dataset._source
+    source.fetch(np.array([0]), 0)  # opens the shard
+    file = os.open(counters, os.O_RDONLY)
+    before = os.pread(file, 1000, 0)
+    records = source.fetch(np.arange(3, 3 + size), 0)
+    after = os.pread(file, 1000, 0)
+    os.close(file)
+    calls, num_bytes = (b - a for a, b in zip(_counted(before), _counted(after)))
+    assert calls - 1 == 1  # the first look is counted in the second
+    assert num_bytes - len(before) == sum(len(record) + 16 for record in records)
+    assert len(records) == size
+
+
+def _counted(text: bytes) -> tuple[int, int]:
+    """Returns how many reads a thread asked for, and how many bytes they were."""
+    numbers = dict(line.split(b": ") for line in text.splitlines())
+    return int(numbers[b"syscr"]), int(numbers[b"rchar"])
 
 
 def test_a_slice_reads_nothing_behind_it(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """What only the file system of this machine can do, or fail at."""
 
+import copy
 import errno
 import os
+import pickle
 import resource
 import signal
 from pathlib import Path
@@ -122,6 +124,32 @@ def test_many_files_are_written_on_where_the_system_writes_a_part(tmp_path, monk
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
     storage.write_files(tmp_path, [("a", bytes(range(100))), ("b", np.arange(5)), ("c", b"")])
     assert [(tmp_path / name).read_bytes() for name in "abc"] == [bytes(range(100)), np.arange(5).tobytes(), b""]
+
+
+def test_an_error_is_told_where_its_file_cannot_be_removed_either(tmp_path, monkeypatch):
+    def fail(number):
+        def call(*_):
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    monkeypatch.setattr(os, "replace", fail(errno.EIO))
+    monkeypatch.setattr(os, "unlink", fail(errno.EROFS))
+    with pytest.raises(StorageError, match=f"^{tmp_path}/a: Input/output error"):
+        storage.write_files(tmp_path, [("a", b"1")])
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda reader: pickle.loads(pickle.dumps(reader))])
+def test_a_copy_of_a_reader_has_a_file_of_its_own(tmp_path, copied):
+    storage.write_bytes(tmp_path / "x", b"12345")
+    for closes_copy in (True, False):
+        one = storage.open_reader(tmp_path / "x")
+        other = copied(one)
+        assert other.descriptor != one.descriptor
+        closed, kept = (other, one) if closes_copy else (one, other)
+        closed.close()
+        assert (kept.path, kept.size, kept.read(1, 4)) == (str(tmp_path / "x"), 5, b"234")
+        kept.close()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")

@@ -7,7 +7,7 @@ no longer than to open it. Where anything is out of the ordinary, it is walked t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_datasets import storage
 from beam_datasets.errors import FeatureError, MetadataError, PathNotFoundError, StorageError
@@ -21,6 +21,8 @@ from beam_datasets.reading.verifying.walking import RecordChecks, Walk, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from typing_extensions import Buffer
 
     from beam_datasets.reading.verifying.walking import Damage, Mismatch
 
@@ -124,21 +126,48 @@ def read_shard(task: ShardTask, progress: Progress | None = None, checks: Record
     path = storage.join(task.directory, task.filename)
     try:
         with storage.open_reader(path) as reader:
-            facts = _glance(reader, path, checks)
+            index = _IndexFile.read(path + INDEX_SUFFIX)
+            facts = None if index.problem else _glance(reader, index.content, checks)
             if facts is None:
-                return _walk(reader, path, checks, progress)
+                return _walk(reader, path, index, checks, progress)
         if progress is not None:
             progress(facts.size)
         return facts
     except PathNotFoundError as error:
-        return ShardFacts(problem=without(path, error), missing=True, index=_read_index(path)[1])
+        index = _IndexFile.read(path + INDEX_SUFFIX)
+        return ShardFacts(problem=without(path, error), missing=True, index=_take_index(index)[1])
     except StorageError as error:
-        return ShardFacts(problem=without(path, error), index=_read_index(path)[1])
+        index = _IndexFile.read(path + INDEX_SUFFIX)
+        return ShardFacts(problem=without(path, error), index=_take_index(index)[1])
 
 
-def _glance(reader: storage.Reader, path: str, checks: RecordChecks) -> ShardFacts | None:
+class _IndexFile(NamedTuple):
+    """The file of an index, read once: a store that fails is waited for.
+
+    Attributes:
+        name: its path.
+        content: None where there is none, or it cannot be read.
+        problem: why it cannot.
+    """
+
+    name: str
+    content: Buffer | None = None
+    problem: str | None = None
+
+    @classmethod
+    def read(cls, name: str) -> _IndexFile:
+        """Returns what is there."""
+        try:
+            return cls(name, storage.memory_map(name))
+        except PathNotFoundError:
+            return cls(name)
+        except StorageError as error:
+            return cls(name, problem=without(name, error))
+
+
+def _glance(reader: storage.Reader, index: Buffer | None, checks: RecordChecks) -> ShardFacts | None:
     """Returns what a small shard holds that is good, as is its index; else None."""
-    good = glance(reader, path)
+    good = glance(reader, index)
     if good is None:
         return None
     try:
@@ -154,9 +183,11 @@ def _glance(reader: storage.Reader, path: str, checks: RecordChecks) -> ShardFac
     return ShardFacts(None, False, good.size, good.crc32c, good.num_records, (), of_index)
 
 
-def _walk(reader: storage.Reader, path: str, checks: RecordChecks, progress: Progress | None) -> ShardFacts:
+def _walk(
+    reader: storage.Reader, path: str, file: _IndexFile, checks: RecordChecks, progress: Progress | None
+) -> ShardFacts:
     """Returns what any shard holds."""
-    index, of_index = _read_index(path)
+    index, of_index = _take_index(file)
     walk = Walk(reader, path, index, checks, progress or (lambda _: None))
     walk.run()
     if of_index is not None and index is not None:
@@ -164,15 +195,11 @@ def _walk(reader: storage.Reader, path: str, checks: RecordChecks, progress: Pro
     return ShardFacts(None, False, reader.size, walk.crc32c, walk.num_records, tuple(walk.damages), of_index)
 
 
-def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
+def _take_index(file: _IndexFile) -> tuple[Index | None, IndexFacts | None]:
     """Returns a shard's index, where it can be used, and what is known of the file, where there is one."""
-    name = path + INDEX_SUFFIX
-    try:
-        buffer = storage.memory_map(name)
-    except PathNotFoundError:
-        return None, None
-    except StorageError as error:
-        return None, IndexFacts(without(name, error), 0)
+    name, buffer, problem = file
+    if buffer is None:
+        return None, None if problem is None else IndexFacts(problem, 0)
     crc = crc32c(buffer)
     try:
         index = Index.from_bytes(buffer, path=name)

@@ -28,6 +28,7 @@ def find_unexpected(
     """
     expected = {*shards, *(name + INDEX_SUFFIX for name in shards)}
     others = [name for name in _listed(directory, names, expected) if name not in expected] if names is not None else []
+    # Of all names at once: a search of each would take longer than to list the directory, and no name has a zero in it.
     forms = set(_form("\0".join(expected)).split("\0"))
     for name in others:
         base = storage.basename(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import beam_datasets as bd
+from beam_datasets import storage
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.reading import glancing
@@ -64,6 +65,22 @@ def test_a_record_that_does_not_decode(copy: Path, monkeypatch: pytest.MonkeyPat
         with monkeypatch.context() as context:
             context.setattr(glancing, "core", None)
             assert facts(copy, decode=True)[0] == glanced
+
+
+def test_an_index_that_cannot_be_read_is_asked_for_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that fails is waited for, each time that it is asked."""
+    asked: list[str] = []
+    for name in ("memory_map", "read_bytes"):
+        door = getattr(storage, name)
+        monkeypatch.setattr(storage, name, lambda path, door=door: (asked.append(Path(path).name), door(path))[1])
+    index = corruptions.index_of(corruptions.shards(copy)[0])
+    for missing in (False, True):
+        index.unlink() if index.is_file() else None
+        index.rmdir() if missing else index.mkdir()
+        asked.clear()
+        found = facts(copy)[0].index
+        assert found is None if missing else found is not None and found.problem == "Is a directory"
+        assert asked.count(index.name) == 1
 
 
 @pytest.mark.parametrize("read_bytes", [walking.READ_BYTES, 1])
