@@ -15,12 +15,6 @@
 
 typedef uint32_t (*Extend)(uint32_t crc, const uint8_t *data, size_t n); /* of the register, not inverted */
 
-static inline uint64_t load64(const uint8_t *data) {
-    uint64_t value;
-    memcpy(&value, data, 8);
-    return value;
-}
-
 /* ---------------------------------------------------------------------------------------------------------- tables */
 
 static uint32_t table[8][256];
@@ -37,7 +31,7 @@ static void make_table(void) {
 
 static uint32_t extend_by_table(uint32_t crc, const uint8_t *data, size_t n) {
     for (; n >= 8; n -= 8, data += 8) {
-        uint64_t word = load64(data) ^ crc;
+        uint64_t word = u64_at(data) ^ crc;
         crc = 0;
         for (int k = 0; k < 8; k++) crc ^= table[7 - k][word >> 8 * k & 0xFF];
     }
@@ -75,17 +69,17 @@ TARGET static inline uint32_t extend_three(uint32_t crc, const uint8_t *data, si
     uint64_t a = crc, b = 0, c = 0;
     const uint8_t *second = data + 8 * words, *third = second + 8 * words;
     for (size_t i = 0; i + 1 < words; i++, data += 8, second += 8, third += 8) {
-        a = _mm_crc32_u64(a, load64(data));
-        b = _mm_crc32_u64(b, load64(second));
-        c = _mm_crc32_u64(c, load64(third));
+        a = _mm_crc32_u64(a, u64_at(data));
+        b = _mm_crc32_u64(b, u64_at(second));
+        c = _mm_crc32_u64(c, u64_at(third));
     }
-    a = _mm_crc32_u64(a, load64(data));
-    b = _mm_crc32_u64(b, load64(second));
+    a = _mm_crc32_u64(a, u64_at(data));
+    b = _mm_crc32_u64(b, u64_at(second));
     /* A product of two registers stands for A * B * x; the last step of the third stretch multiplies it by x^32. */
     __m128i by = _mm_loadu_si128((const __m128i *)shifts[words - 1]);
     __m128i both = _mm_xor_si128(_mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)a), by, 0x00),
                                  _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)b), by, 0x10));
-    return (uint32_t)_mm_crc32_u64(c, load64(third) ^ (uint64_t)_mm_cvtsi128_si64(both));
+    return (uint32_t)_mm_crc32_u64(c, u64_at(third) ^ (uint64_t)_mm_cvtsi128_si64(both));
 }
 
 #if defined(__clang__) ? __clang_major__ >= 7 : __GNUC__ >= 8 /* older ones do not know the target */
@@ -154,7 +148,7 @@ TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, 
         n -= 24 * words;
     }
     uint64_t wide = crc;
-    for (; n >= 8; n -= 8, data += 8) wide = _mm_crc32_u64(wide, load64(data));
+    for (; n >= 8; n -= 8, data += 8) wide = _mm_crc32_u64(wide, u64_at(data));
     crc = (uint32_t)wide;
     while (n--) crc = _mm_crc32_u8(crc, *data++);
     return crc;
@@ -193,7 +187,7 @@ TARGET static inline uint32_t step8(uint32_t crc, uint32_t byte) {
 }
 
 TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, size_t n) {
-    for (; n >= 8; n -= 8, data += 8) crc = step64(crc, load64(data));
+    for (; n >= 8; n -= 8, data += 8) crc = step64(crc, u64_at(data));
     while (n--) crc = step8(crc, *data++);
     return crc;
 }

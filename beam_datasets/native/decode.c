@@ -192,16 +192,10 @@ static int take_span(const Parse *parse, Py_ssize_t i, Span tagged, Span feature
     return failed ? ERROR : DONE;
 }
 
-static inline uint64_t word_at(const uint8_t *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    return word;
-}
-
 /* Whether it begins as it is known to; at least eight bytes are there. A call of memcmp() takes longer than this. */
 static inline int begins(const uint8_t *at, const Known *known, size_t size) {
     size_t tail = size > 8 ? size - 8 : 0;
-    if ((word_at(at) & known->mask) != known->first || (word_at(at + tail) & known->mask) != known->last) return 0;
+    if ((u64_at(at) & known->mask) != known->first || (u64_at(at + tail) & known->mask) != known->last) return 0;
     return size <= 16 || memcmp(at + 8, known->head.at + 8, size - 16) == 0;
 }
 

@@ -22,18 +22,6 @@ typedef struct {
     uint32_t flags, crc, index_crc;
 } Seen;
 
-static uint64_t u64_at(const uint8_t *data) {
-    uint64_t value;
-    memcpy(&value, data, 8);
-    return value;
-}
-
-static uint32_t u32_at(const uint8_t *data) {
-    uint32_t value;
-    memcpy(&value, data, 4);
-    return value;
-}
-
 static uint32_t crc_of(const uint8_t *data, uint64_t size) { return crc32c_extend(0, data, (size_t)size); }
 
 /* Whether an index is good by itself, with keys that ascend or without keys. */
@@ -64,10 +52,9 @@ static int is_shard(Bytes shard, Seen *seen) {
     for (; place < shard.size; n++) {
         const uint8_t *record = shard.data + place;
         if (seen->offsets != NULL && (n == seen->records || u64_at(seen->offsets + 8 * n) != place)) return 0;
-        if (shard.size - place < OVERHEAD || crc32c_mask(crc_of(record, 8)) != u32_at(record + 8)) return 0;
+        if (shard.size - place < OVERHEAD) return 0;
         uint64_t length = u64_at(record);
-        if (length > shard.size - place - OVERHEAD) return 0;
-        if (crc32c_mask(crc_of(record + 12, length)) != u32_at(record + 12 + length)) return 0;
+        if (length > shard.size - place - OVERHEAD || !is_record(record, (size_t)length + OVERHEAD, 1)) return 0;
         if (n == 0) seen->first = length;
         place += length + OVERHEAD;
     }

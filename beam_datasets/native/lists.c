@@ -18,12 +18,6 @@
 typedef uint64_t (*EndsOf)(const uint8_t *at);
 typedef Py_ssize_t (*TakeGroups)(Span *rest, int64_t *numbers, Py_ssize_t room);
 
-static inline uint64_t load(const uint8_t *at) {
-    uint64_t word;
-    memcpy(&word, at, 8);
-    return word;
-}
-
 INLINE int first_bit(uint64_t word) {
 #if defined(__GNUC__)
     return __builtin_ctzll(word);
@@ -40,7 +34,7 @@ INLINE int first_bit(uint64_t word) {
 static inline uint64_t ends_of(const uint8_t *at) {
     uint64_t ends = 0;
     for (int i = 0; i < 8; i++) {
-        uint64_t high = ~load(at + 8 * i) >> 7 & 0x0101010101010101u;
+        uint64_t high = ~u64_at(at + 8 * i) >> 7 & 0x0101010101010101u;
         ends |= (high * 0x0102040810204080u >> 56) << 8 * i; /* the eight bits meet in the highest byte */
     }
     return ends;
@@ -99,7 +93,7 @@ INLINE Py_ssize_t take_many(Span *rest, uint64_t *numbers, Py_ssize_t room, Ends
         for (uint64_t ends = find_ends(rest->at); ends; ends &= ends - 1) {
             int stop = first_bit(ends) + 1;
             if (stop - start > 8) break;
-            numbers[n + some++] = load(rest->at + start) & KEEP[stop - start];
+            numbers[n + some++] = u64_at(rest->at + start) & KEEP[stop - start];
             start = stop;
         }
         fold(numbers + n, some);
@@ -132,7 +126,7 @@ static Py_ssize_t count_anywhere(Span rest) {
     while (rest.end - rest.at >= 8) {
         uint64_t sums = 0; /* of eight columns of bytes */
         for (int i = 0; i < 255 && rest.end - rest.at >= 8; i++, rest.at += 8)
-            sums += ~load(rest.at) >> 7 & 0x0101010101010101u;
+            sums += ~u64_at(rest.at) >> 7 & 0x0101010101010101u;
         sums = (sums & 0x00ff00ff00ff00ffu) + (sums >> 8 & 0x00ff00ff00ff00ffu);
         n += (Py_ssize_t)(sums * 0x0001000100010001u >> 48);
     }

@@ -61,6 +61,22 @@ uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
 /* The CRC-32 of n bytes, as it stands in a PNG. */
 uint32_t crc32_of(const uint8_t *data, size_t n);
 
+/* Numbers as they stand in files, in little-endian order, at any place. */
+static inline uint64_t u64_at(const uint8_t *at) {
+    uint64_t value;
+    memcpy(&value, at, 8);
+    return value;
+}
+
+static inline uint32_t u32_at(const uint8_t *at) {
+    uint32_t value;
+    memcpy(&value, at, 4);
+    return value;
+}
+
+/* records.c: whether so many bytes, 16 at least, are one framed record; its CRCs too, where `check` says so. */
+int is_record(const uint8_t *at, size_t size, int check);
+
 /* records.c: whether bytes [start, stop) of a buffer are one framed record; its CRCs too, where `check` says so. */
 int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check);
 

@@ -29,9 +29,7 @@ void png_init(void) {
 uint32_t crc32_of(const uint8_t *data, size_t n) {
     uint32_t crc = 0xFFFFFFFFu;
     for (; n >= 8; n -= 8, data += 8) {
-        uint64_t word;
-        memcpy(&word, data, 8);
-        word ^= crc;
+        uint64_t word = u64_at(data) ^ crc;
         crc = 0;
         for (int k = 0; k < 8; k++) crc ^= crc_table[7 - k][word >> 8 * k & 0xFF];
     }

@@ -10,29 +10,20 @@
 #define HEADER 12
 #define OVERHEAD 16
 
-static uint64_t load64(const uint8_t *data) {
-    uint64_t value;
-    memcpy(&value, data, 8);
-    return value;
-}
-
-static uint32_t load32(const uint8_t *data) {
-    uint32_t value;
-    memcpy(&value, data, 4);
-    return value;
-}
-
 static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32c_extend(0, data, n)); }
 
 /* --------------------------------------------------------------------------------------------------------- reading */
 
 int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check) {
     if (start < 0 || stop < OVERHEAD || stop > data->len || start > stop - OVERHEAD) return 0;
-    const uint8_t *at = (const uint8_t *)data->buf + start;
-    size_t n = (size_t)(stop - start - OVERHEAD);
-    if (load64(at) != n) return 0;
+    return is_record((const uint8_t *)data->buf + start, (size_t)(stop - start), check);
+}
+
+int is_record(const uint8_t *at, size_t size, int check) {
+    size_t n = size - OVERHEAD;
+    if (u64_at(at) != n) return 0;
     if (!check) return 1;
-    return masked(at + HEADER, n) == load32(at + HEADER + n) && masked(at, 8) == load32(at + 8);
+    return masked(at + HEADER, n) == u32_at(at + HEADER + n) && masked(at, 8) == u32_at(at + 8);
 }
 
 /* The number of good records before the first bad one. */
@@ -103,11 +94,11 @@ static int found(Found *offsets, int64_t offset) {
 static int walk(const uint8_t *data, size_t n, int check, Found *offsets) {
     size_t place = 0;
     while (found(offsets, (int64_t)place) == 0) {
-        if (n - place < OVERHEAD || masked(data + place, 8) != load32(data + place + 8)) return 0;
-        uint64_t length = load64(data + place);
+        if (n - place < OVERHEAD || masked(data + place, 8) != u32_at(data + place + 8)) return 0;
+        uint64_t length = u64_at(data + place);
         if (length > n - place - OVERHEAD) return 0;
         const uint8_t *record = data + place + HEADER;
-        if (check && masked(record, (size_t)length) != load32(record + length)) return 0;
+        if (check && masked(record, (size_t)length) != u32_at(record + length)) return 0;
         place += (size_t)length + OVERHEAD;
     }
     return -1;

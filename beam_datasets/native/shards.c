@@ -16,18 +16,6 @@
 #define MOST_AT_ONCE (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
 #define ON_STACK (8 << 10)  /* bytes of a record that need no memory of their own */
 
-static uint64_t load64(const uint8_t *data) {
-    uint64_t value;
-    memcpy(&value, data, 8);
-    return value;
-}
-
-static uint32_t load32(const uint8_t *data) {
-    uint32_t value;
-    memcpy(&value, data, 4);
-    return value;
-}
-
 /* --------------------------------------------------------------------------------------------------------- indexes */
 
 enum { HAS_KEYS = 1, ORDERED = 2, UNSORTED = 4 }; /* flags */
@@ -43,8 +31,8 @@ static int take_header(const uint8_t *data, uint64_t size, Header *header) {
     uint8_t copy[INDEX_HEADER];
     if (size < INDEX_HEADER + 8) return 0;
     memcpy(copy, data, sizeof copy);
-    if (memcmp(copy, "BDINDEX\1", 8) != 0 || crc32c_extend(0, copy, 36) != load32(copy + 36)) return 0;
-    *header = (Header){load64(copy + 8), load64(copy + 16), load32(copy + 24), load32(copy + 28), load32(copy + 32)};
+    if (memcmp(copy, "BDINDEX\1", 8) != 0 || crc32c_extend(0, copy, 36) != u32_at(copy + 36)) return 0;
+    *header = (Header){u64_at(copy + 8), u64_at(copy + 16), u32_at(copy + 24), u32_at(copy + 28), u32_at(copy + 32)};
     if (header->flags > (HAS_KEYS | ORDERED | UNSORTED)) return 0;
     if (header->flags && !(header->flags & HAS_KEYS)) return 0;
     if (header->n > size / 8) return 0; /* so that nothing overflows */
@@ -53,10 +41,10 @@ static int take_header(const uint8_t *data, uint64_t size, Header *header) {
 
 /* Whether the offsets are those that were written, and each record has room for its framing. */
 static int are_offsets(const uint8_t *offsets, const Header *header) {
-    uint64_t before = load64(offsets);
+    uint64_t before = u64_at(offsets);
     if (crc32c_extend(0, offsets, (size_t)(8 * (header->n + 1))) != header->offsets_crc || before != 0) return 0;
     for (uint64_t i = 1; i <= header->n; i++) {
-        uint64_t offset = load64(offsets + 8 * i);
+        uint64_t offset = u64_at(offsets + 8 * i);
         if (offset < before || offset - before < OVERHEAD) return 0;
         before = offset;
     }
@@ -91,26 +79,17 @@ static PyObject *index_header(PyObject *Py_UNUSED(module), PyObject *buffer) {
 
 #ifndef _WIN32
 
-static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32c_extend(0, data, n)); }
-
 /* Where a framed record stands in its file; its size is 0 where there is none. */
 typedef struct {
     uint64_t start;
     size_t size;
 } Place;
 
-/* Whether the bytes that were read there are one record. */
-static int is_record(const uint8_t *data, Place place) {
-    size_t n = place.size - OVERHEAD;
-    return load64(data) == n && masked(data + HEADER, n) == load32(data + HEADER + n) &&
-           masked(data, 8) == load32(data + 8);
-}
-
 static Place place_of(const Py_buffer *offsets, int64_t record) {
     Place none = {0, 0};
     if (record < 0 || record >= offsets->len / 8 - 1) return none;
     const uint8_t *at = (const uint8_t *)offsets->buf + 8 * record;
-    uint64_t start = load64(at), stop = load64(at + 8);
+    uint64_t start = u64_at(at), stop = u64_at(at + 8);
     if (stop > INT64_MAX || stop < OVERHEAD || start > stop - OVERHEAD || stop - start > MOST_AT_ONCE) return none;
     return (Place){start, (size_t)(stop - start)};
 }
@@ -136,7 +115,7 @@ static PyObject *read_one(int descriptor, Place place) {
     if (place.size == 0) Py_RETURN_NONE;
     if (place.size > sizeof little && (data = PyMem_Malloc(place.size)) == NULL) return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    good = read_whole(descriptor, place.start, data, place.size) && is_record(data, place);
+    good = read_whole(descriptor, place.start, data, place.size) && is_record(data, place.size, 1);
     Py_END_ALLOW_THREADS
     PyObject *result = good ? bytes_of(data, place) : Py_NewRef(Py_None);
     if (data != little) PyMem_Free(data);
@@ -194,7 +173,7 @@ static void read_portion(int descriptor, Portion *portion, const Place *places) 
         for (stop = first; stop < portion->n && places[stop].start == end; stop++) end += places[stop].size;
         if (!read_whole(descriptor, places[first].start, data, (size_t)(end - places[first].start))) return;
         for (; portion->good < stop; portion->good++) {
-            if (!is_record(data, places[portion->good])) return;
+            if (!is_record(data, places[portion->good].size, 1)) return;
             data += places[portion->good].size;
         }
     }
