@@ -50,8 +50,9 @@ class InterleaveOrder:
     >>> order = InterleaveOrder([5, 3, 4], cycle_length=2, block_length=2)
     >>> [order.locate(position) for position in range(6)]
     [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
-    >>> [list(zip(*(array.tolist() for array in arrays))) for arrays in order.visits(6, 12)]
-    [[(1, 2, 1), (0, 4, 1)], [(2, 0, 4)]]
+    >>> files, firsts, counts = next(order.visits(0, 6))
+    >>> list(zip(files.tolist(), firsts.tolist(), counts.tolist()))
+    [(0, 0, 2), (1, 0, 2), (0, 2, 2)]
     """
 
     lengths: Ints
