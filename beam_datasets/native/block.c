@@ -27,12 +27,13 @@ static PyTypeObject *block_type; /* made once, with the module */
 
 /* ---------------------------------------------------------------------------------------------------------- chunks */
 
-static void chunk_free(PyObject *capsule) {
-    Chunk *chunk = PyCapsule_GetPointer(capsule, CHUNK);
+static void chunk_drop(Chunk *chunk) {
     PyBuffer_Release(&chunk->buffer);
     ints_drop(&chunk->offsets);
     PyMem_Free(chunk);
 }
+
+static void chunk_free(PyObject *capsule) { chunk_drop(PyCapsule_GetPointer(capsule, CHUNK)); }
 
 static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
     Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
@@ -61,11 +62,8 @@ static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Chunk *chunk = chunk_new(buffer, offsets, first);
     if (chunk == NULL) return NULL;
     PyObject *capsule = PyCapsule_New(chunk, CHUNK, chunk_free);
-    if (capsule != NULL) return capsule;
-    PyBuffer_Release(&chunk->buffer);
-    ints_drop(&chunk->offsets);
-    PyMem_Free(chunk);
-    return NULL;
+    if (capsule == NULL) chunk_drop(chunk);
+    return capsule;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- blocks */
