@@ -47,11 +47,20 @@ class SourceError(Exception):
         return cls(f"{type(error).__name__}: {said} {where}").with_traceback(error.__traceback__)
 
 
-def interrupted(error: BaseException | None) -> bool:
-    """Returns whether it was Ctrl-C: in a worker within this process, Beam makes an error of its own of it."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+def interrupted(error: BaseException | None, before: BaseException | None = None) -> bool:
+    """Returns whether it was Ctrl-C: in a worker within this process, Beam makes an error of its own of it.
+
+    Args:
+        error: that a run raised. What it came of may lead back to itself (`raise error from error`).
+        before: that was being handled when the run began: what it came of is no matter of the run.
+    """
+    met = {id(before)}
+    while error is not None and id(error) not in met:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        met.add(id(error))
         error = error.__cause__ or error.__context__
-    return error is not None
+    return False
 
 
 def reason(error: BaseException) -> errors.BeamDatasetsError:

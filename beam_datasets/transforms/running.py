@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 from beam_datasets.transforms import engine as engines
@@ -62,10 +63,11 @@ def _readable_errors(*, silent: bool) -> Iterator[None]:
 
     Where they are to be silent, Beam's loggers and threads are so meanwhile: they tell the same at length.
     """
+    handled = sys.exc_info()[1]
     with quiet.beam_silenced() if silent else contextlib.nullcontext():
         try:
             yield
         except Exception as error:
-            if interrupted(error):
+            if interrupted(error, handled):
                 raise KeyboardInterrupt from None
             raise reason(error) from None

@@ -324,6 +324,23 @@ def test_ctrl_c_while_the_authors_code_runs_in_this_process(tmp_path, by_beam):
     assert is_empty(tmp_path)
 
 
+def of_itself() -> None:
+    try:
+        bad_code()
+    except KeyError as error:
+        raise error from error
+
+
+@pytest.mark.parametrize("fault", [bad_code, of_itself])
+def test_an_error_after_ctrl_c_is_what_it_is(tmp_path, fault):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        with pytest.raises(errors.BeamDatasetsError, match="no such column"):
+            Faulty(data_dir=tmp_path, examples=[good(1), fault]).build(num_workers=1)
+    assert is_empty(tmp_path)
+
+
 def test_a_killed_build_can_be_run_again(tmp_path):
     with slow_build(tmp_path / "a", workers=1) as process:
         os.killpg(process.pid, signal.SIGKILL)
