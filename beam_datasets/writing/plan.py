@@ -55,6 +55,9 @@ class ShardingOptions:
 
     def __post_init__(self) -> None:
         self._take_integers()
+        if not isinstance(self.ignore_duplicates, (bool, np.bool_)):
+            raise TypeError(f"ignore_duplicates must be True or False, not {self.ignore_duplicates!r}.")
+        object.__setattr__(self, "ignore_duplicates", bool(self.ignore_duplicates))
         counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         for count in counts:
             if count is not None and count < 1:

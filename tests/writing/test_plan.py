@@ -199,6 +199,13 @@ def test_numbers_are_ints_or_refused(name):
             plan.ShardingOptions(**{name: bad})
 
 
+def test_what_drops_examples_is_said_as_a_bool():
+    assert type(plan.ShardingOptions(ignore_duplicates=np.True_).ignore_duplicates) is bool
+    for bad in ("no", "False", 0, 1, None):
+        with pytest.raises(TypeError, match=f"ignore_duplicates must be True or False, not {bad!r}"):
+            plan.ShardingOptions(ignore_duplicates=bad)
+
+
 def test_a_split_without_examples_and_too_many_shards_are_errors():
     with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
         plan.make_plan({}, ["test"], plan.ShardingOptions())
