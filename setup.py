@@ -53,6 +53,7 @@ C_FILES = (
     "values",
     "encode",
     "glance",
+    "runs",
 )
 NATIVE = Extension(
     "beam_datasets.native._core",

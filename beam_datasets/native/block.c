@@ -3,6 +3,7 @@
  * Bytes are made of a record only where it is asked for. beam_datasets/formats/record_block.py has the same in Python.
  */
 #include "decode.h"
+#include <stdlib.h>
 #include <structmember.h>
 
 #define CHUNK "beam_datasets.chunk"
@@ -14,6 +15,8 @@ typedef struct {
     Py_buffer buffer;
     Ints offsets;
     Py_ssize_t first; /* the number of the first of them */
+    int64_t *memory;  /* where offsets and records are, if that is the chunk's own */
+    int checked;      /* whether all records are known to be good */
 } Chunk;
 
 typedef struct {
@@ -29,11 +32,18 @@ static PyTypeObject *block_type; /* made once, with the module */
 
 static void chunk_drop(Chunk *chunk) {
     PyBuffer_Release(&chunk->buffer);
-    ints_drop(&chunk->offsets);
+    if (chunk->memory == NULL) ints_drop(&chunk->offsets);
+    free(chunk->memory);
     PyMem_Free(chunk);
 }
 
 static void chunk_free(PyObject *capsule) { chunk_drop(PyCapsule_GetPointer(capsule, CHUNK)); }
+
+static PyObject *capsule_of(Chunk *chunk) {
+    PyObject *capsule = PyCapsule_New(chunk, CHUNK, chunk_free);
+    if (capsule == NULL) chunk_drop(chunk);
+    return capsule;
+}
 
 static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
     Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
@@ -61,9 +71,22 @@ static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (first < 0 || first > PY_SSIZE_T_MAX / 2) return PyErr_Format(PyExc_ValueError, "first is %zd.", first);
     Chunk *chunk = chunk_new(buffer, offsets, first);
     if (chunk == NULL) return NULL;
-    PyObject *capsule = PyCapsule_New(chunk, CHUNK, chunk_free);
-    if (capsule == NULL) chunk_drop(chunk);
-    return capsule;
+    return capsule_of(chunk);
+}
+
+PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, int checked) {
+    Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
+    if (chunk == NULL) {
+        free(memory);
+        return PyErr_NoMemory();
+    }
+    chunk->memory = memory;
+    chunk->offsets = (Ints){memory, n + 1};
+    chunk->buffer.buf = memory + n + 1;
+    chunk->buffer.len = (Py_ssize_t)memory[n];
+    chunk->first = first;
+    chunk->checked = checked;
+    return capsule_of(chunk);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- blocks */
@@ -117,6 +140,7 @@ static void add(RecordBlock *block, Span record, PyObject *chunk) {
 static Py_ssize_t count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop) {
     const int64_t *offsets = chunk->offsets.values;
     Py_ssize_t i = first;
+    if (chunk->checked) return stop - first;
     while (i < stop && is_framed_record(&chunk->buffer, offsets[i], offsets[i + 1], 1)) i++;
     return i - first;
 }

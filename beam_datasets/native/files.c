@@ -6,10 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opens a file to be read; returns its descriptor, or -1 where it cannot be opened, or is no file with a size. */
-static int open_file(const char *path, Py_ssize_t *size) {
+int file_open(int directory, const char *path, Py_ssize_t *size) {
     struct stat found;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = openat(directory, path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return -1;
     if (fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode) && found.st_size <= PY_SSIZE_T_MAX) {
         *size = (Py_ssize_t)found.st_size;
@@ -29,7 +28,7 @@ static PyObject *open_reader(PyObject *Py_UNUSED(module), PyObject *path) {
     int descriptor;
     const char *text = PyBytes_AsString(name);
     Py_BEGIN_ALLOW_THREADS
-    descriptor = open_file(text, &size);
+    descriptor = file_open(AT_FDCWD, text, &size);
     Py_END_ALLOW_THREADS
     Py_DECREF(name);
     if (descriptor < 0) Py_RETURN_NONE;
@@ -41,7 +40,7 @@ static PyObject *open_reader(PyObject *Py_UNUSED(module), PyObject *path) {
 /* Reads a file of at most `room` bytes; returns how many it has, or -1. */
 static Py_ssize_t read_file(const char *path, char *data, Py_ssize_t room) {
     Py_ssize_t size, got = -1;
-    int descriptor = open_file(path, &size);
+    int descriptor = file_open(AT_FDCWD, path, &size);
     if (descriptor < 0) return -1;
     if (size <= room) got = read(descriptor, data, (size_t)size);
     close(descriptor);

@@ -20,9 +20,10 @@ from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, read_visits
 from beam_datasets.reading.session import Session
+from beam_datasets.reading.small_runs import SmallRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Visits = tuple[Ints, Ints, Ints]
+    ChunkOf = Callable[[int, int, bool], Any]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn, those that are read ahead too
 _LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
@@ -133,16 +135,27 @@ class Source(Operation):
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
         """Yields blocks of few records at first, so that the first one does not wait for others, then of more."""
-        visits, chunk_of = self._visits(start, stop, epoch, session), functools.partial(self._chunk, session)
+        chunks: dict[int, Any] = {}
+        visits = self._visits(start, stop, epoch, session)
+        chunk_of = self._chunk_of(start, stop, epoch, session, chunks)
         counts = sizes(self.item_bytes)
         if not self._config.add_tfds_id:
-            yield from read_visits(visits, chunk_of, counts)
+            yield from read_visits(visits, chunk_of, counts, chunks)
             return
-        chunks: dict[int, Any] = {}
         for run, first, visit in _one_by_one(visits):
             for block in read_visits((visit,), chunk_of, counts, chunks):
                 yield self.items(list(block), run, first)
                 first += len(block)
+
+    def _chunk_of(self, start: int, stop: int, epoch: int, session: Session, chunks: dict[int, Any]) -> ChunkOf:
+        """Returns what gives the chunks of runs that have positions [start, stop); it may put more into `chunks`."""
+        chunk_of, runs = functools.partial(self._chunk, session), self.arrangement(epoch).runs
+        records = self.length / len(runs)
+        run_bytes = records * self.item_bytes
+        is_part = stop - start < min(self._cycle, len(runs)) * records  # for which no run need be read to its end
+        if self._remote or is_part or not SmallRuns.are_read(run_bytes):
+            return chunk_of
+        return SmallRuns(self.pool.directory, self.instructions, runs, run_bytes, chunks, chunk_of).chunk
 
     def _chunk(self, session: Session, run: int, first: int, damaged: bool) -> Any:
         """Returns the chunk of a run that has a record; raises the record's error, where it is damaged."""
