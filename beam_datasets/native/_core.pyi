@@ -93,6 +93,9 @@ def png_unfilter(images: list[Any], out: Buffer, height: int, stride: int, pixel
 def glance(
     shard: Buffer, index: Buffer | None, /
 ) -> tuple[int, int, int, int, int, bytes | None, bytes | None] | None: ...
+def glance_files(
+    directory: str, names: bytes, suffix: str, most: int, seconds: float, rows: Buffer, /
+) -> tuple[int, list[bytes]]: ...
 
 # deflate.c: small images -> PNG; see features/png.py and features/png_stream.py
 def small_png(beginning: bytes, pixels: Buffer, height: int, /) -> bytes: ...

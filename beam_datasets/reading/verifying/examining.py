@@ -7,16 +7,22 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.reading.glancing import GLANCED, REFUSED, can_glance_at_files
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
+from beam_datasets.reading.verifying.many_shards import ShardTable, look
 from beam_datasets.reading.verifying.shard_facts import read_shard
 from beam_datasets.reading.verifying.walking import RecordChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from beam_datasets.reading.verifying.findings import Report
     from beam_datasets.reading.verifying.known import Known
@@ -24,8 +30,14 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int | None], None]
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 _SMALL_BYTES = 64 << 10
-"""Local shards of fewer bytes are read by one thread: of several, one would wait for the other at each file."""
+"""Local shards of fewer bytes are read one by one by one thread: of several, one would wait for the other at each."""
+
+_SHARDS_AT_ONCE = 256  # the most that one call looks at
+_SHARES = 8  # of a thread, at least: so that all end together
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Examination:
     """
 
     known: Known
-    facts: tuple[ShardFacts, ...]
+    facts: Sequence[ShardFacts]
     decode: bool = False
 
     @cached_property
@@ -91,9 +103,10 @@ def examine(
     storage_options: Mapping[str, Any] | None = None,
 ) -> Examination:
     """Reads a dataset, and returns what should be there and what is; see `verify`."""
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
     known = inspect(storage.with_options(dataset_dir, storage_options))
-    facts = _read(list(known.tasks(decode=decode)), jobs, progress, known.file_bytes)
-    return Examination(known, tuple(facts), decode)
+    return Examination(known, _read_all(known, decode, jobs, progress), decode)
 
 
 def examine_again(
@@ -109,23 +122,46 @@ def examine_again(
     known = inspect(old.known.directory, instead)
     all_tasks = list(known.tasks(decode=old.decode))
     tasks = [task for task in all_tasks if task.filename in changed or task.filename not in old.shards]
-    read = dict(zip((task.filename for task in tasks), _read(tasks, None, None, None)))
+    read = dict(zip((task.filename for task in tasks), _read(tasks, None, _Counter(None, None))))
     facts = tuple(read.get(task.filename) or old.shards[task.filename] for task in all_tasks)
     return Examination(known, facts, old.decode)
 
 
-def _read(
-    tasks: Sequence[ShardTask], jobs: int | None, progress: Progress | None, total: int | None
-) -> list[ShardFacts]:
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
-    counted = _Counter(progress, total)
+def _read_all(known: Known, decode: bool, jobs: int | None, progress: Progress | None) -> ShardTable:
+    """Returns what all shards hold: first many are looked at by few calls, then what is left is read one by one."""
+    counted = _Counter(progress, known.file_bytes)
+    rows = np.zeros(known.num_shards, GLANCED)
+    if not decode and can_glance_at_files(known.directory):
+        _look_at_all(known, rows, jobs, counted)
+    rest = known.tasks(decode=decode, which=np.flatnonzero(rows["state"] == REFUSED).tolist())
+    return ShardTable.completed(rows, _read(list(rest), jobs, counted))
+
+
+def _look_at_all(known: Known, rows: NDArray[Any], jobs: int | None, counted: _Counter) -> None:
+    names, checks = known.filenames, RecordChecks.of(known.record_features(decode=False), decode=False)
+    workers = jobs or os.cpu_count() or 1
+    size = max(1, min(_SHARDS_AT_ONCE, len(names) // (workers * _SHARES)))
+
+    def look_at(start: int) -> None:
+        part = slice(start, start + size)
+        look(known.directory, names[part], rows[part], checks, counted)
+
+    _in_threads(look_at, range(0, len(names), size), workers, counted)
+
+
+def _read(tasks: Sequence[ShardTask], jobs: int | None, counted: _Counter) -> list[ShardFacts]:
     checks = RecordChecks.of(tasks[0].features, decode=tasks[0].decode) if tasks else None
-    workers = min(_workers(tasks, jobs, total), len(tasks))
+    workers = _workers(tasks, jobs, counted.left)
+    return _in_threads(lambda task: read_shard(task, counted, checks), tasks, workers, counted)
+
+
+def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], most: int, counted: _Counter) -> list[Result]:
+    """Returns what comes of each item, in their order."""
+    workers = min(most, len(items))
     if workers <= 1:
-        return [read_shard(task, counted, checks) for task in tasks]
+        return [work(item) for item in items]
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(read_shard, task, counted, checks) for task in tasks]
+        futures = [pool.submit(work, item) for item in items]
         try:
             return [future.result() for future in futures]
         except BaseException:
@@ -160,7 +196,12 @@ class _Counter:
     def __call__(self, num_bytes: int) -> None:
         if self.stopped:
             raise InterruptedError("the dataset is not verified to its end")
-        if self._progress is not None:
-            with self._lock:
-                self._done += num_bytes
+        with self._lock:
+            self._done += num_bytes
+            if self._progress is not None:
                 self._progress(self._done, self._total)
+
+    @property
+    def left(self) -> int | None:
+        """How many bytes are still to be read; None where that is not known."""
+        return None if self._total is None else self._total - self._done

@@ -8,11 +8,15 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.verifying.findings import Finding, Lost, Report
+from beam_datasets.reading.verifying.many_shards import ShardTable
+from beam_datasets.reading.verifying.usual import are_usual, is_usual
 
 if TYPE_CHECKING:
     from beam_datasets.reading.verifying.known import Known, KnownSplit
@@ -36,21 +40,23 @@ def conclude(known: Known, facts: Sequence[ShardFacts]) -> Report:
         raise ValueError(f"{known.directory}: {len(facts)} shards were read of {known.num_shards}")
     findings = list(known.findings)
     first = 0
-    names = _Names(known)
+    names, table = _Names(known), ShardTable.of(facts)
     for split in known.splits:
-        mine = facts[first : first + len(split.filenames)]
+        mine = table[first : first + len(split.filenames)]
         first += len(mine)
-        for number, shard in enumerate(mine):
-            findings += _Shard(known, split, number, shard, names).findings()
-        findings += _across(known, split, mine)
+        odd = np.flatnonzero(~are_usual(split, mine, indexed=known.indexed)).tolist()
+        for number in odd:
+            findings += _Shard(known, split, number, mine[number], names).findings()
+        if odd or not is_usual(split, mine):
+            findings += _across(known, split, list(mine))
     return Report(
         known.full_name,
         known.directory,
         tuple(findings),
         known.not_known,
-        sum(shard.problem is None for shard in facts),
-        sum(shard.num_records for shard in facts),
-        sum(shard.size for shard in facts),
+        len(table) - sum(shard.problem is not None for shard in table.others.values()),
+        int(table.rows["num_records"].sum()),
+        int(table.rows["size"].sum()),
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
@@ -23,7 +23,7 @@ from beam_datasets.reading.verifying.shard_facts import ShardTask
 from beam_datasets.reading.verifying.unexpected import find_unexpected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _MOST_EXAMPLES = 1 << 60  # of a split, as a reader takes it
 
@@ -110,16 +110,25 @@ class Known:
         ]
         return sum(totals) or None
 
-    def tasks(self, *, decode: bool = False) -> Iterator[ShardTask]:
+    @cached_property
+    def filenames(self) -> tuple[str, ...]:
+        """The names of all shards, split by split."""
+        return tuple(chain.from_iterable(split.filenames for split in self.splits))
+
+    def tasks(self, *, decode: bool = False, which: Iterable[int] | None = None) -> Iterator[ShardTask]:
         """Yields the shards to read, split by split.
 
         Args:
             decode: whether to decode each record.
+            which: their places among `filenames`; None for all.
         """
-        tree = _without_unknown(self.features) if decode else self.features
-        for split in self.splits:
-            for name in split.filenames:
-                yield ShardTask(self.directory, name, tree, decode)
+        tree = self.record_features(decode=decode)
+        names = self.filenames if which is None else map(self.filenames.__getitem__, which)
+        return (ShardTask(self.directory, name, tree, decode) for name in names)
+
+    def record_features(self, *, decode: bool) -> Any:
+        """Returns the features that records are to be checked against; None where they are not known."""
+        return _without_unknown(self.features) if decode else self.features
 
 
 def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Known:
@@ -140,7 +149,7 @@ def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Kno
             f"{small.directory}: the examples are stored as {small.info.file_format}; only tfrecord can be verified."
         )
     splits = tuple(small.splits())
-    shards = {name for split in splits for name in split.filenames}
+    shards = set(chain.from_iterable(split.filenames for split in splits))
     other_formats = small.info.alternative_file_formats if small.info is not None else ()
     extra = find_unexpected(small.directory, small.names, shards, other_formats)
     return Known(

@@ -14,6 +14,8 @@ from beam_datasets.reading.verifying.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+_NUMBER = "#"
+
 
 def find_unexpected(
     directory: str, names: Collection[str] | None, shards: Collection[str], other_formats: Collection[str]
@@ -26,22 +28,25 @@ def find_unexpected(
         shards: names of the shards that should be there, relative to the directory.
         other_formats: in which the shards exist as well.
     """
-    expected = {*shards, *(name + INDEX_SUFFIX for name in shards)}
-    others = [name for name in _listed(directory, names, expected) if name not in expected] if names is not None else []
-    # Of all names at once: a search of each would take longer than to list the directory, and no name has a zero in it.
-    forms = set(_form("\0".join(expected)).split("\0"))
+    listed = _listed(directory, names, shards) if names is not None else ()
+    others = [name for name in listed if not (name in shards or name.removesuffix(INDEX_SUFFIX) in shards)]
+    forms: Collection[str] | None = None
     for name in others:
         base = storage.basename(name)
         if storage.is_temporary(base):
             yield Finding(name, None, None, "leftover", "an unfinished file, which a run left that was killed")
-        elif _form(name) in forms or _is_like_a_shard(base, other_formats):
+            continue
+        form = _form(name)
+        if forms is None and _NUMBER in form:  # else it is the form of this name alone
+            forms = _forms(shards)
+        if form in (forms or ()) or _is_like_a_shard(base, other_formats):
             yield Finding(name, None, None, "extra", "no split of the dataset has this file")
 
 
-def _listed(directory: str, names: Collection[str], expected: Collection[str]) -> Iterator[str]:
+def _listed(directory: str, names: Collection[str], shards: Collection[str]) -> Iterator[str]:
     """Yields the files in the directory, and in those below it that have shards."""
     yield from names
-    for folder in sorted({name.rpartition("/")[0] for name in expected} - {""}):
+    for folder in sorted({name.rpartition("/")[0] for name in shards if "/" in name} - {""}):
         try:
             yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(directory, folder)))
         except PathNotFoundError:
@@ -54,7 +59,13 @@ def _form(name: str) -> str:
     >>> _form("digits-train.tfrecord-00007-of-00010")
     'digits-train.tfrecord-#-of-#'
     """
-    return re.sub(r"\d{5,}", "#", name)
+    return re.sub(r"\d{5,}", _NUMBER, name)
+
+
+def _forms(shards: Collection[str]) -> Collection[str]:
+    """Returns the forms of shards and indexes: of all at once, as no name has a zero in it, which takes less time."""
+    forms = set(_form("\0".join(shards)).split("\0"))
+    return forms | {form + INDEX_SUFFIX for form in forms}
 
 
 def _is_like_a_shard(name: str, other_formats: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from beam_datasets.errors import CorruptRecordError, FeatureError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError, parse
 from beam_datasets.formats.tfrecord import crc32c
-from beam_datasets.reading.record_checks import block_check, decoding_check, names_check
+from beam_datasets.reading.record_checks import block_check, block_names_check, decoding_check, names_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,11 +72,13 @@ class RecordChecks:
         one: what is asked of the first of each read; it raises where that is not so.
         each: what is asked of each; None where only samples are looked at.
         block: whether all of a list of records pass `each`; False where they are to be asked singly.
+        ones: the same of `one`.
     """
 
     one: Check
     each: Check | None = None
     block: Callable[[list[Buffer]], bool] = lambda records: False
+    ones: Callable[[list[Buffer]], bool] = lambda records: False
 
     @classmethod
     def of(cls, features: Any, *, decode: bool) -> RecordChecks:
@@ -89,7 +91,10 @@ class RecordChecks:
             names(record)
             stored(record)
 
-        return cls(fits, decoding_check(features), block_check(features)) if decode else cls(fits)
+        if decode:
+            return cls(fits, decoding_check(features), block_check(features))
+        have_names, all_stored = block_names_check(features), block_check(features.stored())
+        return cls(fits, ones=lambda records: have_names(records) and all_stored(records))
 
 
 def _parses(record: Buffer) -> None:
