@@ -84,13 +84,14 @@ class Divided:
             start: a state that `load_state_dict` takes.
 
         Raises:
+            TypeError: a number is no integer.
             ValueError: there is no such rank.
         """
-        Share(rank, num_ranks, block=block)  # checks them
+        share = Share(rank, num_ranks, block=block)  # checks them
         self._dataset = dataset
-        self._rank = rank
-        self._num_ranks = num_ranks
-        self._block = block
+        self._rank = share.worker_index
+        self._num_ranks = share.worker_count
+        self._block = share.block
         self._drop_remainder = drop_remainder
         self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
         self._start = start

@@ -193,10 +193,10 @@ class Dataset(Frameworks):
                 bytes of the others'.
 
         Raises:
+            TypeError: a number is no integer.
             ValueError: there is no such worker.
         """
-        share = Share(integer("worker_index", worker_index), integer("worker_count", worker_count), block=block)
-        return self._with(Shared(self._operation, share))
+        return self._with(Shared(self._operation, Share(worker_index, worker_count, block=block)))
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False) -> Dataset:
         """Returns batches of examples: arrays with one dimension more, in the structure of the examples.

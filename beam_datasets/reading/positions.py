@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_datasets.errors import StateError
+from beam_datasets.reading.arguments import integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +54,8 @@ class Share:
     block: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("worker_index", "worker_count", "start", "block"):
+            object.__setattr__(self, name, integer(name, getattr(self, name)))
         if self.worker_count < 1:
             raise ValueError(f"worker_count must be at least 1, got {self.worker_count}")
         if not 0 <= self.worker_index < self.worker_count:

@@ -298,6 +298,7 @@ def test_pickles(builder: Any) -> None:
         (lambda d: d.shuffle(buffer_size=9), TypeError, "where tf.data's buffer size is the window"),
         (lambda d: d.shuffle(1, window=0), ValueError, "window must be at least 1"),
         (lambda d: d.shard(2, 2), ValueError, r"worker_index must be in \[0, 2\)"),
+        (lambda d: d.shard(0, 2, block=4.0), TypeError, "block must be an int, not 4.0"),
         (lambda d: d.map(3), TypeError, "function"),
         (lambda d: d.map(str).raw(), ValueError, "before map"),
         (lambda d: d.iterate(epoch=-1), ValueError, "epoch must be at least 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +72,16 @@ def test_a_worker_that_has_done_says_the_end():
     assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [8, 8, 10, 10]
     assert [Share(worker, 4).reached(taken, end=10) for worker, taken in enumerate([3, 3, 2, 2])] == [10] * 4
     assert Share(0, 2, start=9).reached(0, end=9) == 9
+
+
+def test_numbers_are_ints_or_refused():
+    share = Share(*np.array([1, 3, 6, 2]))
+    assert share == Share(1, 3, 6, 2)
+    assert {type(number) for number in vars(share).values()} == {int}
+    for name in vars(share):
+        for bad in (1.0, "1", True, None):
+            with pytest.raises(TypeError, match=f"{name} must be an int, not {bad!r}"):
+                Share(**{"worker_count": 2, name: bad})
 
 
 def test_refuses_what_is_no_division():
