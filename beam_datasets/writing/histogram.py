@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAX_BINS = 1 << 18  # 8 MB; of 1,000 shards 0.4% of the records then straddle two and are read twice
+MAX_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle two and are read twice
 MOST_BINS = 1 << 22
 BINS_PER_SHARD = 64  # then at most one record in so many is read twice
 BLOCK_BINS = 1 << 16
