@@ -124,7 +124,7 @@ def hash_shift(max_bins: int) -> int:
     """Returns the finest resolution that is of use for hashes, which are spread evenly, where so many bins are kept.
 
     >>> hash_shift(MAX_BINS), hash_shift(MAX_BINS + 1)
-    (110, 109)
+    (112, 111)
     """
     return 128 - (max_bins - 1).bit_length()
 
