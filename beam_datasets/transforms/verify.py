@@ -1,27 +1,34 @@
-"""VerifyDataset: a published dataset verified by an engine's workers, a shard an element."""
+"""VerifyDataset: a published dataset verified by an engine's workers, a shard or some small ones an element."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_datasets import catalog
+from beam_datasets import catalog, storage
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.reading.verifying.findings import Report
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import Known, inspect
-from beam_datasets.reading.verifying.shard_facts import ShardFacts, ShardTask, read_shard
+from beam_datasets.reading.verifying.many_shards import ShardsTask, ShardTable, read_shards
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import reports
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
+
+
+_ELEMENT_BYTES = 8 << 20
+"""What an element's shards have together at most, unless it is one alone: about as many are read while one is sent."""
+
+_ELEMENTS = 128  # of a dataset at least, where it has as many shards
 
 
 class VerifyDataset(beam.PTransform):
@@ -67,13 +74,14 @@ class VerifyDataset(beam.PTransform):
         """Checks that the workers reach the dataset, and builds the flow."""
         engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
         engines.check_paths_are_shared(engine, {"the dataset": self._known.directory})
+        judged_by = replace(self._known, names=None, manifest_text=None)  # what is sent to workers is compressed
         return (
             begin
-            | "Shards" >> beam.Create(list(enumerate(self._known.tasks(decode=self._decode))), reshuffle=False)
+            | "Shards" >> beam.Create(list(_tasks(self._known, decode=self._decode)), reshuffle=False)
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.MapTuple(_read_numbered)
             | "Collect" >> beam.combiners.ToList()
-            | "Conclude" >> beam.Map(_conclude, self._known)
+            | "Conclude" >> beam.Map(_conclude, judged_by)
         )
 
     def display_data(self) -> dict[str, DisplayDataItem]:
@@ -84,18 +92,29 @@ class VerifyDataset(beam.PTransform):
         }
 
 
-def _read_numbered(number: int, task: ShardTask) -> tuple[int, ShardFacts]:
-    return number, read_shard(task)
+def _tasks(known: Known, *, decode: bool) -> Iterator[tuple[int, ShardsTask]]:
+    """Yields the shards to read, and the number of the first of them: some at a time where they are local and small."""
+    names, features = known.filenames, known.record_features(decode=decode)
+    count = 1
+    if names and known.file_bytes is not None and not storage.is_remote(known.directory):
+        count = max(1, min(len(names) // _ELEMENTS, _ELEMENT_BYTES * len(names) // known.file_bytes))
+    for first in range(0, len(names), count):
+        yield first, ShardsTask(known.directory, names[first : first + count], features, decode)
 
 
-def _conclude(facts: Iterable[tuple[int, ShardFacts]], known: Known) -> Report:
-    ordered = sorted(facts, key=lambda numbered: numbered[0])
-    if [number for number, _ in ordered] != list(range(known.num_shards)):
+def _read_numbered(first: int, task: ShardsTask) -> tuple[int, ShardTable]:
+    return first, read_shards(task)
+
+
+def _conclude(found: Iterable[tuple[int, ShardTable]], known: Known) -> Report:
+    ordered = sorted(found, key=lambda numbered: numbered[0])
+    verified = [number for first, table in ordered for number in range(first, first + len(table))]
+    if verified != list(range(known.num_shards)):
         raise LostExamplesError(
-            f"{known.directory}: of {known.num_shards} shards {len(ordered)} were verified. "
+            f"{known.directory}: of {known.num_shards} shards {len(verified)} were verified. "
             "The engine lost or doubled some, so nothing is known of the dataset. Run it again."
         )
-    return conclude(known, [shard for _, shard in ordered])
+    return conclude(known, ShardTable.joined([table for _, table in ordered]))
 
 
 def run(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.reading.glancing import GLANCED, HAS_KEYS, INDEXED, ORDERED, REFUSED, glance_at_files
+from beam_datasets.reading.glancing import (
+    GLANCED,
+    HAS_KEYS,
+    INDEXED,
+    ORDERED,
+    REFUSED,
+    can_glance_at_files,
+    glance_at_files,
+)
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.verifying.shard_facts import IndexFacts, ShardFacts
+from beam_datasets.reading.verifying.shard_facts import IndexFacts, ShardFacts, ShardTask, read_shard
+from beam_datasets.reading.verifying.walking import RecordChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
-
-    from beam_datasets.reading.verifying.walking import RecordChecks
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,15 @@ class ShardTable(Sequence[ShardFacts]):
     def of(cls, facts: Sequence[ShardFacts]) -> ShardTable:
         """Returns the table of what is known already."""
         return facts if isinstance(facts, ShardTable) else cls.completed(np.zeros(len(facts), GLANCED), facts)
+
+    @classmethod
+    def joined(cls, tables: Sequence[ShardTable]) -> ShardTable:
+        """Returns the table of the shards of all tables, in their order."""
+        firsts = accumulate(map(len, tables), initial=0)
+        others = {
+            first + number: facts for first, table in zip(firsts, tables) for number, facts in table.others.items()
+        }
+        return cls(np.concatenate([np.zeros(0, GLANCED), *(table.rows for table in tables)]), others)
 
     @classmethod
     def completed(cls, rows: NDArray[Any], others: Sequence[ShardFacts]) -> ShardTable:
@@ -76,6 +93,37 @@ def _facts(row: Any) -> ShardFacts:
 
 def _key(numbers: NDArray[Any]) -> bytes:
     return np.asarray(numbers, ">u8").tobytes()
+
+
+@dataclass(frozen=True)
+class ShardsTask:
+    """Shards that are to be read by one worker.
+
+    Attributes:
+        directory: of the dataset.
+        filenames: relative to it.
+        features: see `ShardTask`.
+        decode: see there.
+    """
+
+    directory: str
+    filenames: tuple[str, ...]
+    features: Any = None
+    decode: bool = False
+
+    def shard(self, number: int) -> ShardTask:
+        """Returns one of them."""
+        return ShardTask(self.directory, self.filenames[number], self.features, self.decode)
+
+
+def read_shards(task: ShardsTask) -> ShardTable:
+    """Returns what shards and their indexes hold: the small ones are looked at by few calls."""
+    checks = RecordChecks.of(task.features, decode=task.decode)
+    rows = np.zeros(len(task.filenames), GLANCED)
+    if not task.decode and can_glance_at_files(task.directory):
+        look(task.directory, task.filenames, rows, checks, lambda num_bytes: None)
+    rest = np.flatnonzero(rows["state"] == REFUSED).tolist()
+    return ShardTable.completed(rows, [read_shard(task.shard(number), None, checks) for number in rest])
 
 
 def look(
