@@ -104,6 +104,7 @@ def choose_engine(
     beam_options: PipelineOptions | Sequence[str] | None,
     *,
     num_workers: int | None = None,
+    most_workers: int | None = None,
     shared_disk: bool = False,
     wait: bool = True,
 ) -> Engine:
@@ -112,6 +113,7 @@ def choose_engine(
     Args:
         beam_options: Beam's pipeline options, as such or as command line arguments.
         num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
+        most_workers: how many worker processes of a local run the work is worth, where nobody says how many.
         shared_disk: the workers of a remote runner see this machine's paths (a network file system).
         wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
 
@@ -142,11 +144,12 @@ def choose_engine(
         raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
     direct = options.view_as(DirectOptions)
     asked = num_workers if num_workers is not None else direct.direct_num_workers
+    cores = os.cpu_count() or 1
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
-        asked = 0
+        asked = min(cores, most_workers or cores)
     if asked is None or asked < 0:
         raise ValueError(f"num_workers is {asked}; give at least 1, or 0 for one a core.")
-    count = asked or os.cpu_count() or 1
+    count = asked or cores
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
     return Engine(options.view_as(_KeepsViews), True, count, True)

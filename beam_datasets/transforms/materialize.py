@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from beam_datasets.writing.shard_writer import WrittenShard
 
 _HISTOGRAMS, _NUMBERS = "histograms", "numbers"
+_WORKER_BYTES = 256 << 20  # are copied in the time that a worker process takes to begin
 
 
 class Materialize(beam.PTransform):
@@ -124,7 +125,14 @@ def run(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    copies = job.transform is None and job.reshuffle is None
+    engine = engines.choose_engine(
+        beam_options,
+        num_workers=num_workers,
+        most_workers=1 + job.num_bytes // _WORKER_BYTES if copies else None,
+        shared_disk=shared_disk,
+        wait=wait,
+    )
     publication, spilled = _announce(job, engine, payload, spill_dir)
     transport = engine.transport(spilled, block_size)
     staging = publishing.staging(publication, spilled, wait=engine.waits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import subprocess
 import sys
 
@@ -113,3 +114,15 @@ def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
 def test_workers_of_spark_are_kept_for_the_next_stage(given, kept):
     engine = choose_engine(["--runner=SparkRunner", *given])
     assert engine.options.view_as(PortableOptions).environment_cache_millis == kept
+
+
+CORES = os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    "most, asked, count", [(None, None, CORES), (1, None, 1), (10**6, None, CORES), (1, 3, 3), (1, 0, CORES)]
+)
+def test_no_more_workers_begin_than_the_work_is_worth(most, asked, count):
+    assert choose_engine([], num_workers=asked, most_workers=most).num_workers == count
+    options = [] if asked is None else [f"--direct_num_workers={asked}"]
+    assert choose_engine(options, most_workers=most).num_workers == count

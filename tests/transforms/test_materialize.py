@@ -53,6 +53,21 @@ def test_in_a_pipeline(source, tmp_path, asked):
     assert not [path for path in made.iterdir() if path.is_dir()]
 
 
+@pytest.mark.parametrize("asked, count", [({}, 1), ({"filter": bool}, os.cpu_count()), ({"num_workers": 3}, 3)])
+def test_no_worker_begins_for_what_is_copied_meanwhile(source, tmp_path, monkeypatch, asked, count):
+    found = []
+    choose = transform.engines.choose_engine
+
+    def spy(*arguments, **options):
+        found.append(choose(*arguments, **options))
+        raise KeyboardInterrupt  # all that is asked has been answered
+
+    monkeypatch.setattr(transform.engines, "choose_engine", spy)
+    with pytest.raises(KeyboardInterrupt):
+        bd.materialize(source, split="train", to="copy", data_dir=tmp_path, **asked)
+    assert [engine.num_workers for engine in found] == [count]
+
+
 def test_two_in_one_pipeline_and_not_behind_something(source, tmp_path):
     with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as pipeline:
         pipeline | "one" >> Materialize(source, split="train", to="one", data_dir=tmp_path)
