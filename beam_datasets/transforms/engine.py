@@ -81,13 +81,15 @@ class Engine:
         """
         if not self.local:
             yield None
-        elif self.num_workers == 1:
-            yield FnApiRunner()
-        elif workers.can_fork():
-            with workers.ForkedWorkers(self.num_workers, worker_log) as forked:
-                yield FnApiRunner(default_environment=forked.environment())
-        else:
-            yield FnApiRunner(default_environment=_new_processes(worker_log))
+            return
+        with workers.sparing():
+            if self.num_workers == 1:
+                yield FnApiRunner()
+            elif workers.can_fork():
+                with workers.ForkedWorkers(self.num_workers, worker_log) as forked:
+                    yield FnApiRunner(default_environment=forked.environment())
+            else:
+                yield FnApiRunner(default_environment=_new_processes(worker_log))
 
 
 def _new_processes(worker_log: str) -> environments.Environment:

@@ -5,6 +5,7 @@ A fork is safe only from a process in which nothing else runs, so anywhere else 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -12,16 +13,17 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from apache_beam.portability.api import endpoints_pb2
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import GrpcWorkerHandler, WorkerHandler
-from apache_beam.runners.worker import sdk_worker_main
-from apache_beam.transforms import environments
+from apache_beam.runners.worker import sdk_worker_main, statesampler
+from apache_beam.transforms import environments, userstate
 from google.protobuf import json_format, text_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 URN = "beam_datasets:environment:forked_worker:v1"
 _UNSAFE_MODULES = frozenset(
@@ -29,6 +31,8 @@ _UNSAFE_MODULES = frozenset(
 )  # they may hold threads and locks that a fork would break
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
+
+_SAMPLING_MS = 4
 
 _pools: dict[bytes, ForkedWorkers] = {}
 _served = False  # gRPC has run in this process, whose threads do not survive a fork
@@ -38,6 +42,39 @@ def can_fork() -> bool:
     """Returns whether worker processes may be forked from this one, now."""
     alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
     return sys.platform == "linux" and alone and not _served and not _UNSAFE_MODULES & sys.modules.keys()
+
+
+@contextlib.contextmanager
+def sparing() -> Iterator[None]:
+    """Spares, meanwhile, this process and those that are forked from it what Beam takes long for and need not.
+
+    A thread of its notes what a bundle is doing, sleeps up to 0.2 s before it looks again, and is waited for when the
+    bundle ends. And the methods of each DoFn are inspected half a dozen times.
+    """
+    sampler: Any = statesampler.StateSampler.__init__
+    period, look = sampler.__defaults__, userstate.get_dofn_specs
+    if period != (statesampler.DEFAULT_SAMPLING_PERIOD_MS,):  # another run's doing, or another version of Beam's
+        yield
+        return
+    sampler.__defaults__ = (_SAMPLING_MS,)
+    userstate.get_dofn_specs = _remembering(look)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sampler.__defaults__, userstate.get_dofn_specs = period, look
+
+
+def _remembering(look: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns a function of an object that does its work once for each, and keeps none of them alive."""
+    known: dict[int, tuple[Callable[[], Any], Any]] = {}
+
+    def remembered(it: Any) -> Any:
+        seen = known.get(id(it))
+        if seen is None or seen[0]() is not it:  # another one stood at this place before
+            seen = known[id(it)] = weakref.ref(it), look(it)
+        return seen[1]
+
+    return remembered
 
 
 class ForkedWorkers:

@@ -1,0 +1,87 @@
+"""What local runs are spared: how a worker behaves is tested by the runs of test_generate.py."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import apache_beam as beam
+from apache_beam.coders import VarIntCoder
+from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
+from apache_beam.transforms import userstate
+from apache_beam.utils.counters import CounterFactory
+
+from beam_datasets.transforms import workers
+from beam_datasets.transforms.engine import choose_engine
+
+_SEEN = userstate.CombiningValueStateSpec("seen", VarIntCoder(), sum)
+_TIMER = userstate.TimerSpec("timer", beam.TimeDomain.WATERMARK)
+_SEEN_PARAMETER, _TIMER_PARAMETER = beam.DoFn.StateParam(_SEEN), beam.DoFn.TimerParam(_TIMER)
+
+
+class _Plain(beam.DoFn):
+    def process(self, element):
+        yield element
+
+
+class _Stateful(beam.DoFn):
+    def process(self, element, seen=_SEEN_PARAMETER, timer=_TIMER_PARAMETER):
+        yield element
+
+    @userstate.on_timer(_TIMER)
+    def expired(self):
+        pass
+
+
+def _period():
+    return StateSampler("stage", CounterFactory()).sampling_period_ms
+
+
+def test_the_end_of_a_bundle_is_waited_for_a_few_milliseconds_at_most(tmp_path):
+    for num_workers in (1, 2):
+        with choose_engine(None, num_workers=num_workers).runner(str(tmp_path / "log")):
+            assert _period() < 10
+        assert _period() == DEFAULT_SAMPLING_PERIOD_MS
+
+
+def test_what_is_not_known_is_left_alone(monkeypatch):
+    monkeypatch.setattr(StateSampler.__init__, "__defaults__", (123,))
+    with workers.sparing():
+        assert _period() == 123
+    assert _period() == 123
+
+
+def test_of_two_runs_at_once_the_first_spares():
+    look = userstate.get_dofn_specs
+    first, second = workers.sparing(), workers.sparing()
+    first.__enter__()
+    second.__enter__()
+    assert _period() < 10
+    first.__exit__(None, None, None)
+    assert (_period(), userstate.get_dofn_specs) == (DEFAULT_SAMPLING_PERIOD_MS, look)
+    second.__exit__(None, None, None)
+    assert (_period(), userstate.get_dofn_specs) == (DEFAULT_SAMPLING_PERIOD_MS, look)
+
+
+def test_a_dofn_is_inspected_once_and_found_to_be_what_it_is():
+    dofns = [_Plain(), _Stateful(), _Plain()]
+    expected = [userstate.get_dofn_specs(dofn) for dofn in dofns]
+    assert expected[:2] == [(set(), set()), ({_SEEN}, {_TIMER})]
+    look = userstate.get_dofn_specs
+    with workers.sparing():
+        first, second = ([userstate.get_dofn_specs(dofn) for dofn in dofns] for _ in range(2))
+        assert first == second == expected
+        assert all(one is other for one, other in zip(first, second))
+        assert [userstate.is_stateful_dofn(dofn) for dofn in dofns] == [False, True, False]
+    assert userstate.get_dofn_specs is look
+
+
+def test_no_dofn_is_kept_and_none_is_taken_for_one_that_was():
+    with workers.sparing():
+        for i in range(50):  # one is often put where the one before was
+            dofn = _Stateful() if i % 2 else _Plain()
+            assert userstate.is_stateful_dofn(dofn) == bool(i % 2)
+        gone = weakref.ref(dofn)
+        del dofn
+        gc.collect()
+        assert gone() is None
