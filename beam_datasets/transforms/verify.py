@@ -34,7 +34,8 @@ _ELEMENTS = 128  # of a dataset at least, where it has as many shards
 class VerifyDataset(beam.PTransform):
     """Verifies a published dataset; its output is one element, the `Report`.
 
-    What should be in the directory is read when the transform is made; each shard is read by one worker.
+    What should be in the directory is read when the transform is made; each shard is read by one worker,
+    and with it, where they are local and small, those behind it.
 
     Attributes:
         directory: the dataset's.

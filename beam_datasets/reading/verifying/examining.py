@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SMALL_BYTES = 64 << 10
-"""Local shards of fewer bytes are read one by one by one thread: of several, one would wait for the other at each."""
+"""Local shards of fewer bytes, read singly, are read by one thread: of several, one would wait for the other."""
 
 _SHARDS_AT_ONCE = 256  # the most that one call looks at
 _SHARES = 8  # of a thread, at least: so that all end together
@@ -82,7 +82,7 @@ def verify(
     Args:
         dataset_dir: the directory of a version, or its URL.
         decode: whether to decode each record, images too; else one of each mebibyte is parsed.
-        jobs: how many shards to read at once; None for one a core, or for one where they are local and tiny.
+        jobs: how many shards to read at once; None for one a core.
         progress: called with how many bytes were read and how many there should be, from several threads in turn.
         storage_options: of a URL's store; see `beam_datasets.builder`.
 
