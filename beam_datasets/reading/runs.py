@@ -52,6 +52,7 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
+        self._scanned = 0  # the record that the scan goes on with
         self._turned(_NOTHING)
 
     def load(self, first: int) -> RunReader:
@@ -105,12 +106,13 @@ class RunReader:
         offsets = self.shard.known_offsets
         if offsets is not None:
             return self._read(first, offsets, chunk_bytes)
-        if self._scan is None or first < self._chunk.first_record:
-            self._scan = self.shard.scan()
-        chunk = next(self._scan)
-        while first >= chunk.first_record + len(chunk.offsets) - 1:
+        if self._scan is None or first < self._scanned:
+            self._scan, self._scanned = self.shard.scan(), 0
+        while True:
             chunk = next(self._scan)  # which raises an error where the record does not come
-        return chunk
+            self._scanned = chunk.first_record + len(chunk.offsets) - 1
+            if first < self._scanned:
+                return chunk
 
     def _read(self, first: int, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
         """Returns the chunk that begins with the record `first`."""

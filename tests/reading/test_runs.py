@@ -55,3 +55,15 @@ def test_a_damaged_record_is_an_error_behind_those_before_it(tmp_path: Any, nati
     path.write_bytes(b"".join(tfrecord.frame_all(records)))
     with pytest.raises(CorruptRecordError, match="data CRC|was changed while it was read"):
         reader.raise_damaged(41)  # whether the chunk in memory is damaged or the file was mended meanwhile
+
+
+@pytest.mark.parametrize("first", [0, 90, 250])
+def test_a_run_without_index_is_read_again_from_before(tmp_path: Any, first: int) -> None:
+    records = [bytes([i % 250]) * 10_000 for i in range(300)]
+    path = tmp_path / "shard"
+    path.write_bytes(b"".join(tfrecord.frame_all(records)))
+    reader = RunReader(Shard(str(path), 300, indexed=False), 300)
+    for begin in (0, 280, first):
+        visits = [tuple(np.array([[0], [begin], [10]], np.int64))]
+        found = read_visits(visits, lambda run, first, damaged: reader.chunk(first), itertools.repeat(25))
+        assert list(itertools.chain.from_iterable(found)) == records[begin : begin + 10]
