@@ -162,10 +162,7 @@ class Source(Operation):
         reader = session.reader(run, first, functools.partial(self._open, session))
         if damaged:
             reader.raise_damaged(first)
-        chunk = reader.chunk(first)
-        if reader.is_last_chunk and session.executor is None:  # others are forgotten by `_prepared`
-            session.forget(run)
-        return chunk
+        return reader.chunk(first)
 
     def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Visits]:
         """Yields arrays (runs, first records in their shards, counts); where it pays, runs are opened before."""
@@ -173,7 +170,16 @@ class Source(Operation):
         runs, skip = arrangement.runs, arrangement.skip
         found = arrangement.order.visits(start, stop)
         visits = ((runs[files], firsts + skip[files], counts) for files, firsts, counts in found)
-        return visits if session.executor is None else self._prepared(visits, session)
+        return self._forgotten(visits, session) if session.executor is None else self._prepared(visits, session)
+
+    def _forgotten(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
+        """Yields the visits; runs of which they take the last record are forgotten after them."""
+        stops = self.instructions.skip + self.instructions.take
+        for runs, firsts, counts in visits:
+            ended = runs[firsts + counts == stops[runs]].tolist()  # before the arrays are changed
+            yield runs, firsts, counts
+            for run in ended:
+                session.forget(run)
 
     def _prepared(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
         """Yields the visits one by one; runs are opened before the first one comes, and forgotten after the last."""

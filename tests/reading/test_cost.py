@@ -139,6 +139,16 @@ def test_iterating_reads_each_byte_once(write: Any, monkeypatch: pytest.MonkeyPa
     assert sum(stop - start for _, start, stop in calls.reads) == sum(file.stat().st_size for file in files)
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_worker_of_blocks_reads_no_byte_twice(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
+    directory = write({"train": [900] * 4}, size=200, indexed=indexed)
+    read = bd.builder_from_directory(directory).as_dataset("train")
+    calls = Storage(monkeypatch)
+    assert len(list(read.shard(0, 2, block=4))) == 1800
+    files = [file for file in directory.iterdir() if "tfrecord" in file.name and file.suffix != ".index"]
+    assert sum(stop - start for _, start, stop in calls.reads) <= sum(file.stat().st_size for file in files)
+
+
 def test_a_shard_without_index_is_walked_through_once(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "_MOST_OPEN", 2)
     dataset = bd.builder_from_directory(write({"train": [10] * 6}, indexed=False)).as_dataset("train")
