@@ -256,13 +256,20 @@ def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
 
 
 @needs_files
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may read anything")
-def test_what_this_user_may_not_read_is_refused(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write(tmp_path, name, *make([b"a"], "keys"))
-    (tmp_path / "a").chmod(0)
-    (tmp_path / "b.index").chmod(0)
-    assert look(tmp_path, ["a", "b"]) == [None, None]
+def test_what_this_user_may_not_read_is_refused() -> None:
+    shard, index = make([b"a"], "keys")
+    with tempfile.TemporaryDirectory() as folder:
+        directory, user = Path(folder), os.geteuid()
+        directory.chmod(0o755)
+        for name in ("a", "b", "c"):
+            write(directory, name, shard, index)
+        (directory / "a").chmod(0)
+        (directory / "b.index").chmod(0)
+        try:
+            os.seteuid(user or 65534)  # root may read anything
+            assert look(directory, ["a", "b", "c"]) == [None, None, glanced(shard, index)]
+        finally:
+            os.seteuid(user)
 
 
 @needs_files
