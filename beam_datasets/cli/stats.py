@@ -124,8 +124,10 @@ def _check_html(path: str | None) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise UsageError(f"--html is {path}, but there is no directory {folder}")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise UsageError(f"--html is {path}, which may not be written")
+    try:
+        storage.check_writable(path)
+    except StorageError as error:
+        raise UsageError(f"--html is {path}, which cannot be written: {error}") from error
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:

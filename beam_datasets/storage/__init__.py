@@ -11,6 +11,7 @@ they begin with the path.
 
 from beam_datasets.storage.backend import Reader, Usage, Writer
 from beam_datasets.storage.files import (
+    check_writable,
     copy,
     create_bytes,
     exists,
@@ -54,6 +55,7 @@ __all__ = [
     "Usage",
     "Writer",
     "basename",
+    "check_writable",
     "copy",
     "create_bytes",
     "dirname",

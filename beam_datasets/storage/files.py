@@ -115,6 +115,18 @@ def open_writer(path: PathLike) -> Writer:
     return backend.open_writer(path)
 
 
+def check_writable(path: PathLike) -> None:
+    """Checks, as far as that can be seen without writing, that `write_bytes` can write a local file.
+
+    Nothing is made or changed. A store is not asked: who may write there need not be allowed to look.
+
+    Raises:
+        StorageError: the path is a directory or no regular file, or the one where it would be made cannot be written.
+    """
+    if not paths.is_remote(path):
+        local.check_writable(paths.normalize(path))
+
+
 def write_bytes(path: PathLike, data: Buffer) -> None:
     """Writes a whole file, instead of one that is there; a reader sees the old or the new, never a part."""
     with open_writer(path) as writer:

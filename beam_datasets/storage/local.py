@@ -170,6 +170,23 @@ def open_writer(path: str) -> LocalWriter:
     return LocalWriter(path)
 
 
+def check_writable(path: str) -> None:
+    """Checks that a file can be written; see `files.check_writable`."""
+    with _named(path):
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OSError(errno.EINVAL, "it is no regular file", path)  # a pipe, a device: it would be replaced
+    folder = os.path.dirname(path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    with _named(folder):
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
 def write_files(directory: str, files: Iterable[tuple[str, Buffer]]) -> None:
     """Writes whole files as `LocalWriter` does, with what the system is to be asked for and no more."""
     make_dirs(directory)

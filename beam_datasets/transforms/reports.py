@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 
 from beam_datasets import storage
+from beam_datasets.errors import StorageError
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.running import run_pipeline
 
@@ -22,8 +23,13 @@ def check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool
     """Checks that there is a place for a report that the workers and this machine see.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or no file can be written there.
     """
+    if report is not None and engine.shares_disk:
+        try:
+            storage.check_writable(report)
+        except StorageError as error:
+            raise ValueError(f"report is {report!r}, where no file can be written: {error}") from error
     if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
         raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
 

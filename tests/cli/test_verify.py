@@ -100,6 +100,8 @@ def test_a_name_is_told_from_a_directory(copy: Path, capsys: pytest.CaptureFixtu
         (["{}", "--from", "x"], 2, "--from means nothing without --repair"),
         (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),
         (["{}", "--report", "x"], 2, "--report means nothing without --beam"),
+        (["{}", "--beam", "--report", "{}"], 2, "ds/1.0.0', where no file can be written: {}: Is a directory"),
+        (["{}", "--beam", "--report", "{}/features.json/x"], 2, "features.json: Not a directory"),
         (["{}", "--num_workers", "2"], 2, "--num_workers means nothing without --beam"),
         (["{}", "--repair", "--from", "{}"], 1, "is the dataset itself"),
         (["{}", "--repair", "--from", "{}/nowhere"], 1, "no such directory to copy from"),
@@ -120,7 +122,7 @@ def test_wrong_usage(
 ) -> None:
     got, out, err = run(capsys, *(arg.format(published) for arg in args))
     assert (got, out) == (code, "")
-    assert message in err
+    assert message.format(published) in err
     assert "Traceback" not in err
 
 

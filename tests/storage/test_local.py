@@ -88,6 +88,27 @@ def test_a_directory_is_no_file(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_place_for_a_file_is_seen_without_writing(tmp_path):
+    (tmp_path / "file").write_text("as it was")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("nothing")
+    before = sorted(os.listdir(tmp_path))
+    for good in ("file", "new", "new/deep/file", "dangling"):
+        storage.check_writable(tmp_path / good)
+    for bad, why in (
+        (".", "Is a directory"), ("file/below", "file: Not a directory"), ("dangling/below/it", "Not a directory"),
+        ("/proc/sys/new", "/proc/sys: .*may not do this"),
+    ):  # fmt: skip
+        with pytest.raises(StorageError, match=why):
+            storage.check_writable(tmp_path / bad)
+        with pytest.raises(StorageError):
+            storage.write_bytes(tmp_path / bad, b"")
+    with pytest.raises(StorageError, match="pipe: it is no regular file"):  # which would be replaced
+        storage.check_writable(tmp_path / "pipe")
+    assert (sorted(os.listdir(tmp_path)), (tmp_path / "file").read_text()) == (before, "as it was")
+    storage.check_writable("memory://bucket/report.json")
+
+
 def test_a_full_disk_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"^/dev/full: the disk is full"), local._named("/dev/full"):
         Path("/dev/full").write_bytes(b"1")

@@ -82,6 +82,14 @@ def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811
     assert report.exists()
 
 
+def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -> None:  # noqa: F811
+    before = contents(copy)
+    for report in (copy, copy / "features.json" / "below"):
+        with pytest.raises(ValueError, match=r"report is '.*', where no file can be written: .* directory"):
+            run(copy, report=str(report), num_workers=1)
+    assert contents(copy) == before
+
+
 def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
     assert main(arguments) == 0
