@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _HISTOGRAMS, _NUMBERS = "histograms", "numbers"
 _WORKER_BYTES = 256 << 20  # are copied in the time that a worker process takes to begin
+_SHARD_BYTES = 96 << 10  # are copied in the time that it takes to make a shard's files
 
 
 class Materialize(beam.PTransform):
@@ -125,13 +126,8 @@ def run(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    copies = job.transform is None and job.reshuffle is None
     engine = engines.choose_engine(
-        beam_options,
-        num_workers=num_workers,
-        most_workers=1 + job.num_bytes // _WORKER_BYTES if copies else None,
-        shared_disk=shared_disk,
-        wait=wait,
+        beam_options, num_workers=num_workers, most_workers=_most_workers(job), shared_disk=shared_disk, wait=wait
     )
     publication, spilled = _announce(job, engine, payload, spill_dir)
     transport = engine.transport(spilled, block_size)
@@ -144,6 +140,14 @@ def run(
             remote.check_staging(pipeline, publication.staging_dir)
         run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
     return publication.dataset_dir
+
+
+def _most_workers(job: Job) -> int | None:
+    """Returns how many worker processes a copy is worth; None for any number, where more is done than to copy."""
+    if job.transform is not None or job.reshuffle is not None:
+        return None
+    num_shards = sum(job.num_shards(split) or 0 for split in job.splits)
+    return 1 + (job.num_bytes + num_shards * _SHARD_BYTES) // _WORKER_BYTES
 
 
 def _announce(

@@ -68,6 +68,13 @@ def test_no_worker_begins_for_what_is_copied_meanwhile(source, tmp_path, monkeyp
     assert [engine.num_workers for engine in found] == [count]
 
 
+def test_each_shard_counts_for_the_workers_too(source, tmp_path, monkeypatch):
+    job = transform.plan_job(source, split="train", to="copy", data_dir=tmp_path, num_shards=7)
+    assert transform._most_workers(job) == 1
+    monkeypatch.setattr(transform, "_SHARD_BYTES", transform._WORKER_BYTES)
+    assert transform._most_workers(job) == 8
+
+
 def test_two_in_one_pipeline_and_not_behind_something(source, tmp_path):
     with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as pipeline:
         pipeline | "one" >> Materialize(source, split="train", to="one", data_dir=tmp_path)
