@@ -170,7 +170,7 @@ def find_published(
 
 
 def _no_version(directory: str) -> str:
-    return f"The directory {directory} is none of a version: it has no {INFO_FILE}.{versions_near(directory)}"
+    return f"The directory {directory} is none of a version: {what_lacks(directory)}"
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:
@@ -210,6 +210,13 @@ def published_instead(name: str, root: str) -> str:
         return f"published versions: {there or 'none'}" if storage.is_dir(root) else f"there is no directory {root}"
     except StorageError:
         return "what else is published there cannot be listed"
+
+
+def what_lacks(directory: str) -> str:
+    """Returns for an error what a directory of no version lacks, itself maybe, and which versions are near it."""
+    gone = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
+    lacks = "there is no such directory" if gone else f"it has no {INFO_FILE}"
+    return f"{lacks}.{versions_near(directory)}"
 
 
 def versions_near(directory: str) -> str:

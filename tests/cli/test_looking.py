@@ -21,6 +21,7 @@ from beam_datasets.cli import main
 from beam_datasets.cli.examples import value_text
 from beam_datasets.cli.slices import bar
 from beam_datasets.cli.thumbnails import thumbnail, to_rgb
+from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
 from beam_datasets.reading import builder_from_directory
 from tests.reading.comparing.versions import PETS, Made
@@ -295,6 +296,24 @@ def test_where_no_version_is_given_or_a_missing_one_those_that_are_there_are_tol
         assert " Versions in " in err
     for text in ("./none", "./data/pets/1.0.0/none"):
         assert "Versions" not in run("info", text)[2]
+
+
+def test_a_directory_that_is_not_there_is_told_from_one_of_no_version(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "dangling").symlink_to("nothing")
+    monkeypatch.chdir(tmp_path)
+    for command in (["info"], ["head"], ["stats"], ["verify"], ["slices", "train"], ["diff", "./empty"]):
+        for name in ("nothere", "dangling"):
+            code, out, err = run(command[0], f"./{name}", *command[1:])
+            assert (code, out) == (2 if command[0] == "diff" else 1, "")
+            assert f"{tmp_path / name}" in err
+            assert "there is no such directory" in err
+            assert "dataset_info.json" not in err
+    assert run("info", "./empty")[2].endswith("is no published dataset: it has no dataset_info.json.\n")
+    with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
+        builder_from_directory("memory://nothere/ds/1.0.0")
 
 
 # ------------------------------------------------------------------------------------------------------- info and list
