@@ -37,12 +37,12 @@ def explained(hint: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
-def integer(name: str, value: Any, *, at_least: int | None = None) -> int:
+def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
     """Returns an argument that must be an integer.
 
     Raises:
         TypeError: it is none.
-        ValueError: it is less than `at_least`.
+        ValueError: it is less than `at_least`, or more than `at_most`.
     """
     try:
         number = operator.index(value)
@@ -52,6 +52,8 @@ def integer(name: str, value: Any, *, at_least: int | None = None) -> int:
         raise TypeError(f"{name} must be an int, not {value!r}.")
     if at_least is not None and number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {number}.")
+    if at_most is not None and number > at_most:
+        raise ValueError(f"{name} must be at most {at_most}, got {number}.")
     return number
 
 

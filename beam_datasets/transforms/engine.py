@@ -23,6 +23,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from beam_datasets import storage
+from beam_datasets.errors import StorageError
 from beam_datasets.reading.arguments import integer
 from beam_datasets.transforms import dataflow, flink, workers
 from beam_datasets.transforms.write import EngineOptions
@@ -220,18 +221,31 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
             where a local run publishes to an object store. In the staging directory's bucket it has its options.
 
     Raises:
-        ValueError: `payload` is something else.
+        TypeError: `spill_dir` is no path.
+        ValueError: `payload` is something else, or no file can be written in `spill_dir`.
     """
     if payload not in (None, "inline", "spilled"):
         raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+    if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
+        raise TypeError(f"spill_dir must be a path, as str or os.PathLike, or None, not {spill_dir!r}.")
     if not (engine.spills if payload is None else payload == "spilled"):
         return None
     if engine.local and storage.is_remote(staging_dir):
         spill_dir = spill_dir or tempfile.gettempdir()
     if spill_dir:
         spill_dir = storage.with_options_if_remote(spill_dir, None, beside=staging_dir)
-        return storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
+        own = storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
+        if engine.shares_disk:
+            _check_spill_dir(own, spill_dir)
+        return own
     return storage.join(staging_dir, "spill")
+
+
+def _check_spill_dir(own: str, spill_dir: str) -> None:
+    try:
+        storage.check_writable(own)
+    except StorageError as error:
+        raise ValueError(f"spill_dir is {spill_dir!r}, where no file can be written: {error}") from error
 
 
 def _workers_are_here(options: PipelineOptions) -> bool:

@@ -67,7 +67,7 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         if self.block_size is not None:
-            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1))
+            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1, at_most=2**62))
 
     @property
     def bytes_per_block(self) -> int:

@@ -50,6 +50,28 @@ def test_how_payload_travels(options, spilled):
     assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
 
 
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"block_size": 2**70}, ValueError, f"block_size must be at most {2**62}, got {2**70}"),
+        ({"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
+        ({"block_size": "1M"}, TypeError, "block_size must be an int, not '1M'"),
+        ({"spill_dir": 3}, TypeError, "spill_dir must be a path, as str or os.PathLike, or None, not 3"),
+        ({"spill_dir": __file__}, ValueError, "spill_dir is '.*', where no file can be written: .*: Not a directory"),
+    ],
+    ids=str,
+)
+def test_options_of_the_way_are_refused_by_name_before_anything_is_made(tmp_path, options, kind, words):
+    with pytest.raises(kind, match=words):
+        Numbers(data_dir=tmp_path / "data").build(num_workers=1, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_largest_block_is_one_of_all_records(tmp_path):
+    built = [Numbers(data_dir=tmp_path / str(size)).build(num_workers=1, block_size=size) for size in (100, 2**62)]
+    assert digests(built[0]) == digests(built[1])
+
+
 def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch):
     def build(name, **options):
         builder = Numbers(data_dir=tmp_path / name, count=20_000)

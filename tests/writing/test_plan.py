@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -197,6 +198,12 @@ def test_numbers_are_ints_or_refused(name):
     for bad in (1.5, 2.0, "2", [2], np.array([2]), True, False, np.True_):
         with pytest.raises(TypeError, match=f"{name} must be an int, not "):
             plan.ShardingOptions(**{name: bad})
+
+
+def test_shards_are_asked_for_by_the_names_of_splits():
+    for bad in ({1: 2, "x": 2}, {None: 2, "x": 2}, {("a",): 1}):
+        with pytest.raises(TypeError, match=f"num_shards must be .*, but {re.escape(repr(next(iter(bad))))} is no str"):
+            plan.ShardingOptions(num_shards=bad)
 
 
 def test_what_drops_examples_is_said_as_a_bool():
