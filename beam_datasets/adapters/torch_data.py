@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters.framework import framework
 from beam_datasets.errors import StateError
+from beam_datasets.reading.arguments import integer
 from beam_datasets.reading.positions import Share
 
 if TYPE_CHECKING:
-    from beam_datasets.reading import Dataset, DatasetIterator
+    from beam_datasets.reading.dataset import Dataset, DatasetIterator
 
     State = Mapping[str, Any]
 
@@ -87,11 +88,12 @@ class Divided:
             TypeError: a number is no integer.
             ValueError: there is no such rank.
         """
-        share = Share(rank, num_ranks, block=block)  # checks them
         self._dataset = dataset
-        self._rank = share.worker_index
-        self._num_ranks = share.worker_count
-        self._block = share.block
+        self._num_ranks = integer("num_ranks", num_ranks, at_least=1)
+        self._rank = integer("rank", rank)
+        if not 0 <= self._rank < self._num_ranks:
+            raise ValueError(f"rank must be in [0, {self._num_ranks}), got {self._rank}.")
+        self._block = integer("block", block, at_least=1)
         self._drop_remainder = drop_remainder
         self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
         self._start = start

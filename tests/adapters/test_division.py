@@ -293,3 +293,20 @@ def test_datasets_pickle_without_open_files(three: Any) -> None:
     assert copy[3]["idx"] == train[3]["idx"]
     assert repr(copy) == repr(train)
     assert "spec_three:1.2.3 train[0:23], digest 4c7fc3c0" in repr(train)
+
+
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"rank": "0"}, TypeError, "^rank must be an int, not '0'"),
+        ({"num_ranks": 2.0}, TypeError, r"^num_ranks must be an int, not 2\.0"),
+        ({"num_ranks": 0}, ValueError, "^num_ranks must be at least 1, got 0"),
+        ({"rank": 2}, ValueError, r"^rank must be in \[0, 2\), got 2"),
+        ({"rank": -1}, ValueError, r"^rank must be in \[0, 2\), got -1"),
+        ({"block": 0}, ValueError, "^block must be at least 1, got 0"),
+    ],
+    ids=str,
+)
+def test_options_are_refused_by_their_names(three: Any, options: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        Divided(three.as_dataset("train"), **{"rank": 0, "num_ranks": 2, "block": 1, "drop_remainder": False} | options)
