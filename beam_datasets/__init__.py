@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from beam_datasets.model.version import BlockedVersions as BlockedVersions
     from beam_datasets.model.version import Experiment as Experiment
     from beam_datasets.model.version import Version as Version
-    from beam_datasets.reading import Dataset as Dataset
-    from beam_datasets.reading import DatasetIterator as DatasetIterator
-    from beam_datasets.reading import ReadConfig as ReadConfig
-    from beam_datasets.reading import ReadOnlyBuilder as ReadOnlyBuilder
-    from beam_datasets.reading import builder as builder
-    from beam_datasets.reading import builder_from_directory as builder_from_directory
-    from beam_datasets.reading import load as load
     from beam_datasets.reading.adoption import adopt as adopt
     from beam_datasets.reading.comparing import DatasetDiff as DatasetDiff
     from beam_datasets.reading.comparing import diff as diff
+    from beam_datasets.reading.config import ReadConfig as ReadConfig
+    from beam_datasets.reading.dataset import Dataset as Dataset
+    from beam_datasets.reading.dataset import DatasetIterator as DatasetIterator
+    from beam_datasets.reading.opening import ReadOnlyBuilder as ReadOnlyBuilder
+    from beam_datasets.reading.opening import builder as builder
+    from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
+    from beam_datasets.reading.opening import load as load
     from beam_datasets.reading.verifying import verify as verify
     from beam_datasets.writing.repair import repair as repair
 
@@ -51,15 +51,9 @@ _HOMES = {
     ".model.split_info": ("SplitDict", "SplitInfo"),
     ".model.splits": ("ReadInstruction", "even_splits", "split_for_jax_process"),
     ".model.version": ("BlockedVersions", "Experiment", "Version"),
-    ".reading": (
-        "Dataset",
-        "DatasetIterator",
-        "ReadConfig",
-        "ReadOnlyBuilder",
-        "builder",
-        "builder_from_directory",
-        "load",
-    ),
+    ".reading.config": ("ReadConfig",),
+    ".reading.dataset": ("Dataset", "DatasetIterator"),
+    ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
     ".reading.adoption": ("adopt",),
     ".materializing": ("materialize",),
     ".exports": ("export",),

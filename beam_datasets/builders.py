@@ -343,7 +343,7 @@ class DatasetBuilder:
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
                 f"or give the data_dir where it is; {catalog.published_instead(self.name, self._root)}."
             )
-        from beam_datasets.reading import builder_from_directory
+        from beam_datasets.reading.opening import builder_from_directory
 
         return builder_from_directory(self.dataset_dir)
 

@@ -9,7 +9,7 @@ from beam_datasets.adapters.framework import framework
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beam_datasets.reading import Dataset
+    from beam_datasets.reading.dataset import Dataset
 
 
 class ExampleSource:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from beam_datasets.features import FeatureConnector
-    from beam_datasets.reading import Dataset
+    from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.decoding import Step
 
     Convert = Callable[[Any], Any]

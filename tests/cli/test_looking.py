@@ -23,7 +23,7 @@ from beam_datasets.cli.slices import bar
 from beam_datasets.cli.thumbnails import thumbnail, to_rgb
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 from tests.reading.comparing.versions import PETS, Made
 
 TFDS = Path(__file__).parents[1] / "data" / "tfds"

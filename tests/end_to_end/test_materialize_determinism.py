@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beam_datasets import materialize
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 from tests.end_to_end.engines import portable_engine
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.test_determinism import digests

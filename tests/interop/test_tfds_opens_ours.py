@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of TensorFlow and TFDS are not ours to mend
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from beam_datasets.cli import main
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 from pipelines.files.text_lines import TextLines
 
 DATA = Path(__file__).resolve().parents[1] / "data"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing

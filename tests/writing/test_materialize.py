@@ -17,7 +17,7 @@ from beam_datasets.errors import BeamDatasetsError, MetadataError
 from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.model.shards import shard_lengths
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 from tests.reading.conftest import write_dataset
 from tests.writing.materialized import materialize
 

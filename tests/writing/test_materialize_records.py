@@ -12,7 +12,7 @@ from beam_datasets import native
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, MetadataError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model.shards import FileInstruction
-from beam_datasets.reading import builder_from_directory
+from beam_datasets.reading.opening import builder_from_directory
 from beam_datasets.writing import materialize_records
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage

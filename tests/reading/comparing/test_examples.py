@@ -16,9 +16,9 @@ from beam_datasets.errors import CorruptRecordError
 from beam_datasets.features import RaggedArray
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import entry, record, spans_of
-from beam_datasets.reading import builder_from_directory
 from beam_datasets.reading.comparing import diff
 from beam_datasets.reading.comparing.examples import identical
+from beam_datasets.reading.opening import builder_from_directory
 from tests.reading.comparing.versions import PETS
 
 if TYPE_CHECKING:
