@@ -143,9 +143,12 @@ def list_dir(path: str) -> list[str]:
 
 
 def make_dirs(path: str) -> None:
-    """Makes the directory and those above it."""
+    """Makes the directory and those above it, also where others remove these, being empty, meanwhile."""
     with _named(path):
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.makedirs(path, exist_ok=True)
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
 
 
 def read_bytes(path: str) -> bytes:

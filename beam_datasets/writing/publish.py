@@ -162,19 +162,23 @@ def _bytes_fixing(sharding: ShardingOptions) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def staging(publication: Publication, spill_dir: str | None = None, *, wait: bool = True) -> Iterator[None]:
-    """Makes the staging directory for a run, and removes it where the run does not end well.
+    """Makes the staging directory for a run; where the run does not end well, removes it and those made above it.
 
     A file in it says which process on which machine owns it, so that what a killed run leaves can be told from a run
     that is under way. A job that is not waited for removes what it spilled when it publishes.
     """
-    storage.make_dirs(publication.staging_dir)
-    Owner.of_this_process(publication.job, publication.started, publication.runner).write(publication.staging_dir)
+    above = _missing_above(publication.staging_dir)
     try:
+        storage.make_dirs(publication.staging_dir)
+        Owner.of_this_process(publication.job, publication.started, publication.runner).write(publication.staging_dir)
         yield
     except BaseException:
         for directory in filter(None, (publication.staging_dir, spill_dir)):
             with contextlib.suppress(StorageError):  # why the run failed is what is to be told
                 storage.remove_tree(directory)
+        with contextlib.suppress(StorageError):  # somebody else has something in it by now
+            for directory in above:
+                storage.remove_empty_dir(directory)
         raise
     else:
         if spill_dir and wait:
@@ -182,6 +186,14 @@ def staging(publication: Publication, spill_dir: str | None = None, *, wait: boo
     finally:
         if storage.is_remote(publication.staging_dir):
             storage.remove(publication.worker_log)
+
+
+def _missing_above(directory: str) -> list[str]:
+    """Returns the directories above one that are not there yet, the nearest first; object stores have none."""
+    missing: list[str] = []
+    while not storage.is_remote(directory) and not storage.exists(directory := storage.dirname(directory)):
+        missing.append(directory)
+    return missing
 
 
 class PlannedSplit(Protocol):

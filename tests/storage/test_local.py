@@ -109,6 +109,20 @@ def test_a_place_for_a_file_is_seen_without_writing(tmp_path):
     storage.check_writable("memory://bucket/report.json")
 
 
+def test_a_directory_is_made_below_one_that_somebody_removes_while_it_is_empty(tmp_path, monkeypatch):
+    removed, mkdir = [], os.mkdir
+
+    def removed_before(path, *args):
+        if os.path.basename(path) == "c" and not removed:
+            removed.append(os.rmdir(os.path.dirname(path)))
+        mkdir(path, *args)
+
+    monkeypatch.setattr(os, "mkdir", removed_before)
+    storage.make_dirs(tmp_path / "a" / "b" / "c")
+    assert removed
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
 def test_a_full_disk_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"^/dev/full: the disk is full"), local._named("/dev/full"):
         Path("/dev/full").write_bytes(b"1")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.features import FeaturesDict
 from beam_datasets.model.info import DatasetIdentity, DatasetInfo
 from beam_datasets.model.version import Version
@@ -106,6 +106,30 @@ def test_nothing_is_visible_where_files_were_removed_meanwhile(data_dir):
     ):
         publish.publish(publication, made, shards)
     assert catalog.list_datasets(data_dir) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_run_that_does_not_end_well_leaves_no_directory_that_it_made(tmp_path, error):
+    def run(at, meanwhile):
+        with publish.staging(announced(at)):
+            assert len(list((at / "ds").glob("incomplete.*"))) == 1
+            meanwhile()
+            raise error
+
+    def fail(at, meanwhile=lambda: None):
+        with pytest.raises(error):
+            run(at, meanwhile)
+
+    fail(tmp_path / "some" / "data")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "ds").mkdir()
+    fail(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "ds"]  # was there before
+    fail(tmp_path / "data", meanwhile=(tmp_path / "data" / "ds" / "incomplete.of_another").mkdir)
+    assert [path.name for path in (tmp_path / "data" / "ds").iterdir()] == ["incomplete.of_another"]
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="Not a directory"), publish.staging(announced(tmp_path / "file")):
+        pass
 
 
 def test_nothing_is_visible_before_the_last_step(tmp_path, monkeypatch):
