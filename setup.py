@@ -79,6 +79,14 @@ class BuildWherePossible(build_ext):
             wheel.root_is_pure = True
             self.distribution.ext_modules = []
 
+    def build_extension(self, ext):
+        """Builds one; where it cannot be built, the one that an earlier build left is of other sources, and goes."""
+        try:
+            super().build_extension(ext)
+        except Exception:
+            Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
+            raise
+
 
 setup(
     name="beam_datasets",

@@ -100,6 +100,26 @@ def test_a_wheel_says_which_machines_it_is_for(sdist: Path, tmp_path: Path, comp
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
+def test_what_an_earlier_build_left_is_in_no_wheel_where_it_cannot_be_built_anew(sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+
+    def binaries(**environment: str) -> list[str]:
+        command = [sys.executable, "setup.py", "-q", "bdist_wheel", "--dist-dir", tmp_path / "wheels"]
+        subprocess.run(command, cwd=source, check=True, capture_output=True, env=os.environ | environment)
+        wheel = max((tmp_path / "wheels").iterdir(), key=os.path.getmtime)
+        with zipfile.ZipFile(wheel) as archive:
+            return [name for name in archive.namelist() if name.endswith((".so", ".pyd"))]
+
+    built = binaries()
+    assert binaries(CC="/bin/false") == built  # which is of these sources
+    for file in (source / "beam_datasets" / "native").glob("*.c"):
+        file.write_text("changed;")
+    assert not binaries(CC="/bin/false")
+    assert not binaries()
+
+
 @pytest.mark.parametrize("compiler", [None, "/bin/false"], ids=["compiler", "no compiler"])
 def test_its_workers_write_the_same(sdist: Path, tmp_path: Path, compiler: str | None) -> None:
     python = install(sdist, tmp_path / "venv", **({"CC": compiler} if compiler else {}))
