@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters.framework import framework
 from beam_datasets.errors import StateError
-from beam_datasets.reading.arguments import integer
+from beam_datasets.reading.arguments import boolean, integer
 from beam_datasets.reading.positions import Share
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Divided:
         if not 0 <= self._rank < self._num_ranks:
             raise ValueError(f"rank must be in [0, {self._num_ranks}), got {self._rank}.")
         self._block = integer("block", block, at_least=1)
-        self._drop_remainder = drop_remainder
+        self._drop_remainder = boolean("drop_remainder", drop_remainder)
         self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
         self._start = start
         self._current: _Items | None = None
@@ -311,7 +311,7 @@ def as_torch(
         ValueError: there is no such rank, or one of the two numbers is missing.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
-    if map_style:
+    if boolean("map_style", map_style):
         if (rank, num_ranks, block, drop_remainder) != (None, None, 1, False):
             raise ValueError(
                 "map_style=True leaves it to the DataLoader's sampler who reads what, so rank, num_ranks, block and "

@@ -57,6 +57,17 @@ def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int 
     return number
 
 
+def boolean(name: str, value: Any) -> bool:
+    """Returns an argument that must be True or False, NumPy's too; 'no' and 'False' would count as True.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, not {value!r}.")
+    return bool(value)
+
+
 def index_of(index: Any, n: int) -> int:
     """Returns an index of n examples in [0, n); those below 0 count from the end.
 

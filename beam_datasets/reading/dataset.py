@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.features.compiler import chosen
-from beam_datasets.reading.arguments import explained, index_of, indices_of, integer
+from beam_datasets.reading.arguments import boolean, explained, index_of, indices_of, integer
 from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
@@ -206,8 +206,8 @@ class Dataset(Frameworks):
             drop_remainder: whether a last batch of fewer examples is left out.
             pad: whether arrays of different shapes are filled up with zeros, strings with b''.
         """
-        group = Group(self._operation, integer("batch_size", batch_size, at_least=1), drop_remainder)
-        return self._with(group, (Batch(self._steps, pad),))
+        size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
+        return self._with(Group(self._operation, size, drop), (Batch(self._steps, boolean("pad", pad)),))
 
     def padded_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset:
         """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True)`."""

@@ -15,6 +15,7 @@ from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.splits import AbstractSplit, map_splits
 from beam_datasets.model.supervised_keys import check_supervised_keys
+from beam_datasets.reading.arguments import boolean
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode
@@ -148,8 +149,8 @@ class ReadOnlyBuilder:
         """
         if split is None:
             split = {name: name for name in self.info.splits}
-        config = read_config or ReadConfig()
-        steps = (self._decode(decoders, config, as_supervised),)
+        config, shuffle_files = read_config or ReadConfig(), boolean("shuffle_files", shuffle_files)
+        steps = (self._decode(decoders, config, boolean("as_supervised", as_supervised)),)
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
 
         def dataset(expression: Any) -> Any:
@@ -384,6 +385,7 @@ def load(
         SplitError: the split cannot be read, or does not fit the dataset.
         ValueError: another argument does not fit.
     """
+    with_info = boolean("with_info", with_info)
     found = builder(name, data_dir=data_dir, storage_options=storage_options, **builder_kwargs or {})
     dataset = found.as_dataset(
         split,

@@ -24,7 +24,7 @@ from apache_beam.transforms import environments
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
-from beam_datasets.reading.arguments import integer
+from beam_datasets.reading.arguments import boolean, integer
 from beam_datasets.transforms import dataflow, flink, workers
 from beam_datasets.transforms.write import EngineOptions
 from beam_datasets.writing.owners import LOCAL_RUNNERS
@@ -122,10 +122,11 @@ def choose_engine(
 
     Raises:
         FlinkError: the cluster does not answer.
-        TypeError: `beam_options` or `num_workers` are something else.
+        TypeError: `beam_options`, `num_workers`, `shared_disk` or `wait` are something else.
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
             unusable.
     """
+    shared_disk, wait = boolean("shared_disk", shared_disk), boolean("wait", wait)
     if isinstance(beam_options, PipelineOptions):
         options = copy.deepcopy(beam_options)  # the caller's stay as they are
     else:
@@ -184,9 +185,10 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
     """Returns the engine that somebody's own pipeline runs on, as it is.
 
     Raises:
+        TypeError: `shared_disk` is neither True nor False.
         ValueError: see `choose_engine`.
     """
-    options = pipeline.options
+    options, shared_disk = pipeline.options, boolean("shared_disk", shared_disk)
     if not _is_local(type(pipeline.runner).__name__):
         return Engine(options, False, 0, shared_disk or _workers_are_here(options))
     _refuse_threads(options)

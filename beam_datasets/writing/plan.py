@@ -16,7 +16,7 @@ import numpy as np
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model import shards as shard_rules
-from beam_datasets.reading.arguments import integer
+from beam_datasets.reading.arguments import boolean, integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -55,9 +55,7 @@ class ShardingOptions:
 
     def __post_init__(self) -> None:
         self._take_integers()
-        if not isinstance(self.ignore_duplicates, (bool, np.bool_)):
-            raise TypeError(f"ignore_duplicates must be True or False, not {self.ignore_duplicates!r}.")
-        object.__setattr__(self, "ignore_duplicates", bool(self.ignore_duplicates))
+        object.__setattr__(self, "ignore_duplicates", boolean("ignore_duplicates", self.ignore_duplicates))
         counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         for count in counts:
             if count is not None and count < 1:

@@ -303,6 +303,7 @@ def test_datasets_pickle_without_open_files(three: Any) -> None:
         ({"num_ranks": 0}, ValueError, "^num_ranks must be at least 1, got 0"),
         ({"rank": 2}, ValueError, r"^rank must be in \[0, 2\), got 2"),
         ({"rank": -1}, ValueError, r"^rank must be in \[0, 2\), got -1"),
+        ({"drop_remainder": "no"}, TypeError, "^drop_remainder must be True or False, not 'no'"),
         ({"block": 0}, ValueError, "^block must be at least 1, got 0"),
     ],
     ids=str,

@@ -67,6 +67,19 @@ def test_load() -> None:
         bd.load("spec_three", split="trian", data_dir=ROOT)
 
 
+def test_flags_are_bools() -> None:
+    for bad in ("no", "False", "", 1, None):
+        for name in ("shuffle_files", "as_supervised", "with_info"):
+            with pytest.raises(TypeError, match=f"^{name} must be True or False, not {bad!r}"):
+                bd.load("spec_three", split="train", data_dir=ROOT, **{name: bad})
+        for name in ("drop_remainder", "pad"):
+            with pytest.raises(TypeError, match=f"^{name} must be True or False, not {bad!r}"):
+                bd.load("spec_three", split="train", data_dir=ROOT).batch(4, **{name: bad})
+    train = bd.load("spec_three", split="train", data_dir=ROOT, shuffle_files=np.False_, as_supervised=np.bool_(True))
+    assert len(next(iter(train))) == 2
+    assert len(train.batch(4, drop_remainder=np.bool_(True))) == len(train) // 4
+
+
 def test_supervised_keys_of_no_feature(tmp_path: Path) -> None:
     directory = tmp_path / "spec_three/1.2.3"
     shutil.copytree(ROOT / "spec_three/1.2.3", directory)

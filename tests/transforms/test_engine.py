@@ -56,6 +56,8 @@ def test_how_payload_travels(options, spilled):
         ({"block_size": 2**70}, ValueError, f"block_size must be at most {2**62}, got {2**70}"),
         ({"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
         ({"block_size": "1M"}, TypeError, "block_size must be an int, not '1M'"),
+        ({"wait": "no"}, TypeError, "wait must be True or False, not 'no'"),
+        ({"shared_disk": "no"}, TypeError, "shared_disk must be True or False, not 'no'"),
         ({"spill_dir": 3}, TypeError, "spill_dir must be a path, as str or os.PathLike, or None, not 3"),
         ({"spill_dir": __file__}, ValueError, "spill_dir is '.*', where no file can be written: .*: Not a directory"),
     ],
