@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, storage
 from beam_datasets.errors import SplitError, StoreOptionsError
 from beam_datasets.model.names import did_you_mean
+from beam_datasets.reading.arguments import boolean
 from beam_datasets.reading.comparing.columns import SplitShards
 from beam_datasets.reading.comparing.examples import Reader
 from beam_datasets.reading.comparing.features import compare_features
@@ -64,7 +65,7 @@ def diff(
     names = _chosen(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
     reader = Reader(one.info.features, other.info.features, shared)
-    asked = Asked(examples, trust_checksums, progress or (lambda count: None))
+    asked = Asked(examples, boolean("trust_checksums", trust_checksums), progress or (lambda count: None))
     found = {name: _diff_split(one, other, name, reader, asked) for name in names}
     return DatasetDiff(
         old=one.info.full_name,
