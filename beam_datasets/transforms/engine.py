@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _Options = TypeVar("_Options", bound=PipelineOptions)
 
 _HOLD_BUNDLES = frozenset({"flink", "spark"})  # Beam's runners in Java that take Python's bundles back as a whole
+_MOST_WORKERS = 1024  # processes of one machine: more would bring it to a halt, whatever they were meant to be
 _SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
 
 
@@ -151,8 +152,8 @@ def choose_engine(
     cores = os.cpu_count() or 1
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
         asked = min(cores, most_workers or cores)
-    if asked is None or asked < 0:
-        raise ValueError(f"num_workers is {asked}; give at least 1, or 0 for one a core.")
+    if asked is None or not 0 <= asked <= _MOST_WORKERS:
+        raise ValueError(f"num_workers is {asked}; give 1 to {_MOST_WORKERS} processes, or 0 for one a core.")
     count = asked or cores
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"

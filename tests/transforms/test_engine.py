@@ -150,3 +150,9 @@ def test_no_more_workers_begin_than_the_work_is_worth(most, asked, count):
     assert choose_engine([], num_workers=asked, most_workers=most).num_workers == count
     options = [] if asked is None else [f"--direct_num_workers={asked}"]
     assert choose_engine(options, most_workers=most).num_workers == count
+
+
+@pytest.mark.parametrize("count", [-1, 1025, 2**70])
+def test_no_machine_is_asked_for_so_many_processes(count):
+    with pytest.raises(ValueError, match=f"num_workers is {count}; give 1 to 1024 processes, or 0 for one a core"):
+        choose_engine([], num_workers=count)
