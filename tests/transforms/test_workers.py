@@ -6,7 +6,9 @@ import gc
 import weakref
 
 import apache_beam as beam
+import pytest
 from apache_beam.coders import VarIntCoder
+from apache_beam.runners.worker import statesampler
 from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, StateSampler
 from apache_beam.transforms import userstate
 from apache_beam.utils.counters import CounterFactory
@@ -49,6 +51,15 @@ def test_what_is_not_known_is_left_alone(monkeypatch):
     with workers.sparing():
         assert _period() == 123
     assert _period() == 123
+
+
+@pytest.mark.parametrize("home, name", [(statesampler, "DEFAULT_SAMPLING_PERIOD_MS"), (userstate, "get_dofn_specs")])
+def test_what_is_not_there_is_not_missed(monkeypatch, home, name):
+    before = _period()
+    monkeypatch.delattr(home, name)
+    with workers.sparing():
+        assert _period() == before
+        assert not hasattr(home, name)
 
 
 def test_of_two_runs_at_once_the_first_spares():
