@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     Visits = tuple[Ints, Ints, Ints]
     ChunkOf = Callable[[int, int, bool], Any]
 
-_OPEN_BYTES = 32 << 20  # of the chunks of all files that are read in turn, those that are read ahead too
+_OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
+_CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded
 _LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
 _MOST_THREADS = 32
 
@@ -279,12 +280,13 @@ class Source(Operation):
 
     def _open(self, session: Session, run: int, first: int) -> RunReader:
         """Returns a reader of a run, that has read the chunk with a record."""
-        executor, share = session.executor, _OPEN_BYTES // self._cycle
+        executor = session.executor
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         if executor is None:
-            reader = RunReader(self._shard(run), stop, min(CHUNK_BYTES, max(share, _LEAST_CHUNK)))
+            chunk_bytes = min(CHUNK_BYTES, max(_CACHE_BYTES // self._cycle, _LEAST_CHUNK))
+            reader = RunReader(self._shard(run), stop, chunk_bytes)
         else:
-            chunk_bytes = min(_LARGEST_CHUNK, max(share // 2, _LEAST_CHUNK))
+            chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
             reader = RunReader(self._shard(run), stop, chunk_bytes, executor.submit)
         return reader.load(first)
 
