@@ -121,11 +121,14 @@ class Source(Operation):
         files = list(self.instructions)
         numbers = {id(file): number for number, file in enumerate(files)}
         try:
-            return [numbers[id(file)] for file in arrange(files)]
+            runs = [numbers[id(file)] for file in arrange(files)]
         except KeyError:
             raise ValueError(
                 "interleave_sort_fn returned something else than file instructions it was given."
             ) from None
+        if len(set(runs)) < len(runs):  # what is open, and read ahead, is known by its run
+            raise ValueError("interleave_sort_fn returned a file instruction twice. Read it again by repeat().")
+        return runs
 
     def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
         """Yields the records in read order."""
@@ -174,13 +177,20 @@ class Source(Operation):
         return self._forgotten(visits, session) if session.executor is None else self._prepared(visits, session)
 
     def _forgotten(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
-        """Yields the visits; runs of which they take the last record are forgotten after them."""
+        """Yields the visits; runs of which they take the last record are forgotten soon after it.
+
+        The arrays are cut where as many runs have ended as are read in turn: with more, those that are read would no
+        longer be among the session's.
+        """
         stops = self.instructions.skip + self.instructions.take
         for runs, firsts, counts in visits:
-            ended = runs[firsts + counts == stops[runs]].tolist()  # before the arrays are changed
-            yield runs, firsts, counts
-            for run in ended:
-                session.forget(run)
+            ends = firsts + counts == stops[runs]  # before the arrays are changed
+            cuts = (np.flatnonzero(ends)[self._cycle - 1 :: self._cycle] + 1).tolist()
+            for start, stop in itertools.pairwise([0, *cuts, len(runs)]):
+                part = slice(start, stop)
+                yield runs[part], firsts[part], counts[part]
+                for run in runs[part][ends[part]].tolist():
+                    session.forget(run)
 
     def _prepared(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
         """Yields the visits one by one; runs are opened before the first one comes, and forgotten after the last."""

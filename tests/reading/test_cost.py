@@ -149,6 +149,23 @@ def test_a_worker_of_blocks_reads_no_byte_twice(write: Any, monkeypatch: pytest.
     assert sum(stop - start for _, start, stop in calls.reads) <= sum(file.stat().st_size for file in files)
 
 
+def test_what_is_read_in_turn_with_tiny_runs_is_walked_through_once(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [4000, *[16] * 300, 4000]
+    dataset = bd.builder_from_directory(write({"train": lengths}, size=500, indexed=False)).as_dataset("train")
+    monkeypatch.setattr(shards, "_MOST_OPEN", 400)  # those that are open are not what is counted
+    scans, scan = [], shards.Shard.scan
+
+    def counted(shard: shards.Shard) -> Any:
+        scans.append(shard.path)
+        return scan(shard)
+
+    monkeypatch.setattr(shards.Shard, "scan", counted)
+    assert len(list(dataset.raw())) == sum(lengths)
+    assert len(scans) == len(set(scans)) == len(lengths)
+
+
 def test_a_shard_without_index_is_walked_through_once(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "_MOST_OPEN", 2)
     dataset = bd.builder_from_directory(write({"train": [10] * 6}, indexed=False)).as_dataset("train")

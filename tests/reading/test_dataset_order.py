@@ -105,3 +105,9 @@ def test_sort_function_orders_files(builder: Any) -> None:
     read = dataset(builder, read_config=config)
     assert list(read) == [*range(24, 33), *range(19, 24), *range(7, 19), *range(7)]
     assert read[:] == list(range(33))
+
+
+def test_a_sort_function_may_give_no_file_twice(builder: Any) -> None:
+    config = bd.ReadConfig(interleave_sort_fn=lambda files: [*files, files[0]])
+    with pytest.raises(ValueError, match=r"returned a file instruction twice. Read it again by repeat\(\)"):
+        dataset(builder, read_config=config)
