@@ -6,6 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
+
 from beam_datasets.reading.shuffle import file_order
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class ReadConfig:
             `disable_shuffling` (not the machine-dependent number that it is in TFDS).
         interleave_block_length: how many examples of a file are read in a row, at least 1; None counts as 1.
         interleave_sort_fn: takes the list of file instructions and returns the list to read, before the shuffle of
-            files.
+            files; each at most once.
         experimental_interleave_sort_fn: TFDS's name of `interleave_sort_fn`; give one of them.
         input_context: reads every `num_input_pipelines`-th file instruction only, from number `input_pipeline_id` on.
             (`shard()` divides positions instead, which keeps the global order and lets the number of workers change.)
@@ -90,15 +92,14 @@ class ReadConfig:
     file_format: Any = None
 
     def __post_init__(self) -> None:
-        _check_type("shuffle_seed", self.shuffle_seed, int, optional=True)
-        _check_type("shuffle_reshuffle_each_iteration", self.shuffle_reshuffle_each_iteration, bool, optional=True)
+        self._take("shuffle_seed", int, optional=True)
+        self._take("shuffle_reshuffle_each_iteration", bool, optional=True)
         for name in ("interleave_cycle_length", "interleave_block_length"):
-            value = getattr(self, name)
-            _check_type(name, value, int, optional=True)
+            value = self._take(name, int, optional=True)
             if value is not None and value < 1:
                 raise ValueError(f"ReadConfig.{name} must be at least 1 or None, got {value}")
         for name in _FLAGS:
-            _check_type(name, getattr(self, name), bool)
+            self._take(name, bool)
         if self.repeat_filenames:
             raise ValueError(
                 "ReadConfig.repeat_filenames must be False, got True: it would mix the end of an epoch with the start "
@@ -161,6 +162,17 @@ class ReadConfig:
             key["files"] = f"{self.input_context.input_pipeline_id} of {self.input_context.num_input_pipelines}"
         return key
 
+    def _take(self, name: str, expected: type, *, optional: bool = False) -> Any:
+        """Takes a number or a flag, NumPy's too, and returns it."""
+        given = getattr(self, name)
+        value = given.item() if isinstance(given, (np.integer, np.bool_)) else given
+        fits = isinstance(value, expected) and (expected is bool or not isinstance(value, bool))
+        if not fits and not (optional and value is None):
+            or_none = " or None" if optional else ""
+            raise TypeError(f"ReadConfig.{name} must be {expected.__name__}{or_none}, got {given!r}")
+        object.__setattr__(self, name, value)  # as it is written into saved states
+        return value
+
     def _check_sort_fn(self) -> None:
         for name in ("interleave_sort_fn", "experimental_interleave_sort_fn"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
@@ -209,10 +221,3 @@ def arrange_files(files: Sequence[T], config: ReadConfig, *, shuffle_files: bool
         order = file_order(len(arranged), config.seed, epoch, reshuffle=config.reshuffles)
         arranged = [arranged[i] for i in order]
     return arranged
-
-
-def _check_type(name: str, value: object, expected: type, *, optional: bool = False) -> None:
-    fits = isinstance(value, expected) and (expected is bool or not isinstance(value, bool))
-    if fits or (optional and value is None):
-        return
-    raise TypeError(f"ReadConfig.{name} must be {expected.__name__}{' or None' if optional else ''}, got {value!r}")

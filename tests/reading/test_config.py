@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from beam_datasets.reading.config import ReadConfig, arrange_files
@@ -76,6 +77,18 @@ def test_takes_what_has_no_effect_here():
 def test_refuses(fields, error, message):
     with pytest.raises(error, match=message):
         ReadConfig(**fields)
+
+
+def test_takes_numbers_and_flags_of_numpy():
+    given = ReadConfig(shuffle_seed=np.int64(3), interleave_block_length=np.uint8(4), add_tfds_id=np.True_)
+    assert given == ReadConfig(shuffle_seed=3, interleave_block_length=4, add_tfds_id=True)
+    assert [type(value) for value in (given.shuffle_seed, given.interleave_block_length, given.add_tfds_id)] == [
+        int,
+        int,
+        bool,
+    ]
+    with pytest.raises(TypeError, match="interleave_cycle_length must be int or None, got"):
+        ReadConfig(interleave_cycle_length=np.True_)
 
 
 def test_ordering_guard():
