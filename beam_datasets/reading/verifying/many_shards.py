@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ShardTable(Sequence[ShardFacts]):
     """What shards hold, made into `ShardFacts` when it is asked for: of thousands that are good, few ever are.
 
@@ -77,7 +77,7 @@ class ShardTable(Sequence[ShardFacts]):
             found = self.others.get(places)
             return _facts(self.rows[places].item()) if found is None else found
         others = {place: self.others[number] for place, number in enumerate(places) if number in self.others}
-        return ShardTable(self.rows[index], others if self.others else {})
+        return ShardTable(self.rows[index], others)
 
 
 def _facts(row: Any) -> ShardFacts:
