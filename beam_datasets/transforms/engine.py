@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import shlex
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.transforms import environments
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
@@ -91,17 +88,8 @@ class Engine:
                 with workers.ForkedWorkers(self.num_workers, worker_log) as forked:
                     yield FnApiRunner(default_environment=forked.environment())
             else:
-                yield FnApiRunner(default_environment=_new_processes(worker_log))
-
-
-def _new_processes(worker_log: str) -> environments.Environment:
-    """Returns the environment whose workers are new processes."""
-    # The shell is replaced by the worker, so that ending the one ends the other. A worker imports what this process
-    # can, wherever it was found: a builder's module is pickled by its name.
-    settings = [f"PYTHONPATH={os.pathsep.join(entry or os.getcwd() for entry in sys.path)}", "PYTHONUNBUFFERED=1"]
-    worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-    command = f"exec env {shlex.join([*settings, *worker])} >&2 2>>{shlex.quote(worker_log)}"
-    return environments.SubprocessSDKEnvironment.from_command_string(command)
+                with workers.NewWorkers(worker_log) as new:
+                    yield FnApiRunner(default_environment=new.environment())
 
 
 def choose_engine(

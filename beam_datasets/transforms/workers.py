@@ -1,4 +1,4 @@
-"""Worker processes of a local run, forked from this one: they have imported already what new ones take seconds for.
+"""Worker processes of a local run: forked from this one, which has imported already what new ones take seconds for.
 
 A fork is safe only from a process in which nothing else runs, so anywhere else the workers are new processes.
 """
@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -25,7 +26,7 @@ from google.protobuf import json_format, text_format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-URN = "beam_datasets:environment:forked_worker:v1"
+URN = "beam_datasets:environment:worker:v1"
 _UNSAFE_MODULES = frozenset(
     {"tensorflow", "torch", "jax", "obstore"}
 )  # they may hold threads and locks that a fork would break
@@ -34,7 +35,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's ma
 
 _SAMPLING_MS = 4
 
-_pools: dict[bytes, ForkedWorkers] = {}
+_pools: dict[bytes, ForkedWorkers | NewWorkers] = {}
 _served = False  # gRPC has run in this process, whose threads do not survive a fork
 
 
@@ -121,7 +122,7 @@ class ForkedWorkers:
 
     def environment(self) -> environments.Environment:
         """Returns the environment whose workers are these processes."""
-        return _ForkedEnvironment(self._name)
+        return _Environment(self._name)
 
     def take(self, settings: dict[str, str]) -> int:
         """Sets a waiting process to work and returns its process number."""
@@ -129,6 +130,45 @@ class ForkedWorkers:
         with os.fdopen(pipe, "w") as out:
             json.dump(settings, out)
         return pid
+
+
+class NewWorkers:
+    """New processes, each begun when a runner asks for it; as a context manager it ends them.
+
+    Args:
+        log: file that takes what they log; what they print goes to this process's standard error.
+    """
+
+    def __init__(self, log: str) -> None:
+        self._name = f"{os.getpid()}-{len(_pools)}".encode()
+        self._log = log
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> NewWorkers:
+        _pools[self._name] = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del _pools[self._name]
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+    def environment(self) -> environments.Environment:
+        """Returns the environment whose workers are these processes."""
+        return _Environment(self._name)
+
+    def take(self, settings: dict[str, str]) -> int:
+        """Begins a process and returns its number."""
+        # A worker imports what this process can, wherever it was found: a builder's module is pickled by its name.
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        variables = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | settings
+        command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
+        with open(self._log, "ab") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, stderr=log, env=variables)
+        self._processes.append(process)
+        return process.pid
 
 
 def _work(reading: int, others: Iterable[int], log: str) -> None:
@@ -174,8 +214,8 @@ def _end(pid: int) -> None:
 
 
 @environments.Environment.register_urn(URN, bytes)
-class _ForkedEnvironment(environments.Environment):
-    """An environment whose workers are forked processes of a pool."""
+class _Environment(environments.Environment):
+    """An environment whose workers are processes of a pool."""
 
     def __init__(self, pool: bytes) -> None:
         super().__init__(environments.python_sdk_capabilities(), ())
@@ -185,19 +225,23 @@ class _ForkedEnvironment(environments.Environment):
         return URN, self._pool
 
     @staticmethod
-    def from_runner_api_parameter(payload: bytes, *_: Any) -> _ForkedEnvironment:
-        return _ForkedEnvironment(payload)
+    def from_runner_api_parameter(payload: bytes, *_: Any) -> _Environment:
+        return _Environment(payload)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ForkedEnvironment) and self._pool == other._pool
+        return isinstance(other, _Environment) and self._pool == other._pool
 
     def __hash__(self) -> int:
         return hash(self._pool)
 
 
 @WorkerHandler.register_environment(URN, bytes)
-class _ForkedWorkerHandler(GrpcWorkerHandler):
-    """Beam's handle on a forked worker: what it does for a worker that is a new process."""
+class _WorkerHandler(GrpcWorkerHandler):
+    """Beam's handle on a worker of a pool.
+
+    Its own handle on a new process waits for the process to end by itself, which it never does where the run was
+    interrupted before it had begun.
+    """
 
     def __init__(self, pool: bytes, state: Any, provision_info: Any, grpc_server: Any) -> None:
         super().__init__(state, provision_info, grpc_server)

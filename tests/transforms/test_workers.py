@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import apache_beam as beam
@@ -13,8 +15,11 @@ from apache_beam.runners.worker.statesampler import DEFAULT_SAMPLING_PERIOD_MS, 
 from apache_beam.transforms import userstate
 from apache_beam.utils.counters import CounterFactory
 
+import beam_datasets as bd
 from beam_datasets.transforms import workers
 from beam_datasets.transforms.engine import choose_engine
+from tests.end_to_end.test_determinism import digests
+from tests.reading.conftest import write_dataset
 
 _SEEN = userstate.CombiningValueStateSpec("seen", VarIntCoder(), sum)
 _TIMER = userstate.TimerSpec("timer", beam.TimeDomain.WATERMARK)
@@ -96,3 +101,53 @@ def test_no_dofn_is_kept_and_none_is_taken_for_one_that_was():
         del dofn
         gc.collect()
         assert gone() is None
+
+
+_INTERRUPTED = """
+import os, signal, sys, threading
+import beam_datasets
+from beam_datasets.transforms import workers
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()  # so that nothing is forked
+take, begun = workers.NewWorkers.take, []
+
+def interrupted(pool, settings):
+    begun.append(take(pool, settings))
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()  # long before it has imported Beam
+    return begun[-1]
+
+workers.NewWorkers.take = interrupted
+try:
+    beam_datasets.materialize(sys.argv[1], to="made", data_dir=sys.argv[2], filter=bool, num_workers=1 + 1)
+except KeyboardInterrupt:
+    for pid in begun:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            print("ended")
+"""
+
+
+def test_a_run_that_is_interrupted_while_new_workers_begin_ends_with_them(tmp_path):
+    source = write_dataset(tmp_path / "source" / "1.0.0", {"train": [40, 30]}, manifest=True)
+    command = [sys.executable, "-c", _INTERRUPTED, str(source), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert set(done.stdout.split()) == {"ended"}, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_new_workers_make_the_same_bytes(tmp_path, monkeypatch):
+    source = write_dataset(tmp_path / "source" / "1.0.0", {"train": [40, 30]}, manifest=True)
+    monkeypatch.setattr(workers, "can_fork", lambda: False)
+    pools, take = [], workers.NewWorkers.take
+
+    def counted(pool, settings):
+        pools.append(pool)
+        return take(pool, settings)
+
+    monkeypatch.setattr(workers.NewWorkers, "take", counted)
+    asked = {"split": "train", "to": "made", "filter": bool}
+    made = [bd.materialize(source, data_dir=tmp_path / str(n), num_workers=n, **asked) for n in (1, 2)]
+    assert digests(made[0]) == digests(made[1])
+    assert len(pools) == 2
+    assert not workers._pools
