@@ -17,7 +17,8 @@ ROWS = 1_000_000
 SHARDS = (1, 100, 10_000)
 SAME_SHARDS = 16  # while the examples grow
 WORKLOAD = "line"
-STEPS = ("one_by_one", "batches", "materialize", "verify")
+LIMITS = ("read_files", "make_files")
+STEPS = ("one_by_one", "in_sequence", "batches", "materialize", "verify")
 
 
 def measure(bench: Bench, rows: int) -> Iterator[Measurement]:
@@ -26,6 +27,7 @@ def measure(bench: Bench, rows: int) -> Iterator[Measurement]:
     for count, shards in [*sizes, *((count, shards) for count in (rows, rows * 10) for shards in SHARDS)]:
         tasks = [Task("ours", "generate_beam", num_shards=shards)]
         tasks += [Task("ours", step, OURS, num_shards=shards) for step in STEPS]
+        tasks += [Task("plain", step, OURS, num_shards=shards) for step in LIMITS]
         for found in bench.run(tasks, WORKLOAD, count):
             yield replace(found, workload=f"{count}/{shards}", system="beam_datasets")
 

@@ -15,6 +15,7 @@ from steps import (
     BATCHES,
     CORES,
     GENERATE,
+    IN_SEQUENCE,
     LARGE_BATCH_SIZE,
     LARGE_BATCHES,
     MATERIALIZE,
@@ -34,7 +35,7 @@ from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES, WORKLOADS
 from workloads import ONE_FEATURE as FEATURE_OF
 
 import beam_datasets
-from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, decode, features
+from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, ReadConfig, decode, features
 from beam_datasets.formats import tfrecord
 from beam_datasets.storage import files
 
@@ -109,6 +110,12 @@ def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterabl
     return lambda: dataset
 
 
+def _in_sequence(job: Job) -> Callable[[], Iterable[Any]]:
+    config = ReadConfig(interleave_cycle_length=1)
+    dataset = beam_datasets.builder_from_directory(_directory(job)).as_dataset(split="train", read_config=config)
+    return lambda: dataset
+
+
 def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
     dataset = _dataset(job, only).batch(size, pad=job.workload == "tokens")
     return lambda: dataset
@@ -178,6 +185,7 @@ STEPS = {
     "generate": Step(f"{SYSTEM}, iterable", GENERATE, _generate),
     "generate_beam": Step(SYSTEM, GENERATE, partial(_generate, sources=CORES)),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
+    "in_sequence": Step(SYSTEM, IN_SEQUENCE, _in_sequence),
     "batches": Step(SYSTEM, BATCHES, _batches),
     "large_batches": Step(SYSTEM, LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
     "at_random": Step(SYSTEM, RANDOM, _at_random),

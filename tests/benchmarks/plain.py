@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import crc32c
 import numpy as np
-from steps import LIMITS, PICKS, Job, Step
+from steps import FILES_MADE, FILES_READ, LIMITS, PICKS, Job, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -113,6 +113,42 @@ def _copy_files(job: Job) -> Callable[[], int]:
     return run
 
 
+def _files(job: Job) -> list[Path]:
+    return [path for shard in _shards(job) for path in (shard, shard.with_name(shard.name + ".index"))]
+
+
+def _read_files(job: Job) -> Callable[[], int]:
+    paths = list(map(str, _files(job)))
+
+    def run() -> int:
+        for path in paths:
+            file = os.open(path, os.O_RDONLY)
+            left = os.fstat(file).st_size
+            while left > 0:
+                left -= len(os.read(file, 1 << 18))
+            os.close(file)
+        return job.count
+
+    return run
+
+
+def _make_files(job: Job) -> Callable[[], int]:
+    sources, target = _files(job), Path(job.directory, "copies")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    places = [(str(path), str(target / f".{path.name}"), str(target / path.name)) for path in sources]
+
+    def run() -> int:
+        for source, unfinished, finished in places:
+            with open(source, "rb", buffering=0) as old, open(unfinished, "xb", buffering=0) as new:
+                while data := old.read(1 << 20):
+                    new.write(data)
+            os.replace(unfinished, finished)
+        return job.count
+
+    return run
+
+
 def _copy_memory(job: Job) -> Callable[[], int]:
     source = np.concatenate([np.fromfile(path, np.uint8) for path in _shards(job)])
     target = np.ones_like(source)  # pages are touched before the clock runs
@@ -169,5 +205,7 @@ STEPS = {
     "inflate": Step("zlib alone, decompressing", LIMITS, _inflate),
     "crc": Step("CRC-32C of each record alone", LIMITS, _checksum),
     "memcpy": Step("memcpy of the same bytes", LIMITS, _copy_memory),
+    "read_files": Step("each file read", FILES_READ, _read_files),
+    "make_files": Step("each file copied and renamed", FILES_MADE, _make_files),
     "cp": Step("cp of the same files", LIMITS, _copy_files),
 }

@@ -18,6 +18,7 @@ BATCH_SIZE, LARGE_BATCH_SIZE = 256, 4096
 PICKS = 20_000  # to read at random
 GENERATE = "generate"
 ONE_BY_ONE = "read one by one"
+IN_SEQUENCE = "read one by one, one shard after the other"
 BATCHES = f"read in batches of {BATCH_SIZE}"
 LARGE_BATCHES = f"read in batches of {LARGE_BATCH_SIZE:,}"
 RANDOM = "read at random"
@@ -30,10 +31,12 @@ MATERIALIZE = "materialize all"
 MATERIALIZE_TENTH = "materialize train[:10%]"
 VERIFY = "verify"
 LIMITS = "limits"
+FILES_READ = "limit: a plain loop that opens, reads and closes the files"
+FILES_MADE = "limit: a plain loop that copies the files and renames them"
 BATCH_SIZES = {BATCHES: BATCH_SIZE, LARGE_BATCHES: LARGE_BATCH_SIZE, PARTIAL_BATCHES: BATCH_SIZE}
 """The ways whose items are batches."""
 
-WRITING = (GENERATE, MATERIALIZE, MATERIALIZE_TENTH, LIMITS)
+WRITING = (GENERATE, MATERIALIZE, MATERIALIZE_TENTH, LIMITS, FILES_MADE)
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
