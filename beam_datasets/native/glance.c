@@ -10,13 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #endif
 
 #define OVERHEAD 16
-#define HEADER 40
 #define KEY 16
 enum { HAS_KEYS = 1, ORDERED = 2 };
 
@@ -36,15 +34,15 @@ static uint32_t crc_of(const uint8_t *data, uint64_t size) { return crc32c_exten
 
 /* Whether an index is good by itself, with keys that ascend or without keys. */
 static int is_index(Bytes index, Seen *seen) {
-    if (index.size < HEADER + 8 || memcmp(index.data, "BDINDEX\1", 8) != 0) return 0;
-    if (crc_of(index.data, HEADER - 4) != u32_at(index.data + HEADER - 4)) return 0;
-    uint64_t n = u64_at(index.data + 8), room = index.size - HEADER - 8;
+    if (index.size < INDEX_HEADER + 8 || memcmp(index.data, "BDINDEX\1", 8) != 0) return 0;
+    if (crc_of(index.data, INDEX_HEADER - 4) != u32_at(index.data + INDEX_HEADER - 4)) return 0;
+    uint64_t n = u64_at(index.data + 8), room = index.size - INDEX_HEADER - 8;
     seen->flags = u32_at(index.data + 24);
     if (seen->flags != 0 && seen->flags != HAS_KEYS && seen->flags != (HAS_KEYS | ORDERED)) return 0;
     uint64_t width = seen->flags & HAS_KEYS ? 8 + KEY : 8;
     if (n != room / width || room % width != 0) return 0;
     seen->records = n;
-    seen->offsets = index.data + HEADER;
+    seen->offsets = index.data + INDEX_HEADER;
     const uint8_t *keys = seen->offsets + 8 * (n + 1);
     if (crc_of(seen->offsets, 8 * (n + 1)) != u32_at(index.data + 28)) return 0;
     if (crc_of(keys, (uint64_t)(index.data + index.size - keys)) != u32_at(index.data + 32)) return 0;
@@ -158,20 +156,17 @@ static int extend(Room *room, size_t n) {
 
 enum { UNREADABLE = -1, MISSING = 0, READ = 1 };
 
-static int read_open(int file, uint64_t most, Room *room) {
-    struct stat found;
-    if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || (uint64_t)found.st_size > most) return UNREADABLE;
-    size_t size = (size_t)found.st_size;
-    if (extend(room, size + 1) < 0 || read(file, room->data + room->size, size) != found.st_size) return UNREADABLE;
-    room->size += size;
-    return READ;
-}
-
 /* Reads a file of at most so many bytes behind what the room holds. */
 static int read_at(int directory, const char *name, uint64_t most, Room *room) {
-    int file = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    Py_ssize_t size;
+    errno = 0; /* which stays so for what is no file */
+    int file = file_open(directory, name, &size), result = UNREADABLE;
     if (file < 0) return errno == ENOENT ? MISSING : UNREADABLE;
-    int result = read_open(file, most, room);
+    if ((uint64_t)size <= most && extend(room, (size_t)size + 1) == 0 &&
+        read(file, room->data + room->size, (size_t)size) == size) {
+        room->size += (size_t)size;
+        result = READ;
+    }
     close(file);
     return result;
 }

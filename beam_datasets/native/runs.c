@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #define SUFFIX ".index"
-#define MOST_NAME 4096         /* bytes, with the suffix */
-#define MOST_INDEX (64 << 10)  /* bytes of an index without its keys */
-#define MOST_BYTES (256 << 10) /* of a run */
+#define MOST_NAME 4096          /* bytes, with the suffix */
+#define MOST_INDEX (64 << 10)   /* bytes of an index without its keys */
+#define MOST_BYTES (256 << 10)  /* of a run */
 #define MOST_TOGETHER (1 << 20) /* bytes after which no other run is read */
 
 /* Records [first, stop) of a shard that is to have so many. */

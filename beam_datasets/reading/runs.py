@@ -69,14 +69,9 @@ class RunReader:
         """
         if not 0 <= first - self._first < self._num:
             self._turn_to(first)
-        if self._submit is not None and self._ahead is None and not self.is_last_chunk:
+        if self._submit is not None and self._ahead is None and self._first + self._num < self.stop:
             self._ahead = self._submit(self._load, self._first + self._num, self._chunk_bytes)
         return record_block.chunk(self._chunk.buffer, self._chunk.offsets[: self.stop - self._first + 1], self._first)
-
-    @property
-    def is_last_chunk(self) -> bool:
-        """Whether nothing is to be read behind the latest chunk."""
-        return self._first + self._num >= self.stop
 
     def raise_damaged(self, first: int) -> NoReturn:
         """Raises the CorruptRecordError of the record `first`, which no block takes."""

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from apache_beam.portability.api import endpoints_pb2
@@ -26,6 +27,8 @@ from google.protobuf import json_format, text_format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from typing_extensions import Self
+
 URN = "beam_datasets:environment:worker:v1"
 _UNSAFE_MODULES = frozenset(
     {"tensorflow", "torch", "jax", "obstore"}
@@ -35,7 +38,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's ma
 
 _SAMPLING_MS = 4
 
-_pools: dict[bytes, ForkedWorkers | NewWorkers] = {}
+_pools: dict[bytes, _Pool] = {}
 _served = False  # gRPC has run in this process, whose threads do not survive a fork
 
 
@@ -79,7 +82,26 @@ def _remembering(look: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return remembered
 
 
-class ForkedWorkers:
+class _Pool(ABC):
+    """Worker processes of a run, under a name by which Beam finds them."""
+
+    def __init__(self) -> None:
+        self._name = f"{os.getpid()}-{len(_pools)}".encode()
+
+    def __enter__(self) -> Self:
+        _pools[self._name] = self
+        return self
+
+    def environment(self) -> environments.Environment:
+        """Returns the environment whose workers are these processes."""
+        return _Environment(self._name)
+
+    @abstractmethod
+    def take(self, settings: dict[str, str]) -> int:
+        """Sets a process to work, with these environment variables, and returns its number."""
+
+
+class ForkedWorkers(_Pool):
     """Forked processes that wait to be told which runner to work for; as a context manager it ends them.
 
     Args:
@@ -89,7 +111,7 @@ class ForkedWorkers:
 
     def __init__(self, count: int, log: str) -> None:
         global _served
-        self._name = f"{os.getpid()}-{len(_pools)}".encode()
+        super().__init__()
         self._waiting: list[tuple[int, int]] = []
         self._pids: list[int] = []
         self._freezes = gc.get_freeze_count() == 0
@@ -107,10 +129,6 @@ class ForkedWorkers:
         self._waiting.append((pid, writing))
         self._pids.append(pid)
 
-    def __enter__(self) -> ForkedWorkers:
-        _pools[self._name] = self
-        return self
-
     def __exit__(self, *error: object) -> None:
         del _pools[self._name]
         for _, pipe in self._waiting:
@@ -120,10 +138,6 @@ class ForkedWorkers:
         if self._freezes:
             gc.unfreeze()
 
-    def environment(self) -> environments.Environment:
-        """Returns the environment whose workers are these processes."""
-        return _Environment(self._name)
-
     def take(self, settings: dict[str, str]) -> int:
         """Sets a waiting process to work and returns its process number."""
         pid, pipe = self._waiting.pop(0)
@@ -132,7 +146,7 @@ class ForkedWorkers:
         return pid
 
 
-class NewWorkers:
+class NewWorkers(_Pool):
     """New processes, each begun when a runner asks for it; as a context manager it ends them.
 
     Args:
@@ -140,13 +154,9 @@ class NewWorkers:
     """
 
     def __init__(self, log: str) -> None:
-        self._name = f"{os.getpid()}-{len(_pools)}".encode()
+        super().__init__()
         self._log = log
         self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> NewWorkers:
-        _pools[self._name] = self
-        return self
 
     def __exit__(self, *error: object) -> None:
         del _pools[self._name]
@@ -154,10 +164,6 @@ class NewWorkers:
             process.kill()
         for process in self._processes:
             process.wait()
-
-    def environment(self) -> environments.Environment:
-        """Returns the environment whose workers are these processes."""
-        return _Environment(self._name)
 
     def take(self, settings: dict[str, str]) -> int:
         """Begins a process and returns its number."""
