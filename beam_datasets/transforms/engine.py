@@ -201,6 +201,16 @@ def _refuse_threads(options: PipelineOptions) -> None:
         )
 
 
+def check_payload(payload: str | None) -> None:
+    """Checks how records are to travel.
+
+    Raises:
+        ValueError: `payload` is neither 'inline' nor 'spilled' nor None.
+    """
+    if payload not in (None, "inline", "spilled"):
+        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+
+
 def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
     """Returns the directory that gets this run's spilled payload; None where it travels inline.
 
@@ -215,8 +225,7 @@ def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, s
         TypeError: `spill_dir` is no path.
         ValueError: `payload` is something else, or no file can be written in `spill_dir`.
     """
-    if payload not in (None, "inline", "spilled"):
-        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+    check_payload(payload)
     if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
         raise TypeError(f"spill_dir must be a path, as str or os.PathLike, or None, not {spill_dir!r}.")
     if not (engine.spills if payload is None else payload == "spilled"):

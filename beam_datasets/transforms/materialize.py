@@ -154,6 +154,7 @@ def _announce(
     job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None
 ) -> tuple[Publication, str | None]:
     """Returns what is going to be published, and where files between are put, both checked."""
+    engines.check_payload(payload)  # also where nothing travels
     for split in job.splits:
         job.num_shards(split)  # what cannot be is to be said here
     publication = publishing.announce(
