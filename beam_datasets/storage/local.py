@@ -144,11 +144,13 @@ def list_dir(path: str) -> list[str]:
 
 def make_dirs(path: str) -> None:
     """Makes the directory and those above it, also where others remove these, being empty, meanwhile."""
-    with _named(path):
+    try:
         try:
             os.makedirs(path, exist_ok=True)
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
+    except OSError as error:  # of the first that is not there, which somebody may have named
+        raise _as_storage_error(f"{error.filename or path}: this directory cannot be made", error) from error
 
 
 def read_bytes(path: str) -> bytes:

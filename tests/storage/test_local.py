@@ -123,6 +123,17 @@ def test_a_directory_is_made_below_one_that_somebody_removes_while_it_is_empty(t
     assert (tmp_path / "a" / "b" / "c").is_dir()
 
 
+def test_the_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for path, named, why in (
+        (tmp_path / "file", tmp_path / "file", "exists already"),
+        (tmp_path / "file/x/y", tmp_path / "file/x", "Not a directory"),
+        ("/proc/none/x/y", "/proc/none", "there is no such file or directory"),
+    ):
+        with pytest.raises(StorageError, match=f"^{named}: this directory cannot be made: {why}"):
+            storage.make_dirs(path)
+
+
 def test_a_full_disk_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"^/dev/full: the disk is full"), local._named("/dev/full"):
         Path("/dev/full").write_bytes(b"1")

@@ -94,6 +94,8 @@ def test_what_is_wrong_is_said_before_the_run(source, tmp_path):
         ({"num_shards": {"x": 1}}, ValueError, r"num_shards names the splits \['x'\]"),
         ({"min_shard_size": 9, "max_shard_size": 8}, ValueError, "min_shard_size is 9"),
         ({"num_workers": -1}, ValueError, "num_workers is -1"),
+        ({"payload": "x"}, ValueError, "payload is 'x'; expected 'inline', 'spilled' or None"),
+        ({"payload": "x", "filter": bool}, ValueError, "payload is 'x'"),
         ({"payload": "x", "reshuffle": "x"}, ValueError, "payload is 'x'"),
         ({"beam_options": ["--direct_running_mode=multi_threading"]}, ValueError, "multi_threading loses records"),
     ):
@@ -105,6 +107,12 @@ def test_what_is_wrong_is_said_before_the_run(source, tmp_path):
     with pytest.raises(ValueError, match="the source 1 is .* workers of PortableRunner cannot see"):
         bd.materialize(source, data_dir="memory://out", beam_options=remote)
     assert not out.exists()
+
+
+def test_a_data_dir_that_cannot_be_made_is_named(source, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.StorageError, match=f"^{tmp_path}/file/data: this directory cannot be made: Not a dir"):
+        bd.materialize(source, data_dir=tmp_path / "file" / "data")
 
 
 def test_a_published_version_is_not_written_again(source, tmp_path):
