@@ -9,7 +9,7 @@ Without SOURCE a term means the first dataset; SOURCE is a label, a dataset's na
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
@@ -196,12 +196,17 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
 
     Raises:
         BeamDatasetsError: a name is missing or there twice.
+        TypeError: `splits` is something else.
         ValueError: a name is none.
     """
     if splits is None:
         return {name: name for name in source.info.splits}
     if not isinstance(splits, Mapping):
-        texts = [splits] if isinstance(splits, (str, AbstractSplit)) else list(splits)
+        texts = [splits] if isinstance(splits, (str, AbstractSplit)) else splits
+        if not isinstance(texts, Iterable):
+            raise TypeError(
+                f"split is {splits!r}; needed: {{name: expression}}, one or several 'NAME=EXPRESSION', or None."
+            )
         pairs = [_named(text) for text in texts]
         for name, _ in pairs:
             if sum(name == other for other, _ in pairs) > 1:

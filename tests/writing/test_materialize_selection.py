@@ -132,6 +132,13 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one", {"split": {"all": "train"}}, ValueError, "'all' cannot name a split"),
         ("one", {"split": {"a/b": "train"}}, ValueError, "'a/b' is no split name"),
         ("one", {"split": {}}, BeamDatasetsError, "no split is given"),
+        (
+            "one",
+            {"split": 5},
+            TypeError,
+            "^split is 5; needed: {name: expression}, one or several 'NAME=EXPRESSION', or",
+        ),
+        ("one", {"split": ["a=train", 5]}, TypeError, "a split is a str or a ReadInstruction, not 5 of type int"),
         ("one", {"split": ["a=train", "a=test"]}, BeamDatasetsError, "split 'a' is given twice"),
         ("one", {"split": "train+test"}, BeamDatasetsError, "what is 'train.test' to be called"),
         ("one", {"split": "all"}, BeamDatasetsError, "what is 'all' to be called"),
