@@ -19,6 +19,7 @@ from beam_datasets.reading.verifying.many_shards import ShardTable
 from beam_datasets.reading.verifying.usual import are_usual, is_usual
 
 if TYPE_CHECKING:
+    from beam_datasets.model.manifest import ShardColumns
     from beam_datasets.reading.verifying.known import Known, KnownSplit
     from beam_datasets.reading.verifying.shard_facts import IndexFacts, ShardFacts
     from beam_datasets.reading.verifying.walking import Damage, Mismatch
@@ -303,10 +304,18 @@ def _of_bytes(split: KnownSplit, facts: Sequence[ShardFacts]) -> Iterator[Findin
         return
     if counts != list(split.num_examples):
         return
-    found = sum(shard.num_bytes for shard in facts)
+    found = sum(shard.num_bytes for shard in facts) - _explained(split.columns, facts)
     framed = found + OVERHEAD * sum(counts)  # what TensorFlow Datasets says where it left the order to chance
     allowed = (found,) if split.columns is not None else (found, framed)
     if split.num_bytes not in allowed:
         message = f"split {split.name!r} has {found} bytes of records, but by the file it has {split.num_bytes}"
         source = INFO_FILE if split.columns is None else MANIFEST_FILE
         yield Finding(source, None, None, "metadata" if split.columns is None else "manifest", message)
+
+
+def _explained(columns: ShardColumns | None, facts: Sequence[ShardFacts]) -> int:
+    """Returns how many bytes of records too many there are in shards that have a finding: those of other content."""
+    if columns is None:
+        return 0
+    published = zip(columns.crc32c, columns.num_bytes, facts)
+    return sum(shard.num_bytes - size for crc, size, shard in published if shard.crc32c != crc)

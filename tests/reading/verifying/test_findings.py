@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.formats import tfrecord
+from beam_datasets.model.manifest import Manifest
 from beam_datasets.reading.verifying import Finding, Lost, Report, walking
+from tests.reading.verifying import test_corruptions as corruptions
 from tests.reading.verifying.conftest import contents, edit_json, restore
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
@@ -127,6 +129,28 @@ def test_a_record_that_is_whole_but_not_the_published_one(copy: Path) -> None:
     finding = one(copy)
     assert (finding.file, finding.kind, finding.offset, str(finding.lost)) == (SHARD, "replaced", None, "train[15:30]")
     assert "The records are whole, but not all are those" in finding.message
+
+
+@pytest.mark.parametrize("change", [-1, 7])
+def test_a_shard_of_another_size_is_blamed_alone(copy: Path, change: int) -> None:
+    """Its records are as many, so that only their bytes tell: the total is as it was published."""
+    content = corruptions.records(copy / SHARD)
+    content[4] = content[4][:change] if change < 0 else content[4] + bytes(change)
+    corruptions.write_records(copy / SHARD, content)
+    finding = one(copy)
+    assert (finding.file, finding.kind, str(finding.lost)) == (SHARD, "replaced", "train[15:30]")
+
+
+def test_a_total_that_no_shard_explains_is_blamed_beside_a_replaced_one(copy: Path) -> None:
+    shutil.copy(copy / "ds-train.tfrecord-00003-of-00004", copy / SHARD)
+    manifest = Manifest.from_text((copy / "manifest.json").read_bytes(), path="")
+    content = json.loads(manifest.to_text())
+    content["splits"]["train"]["num_bytes"][0] += 5
+    (copy / "manifest.json").write_text(Manifest._from_json(content).to_text())
+    found = {finding.file: finding for finding in bd.verify(copy).findings}
+    assert found.keys() == {SHARD, "manifest.json", "dataset_info.json"}
+    total = sum(manifest.splits["train"].num_bytes)
+    assert f"has {total} bytes of records, but by the file it has {total + 5}" in found["manifest.json"].message
 
 
 def test_what_stands_behind_the_last_record(copy: Path) -> None:
