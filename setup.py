@@ -37,6 +37,7 @@ C_FILES = (
     "arguments",
     "crc32c",
     "records",
+    "chunks",
     "block",
     "shards",
     "files",
@@ -58,7 +59,7 @@ C_FILES = (
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=[f"beam_datasets/native/{name}.c" for name in C_FILES],
-    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "decode", "encode")],
+    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "chunk", "decode", "encode")],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]

@@ -38,7 +38,8 @@ class PlainRecordBlock(list[bytes]):
         """Adds records, checked, of the visits [at, stop), each to a run; returns the visit where it ended.
 
         It ends where the block is full, or at a visit whose next record no chunk has, or is damaged. What is left of
-        that visit stands in `firsts` and `counts` then. A chunk whose last record was taken is dropped.
+        that visit stands in `firsts` and `counts` then. A chunk whose last record was taken is dropped; one that
+        can be followed by others of its run (`core.run`) is replaced by the next when that is wanted.
 
         Args:
             chunks: by run, what `chunk` returned.

@@ -2,94 +2,27 @@
  *
  * Bytes are made of a record only where it is asked for. beam_datasets/formats/record_block.py has the same in Python.
  */
+#include "chunk.h"
 #include "decode.h"
-#include <stdlib.h>
 #include <structmember.h>
 
-#define CHUNK "beam_datasets.chunk"
 #define HEADER 12
 #define FOOTER 4
 
-/* Framed records in a buffer, and where each begins in it; one offset more says where the last one ends. */
+/* A chunk in which records lie, and the number of the one behind the last of them. */
 typedef struct {
-    Py_buffer buffer;
-    Ints offsets;
-    Py_ssize_t first; /* the number of the first of them */
-    int64_t *memory;  /* where offsets and records are, if that is the chunk's own */
-    int checked;      /* whether all records are known to be good */
-} Chunk;
+    PyObject *chunk;
+    Py_ssize_t stop;
+} Held;
 
 typedef struct {
     PyObject_HEAD
     Span *records;
-    PyObject **chunks; /* in which each of them lies */
-    Py_ssize_t n, room, num_bytes;
+    Held *held; /* the chunks of all records, in their order */
+    Py_ssize_t n, room, num_held, held_room, num_bytes;
 } RecordBlock;
 
 static PyTypeObject *block_type; /* made once, with the module */
-
-/* ---------------------------------------------------------------------------------------------------------- chunks */
-
-static void chunk_drop(Chunk *chunk) {
-    PyBuffer_Release(&chunk->buffer);
-    if (chunk->memory == NULL) ints_drop(&chunk->offsets);
-    free(chunk->memory);
-    PyMem_Free(chunk);
-}
-
-static void chunk_free(PyObject *capsule) { chunk_drop(PyCapsule_GetPointer(capsule, CHUNK)); }
-
-static PyObject *capsule_of(Chunk *chunk) {
-    PyObject *capsule = PyCapsule_New(chunk, CHUNK, chunk_free);
-    if (capsule == NULL) chunk_drop(chunk);
-    return capsule;
-}
-
-static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
-    Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
-    if (chunk == NULL) return (Chunk *)PyErr_NoMemory();
-    chunk->first = first;
-    if (ints_get(offsets, &chunk->offsets, "offsets") == 0) {
-        if (chunk->offsets.n == 0)
-            PyErr_SetString(PyExc_ValueError, "offsets say where the last record ends, at least.");
-        else if (bytes_get(buffer, &chunk->buffer) == 0)
-            return chunk;
-        ints_drop(&chunk->offsets);
-    }
-    PyMem_Free(chunk);
-    return NULL;
-}
-
-PyDoc_STRVAR(chunk_doc, "chunk(buffer, offsets, first)\n--\n\n"
-                        "Returns what RecordBlock.take() takes records from: framed ones, where each begins and the\n"
-                        "last one ends, and the number of the first of them. It holds the buffer.");
-
-static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *buffer, *offsets;
-    Py_ssize_t first;
-    if (!PyArg_ParseTuple(arguments, "OOn:chunk", &buffer, &offsets, &first)) return NULL;
-    if (first < 0 || first > PY_SSIZE_T_MAX / 2) return PyErr_Format(PyExc_ValueError, "first is %zd.", first);
-    Chunk *chunk = chunk_new(buffer, offsets, first);
-    if (chunk == NULL) return NULL;
-    return capsule_of(chunk);
-}
-
-PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, int checked) {
-    Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
-    if (chunk == NULL) {
-        free(memory);
-        return PyErr_NoMemory();
-    }
-    chunk->memory = memory;
-    chunk->offsets = (Ints){memory, n + 1};
-    chunk->buffer.buf = memory + n + 1;
-    chunk->buffer.len = (Py_ssize_t)memory[n];
-    chunk->first = first;
-    chunk->checked = checked;
-    return capsule_of(chunk);
-}
-
-/* ---------------------------------------------------------------------------------------------------------- blocks */
 
 static RecordBlock *block_new(PyTypeObject *type) {
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -104,43 +37,64 @@ static PyObject *new_empty(PyTypeObject *type, PyObject *arguments, PyObject *ke
 
 static void dealloc(RecordBlock *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    for (Py_ssize_t i = 0; i < self->n; i++) Py_DECREF(self->chunks[i]);
+    for (Py_ssize_t i = 0; i < self->num_held; i++) Py_DECREF(self->held[i].chunk);
     PyMem_Free(self->records);
-    PyMem_Free(self->chunks);
+    PyMem_Free(self->held);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
-/* Makes room for so many more; 0, or -1 with an exception. */
-static int make_room(RecordBlock *block, Py_ssize_t more) {
-    if (more <= block->room - block->n) return 0;
-    if (more > PY_SSIZE_T_MAX / 64 - block->n) goto none;
-    Py_ssize_t room = block->n + more < 2 * block->room ? 2 * block->room : block->n + more;
-    Span *records = PyMem_Realloc(block->records, (size_t)room * sizeof *records);
-    if (records == NULL) goto none;
-    block->records = records;
-    PyObject **chunks = PyMem_Realloc(block->chunks, (size_t)room * sizeof *chunks);
-    if (chunks == NULL) goto none;
-    block->chunks = chunks;
-    block->room = room;
-    return 0;
-none:
-    PyErr_NoMemory();
-    return -1;
+/* Makes room for so many more items; the new memory, or NULL with an exception. */
+static void *grown(void *items, size_t size, Py_ssize_t n, Py_ssize_t *room, Py_ssize_t more) {
+    if (more > PY_SSIZE_T_MAX / 64 - n) return PyErr_NoMemory();
+    Py_ssize_t wanted = n + more < 2 * *room ? 2 * *room : n + more;
+    void *found = PyMem_Realloc(items, (size_t)wanted * size);
+    if (found == NULL) return PyErr_NoMemory();
+    *room = wanted;
+    return found;
 }
 
-static void add(RecordBlock *block, Span record, PyObject *chunk) {
-    Py_INCREF(chunk);
-    block->chunks[block->n] = chunk;
-    block->records[block->n++] = record;
-    block->num_bytes += record.end - record.at;
+/* Makes room for so many more records, and for as many chunks; 0, or -1 with an exception. */
+static int make_room(RecordBlock *block, Py_ssize_t records, Py_ssize_t chunks) {
+    if (records > block->room - block->n) {
+        Span *found = grown(block->records, sizeof *found, block->n, &block->room, records);
+        if (found == NULL) return -1;
+        block->records = found;
+    }
+    if (chunks > block->held_room - block->num_held) {
+        Held *found = grown(block->held, sizeof *found, block->num_held, &block->held_room, chunks);
+        if (found == NULL) return -1;
+        block->held = found;
+    }
+    return 0;
+}
+
+/* Says of the last records, so many, that they lie in a chunk. */
+static void hold(RecordBlock *block, PyObject *chunk, Py_ssize_t count) {
+    block->n += count;
+    if (block->num_held == 0 || block->held[block->num_held - 1].chunk != chunk)
+        block->held[block->num_held++].chunk = Py_NewRef(chunk);
+    block->held[block->num_held - 1].stop = block->n;
+}
+
+/* Adds records [start, stop) of another block; there is room. */
+static void add(RecordBlock *block, const RecordBlock *other, Py_ssize_t start, Py_ssize_t stop) {
+    if (start == stop) return;
+    Span *out = block->records + block->n;
+    memcpy(out, other->records + start, (size_t)(stop - start) * sizeof *out);
+    for (Py_ssize_t i = 0; i < stop - start; i++) block->num_bytes += out[i].end - out[i].at;
+    for (const Held *from = other->held; start < stop; from++) {
+        if (from->stop <= start) continue;
+        Py_ssize_t end = from->stop < stop ? from->stop : stop;
+        hold(block, from->chunk, end - start);
+        start = end;
+    }
 }
 
 /* The number of good records of [first, stop) before the first bad one; places in the chunk. */
 static Py_ssize_t count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop) {
     const int64_t *offsets = chunk->offsets.values;
     Py_ssize_t i = first;
-    if (chunk->checked) return stop - first;
     while (i < stop && is_framed_record(&chunk->buffer, offsets[i], offsets[i + 1], 1)) i++;
     return i - first;
 }
@@ -175,10 +129,14 @@ static Py_ssize_t take_run(RecordBlock *block, PyObject *capsule, const Chunk *c
     } else {
         good = count_good(chunk, place, stop);
     }
-    if (make_room(block, good) < 0) return -1;
+    if (good == 0) return 0;
+    if (make_room(block, good, 1) < 0) return -1;
     const uint8_t *data = chunk->buffer.buf;
+    Span *out = block->records + block->n;
     for (Py_ssize_t i = place; i < place + good; i++)
-        add(block, (Span){data + offsets[i] + HEADER, data + offsets[i + 1] - FOOTER}, capsule);
+        *out++ = (Span){data + offsets[i] + HEADER, data + offsets[i + 1] - FOOTER};
+    block->num_bytes += (Py_ssize_t)(offsets[place + good] - offsets[place]) - good * (HEADER + FOOTER);
+    hold(block, capsule, good);
     return good;
 }
 
@@ -188,21 +146,40 @@ typedef struct {
     Py_buffer runs, firsts, counts;
 } Visits;
 
+/* Returns the chunk of a run that has a record, as far as there is one, or it can be read; a new reference. NULL where
+ * not, with or without an exception. */
+static PyObject *chunk_at(PyObject *chunks, PyObject *run, int64_t record) {
+    PyObject *capsule = PyDict_GetItemWithError(chunks, run);
+    if (capsule == NULL) return NULL;
+    Chunk *chunk = chunk_get(capsule);
+    if (chunk == NULL) return NULL;
+    int is_there = record >= chunk->first && record - chunk->first < chunk->offsets.n - 1;
+    if (is_there || chunk->run == NULL) return Py_NewRef(capsule);
+    PyObject *rest = chunk->run;
+    chunk->run = NULL; /* a block that still holds the chunk does not hold the file */
+    PyObject *next = chunk_read(rest, (Py_ssize_t)record);
+    Py_DECREF(rest);
+    int failed = next != NULL ? PyDict_SetItem(chunks, run, next) : PyErr_Occurred() ? -1 : PyDict_DelItem(chunks, run);
+    if (failed) Py_CLEAR(next);
+    return next;
+}
+
 /* Takes what there is of a visit, and notes what is left. Returns how many records, or -1 with an exception. */
 static Py_ssize_t take_visit(RecordBlock *block, const Visits *visits, Py_ssize_t at, Py_ssize_t most,
                              Py_ssize_t limit) {
     int64_t *first = (int64_t *)visits->firsts.buf + at, *count = (int64_t *)visits->counts.buf + at;
+    if (*count <= 0) return 0;
     PyObject *run = PyLong_FromLongLong(((const int64_t *)visits->runs.buf)[at]);
-    PyObject *capsule = run == NULL ? NULL : PyDict_GetItemWithError(visits->chunks, run);
-    Chunk *chunk = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, CHUNK);
+    PyObject *capsule = run == NULL ? NULL : chunk_at(visits->chunks, run, *first);
     Py_ssize_t taken = PyErr_Occurred() ? -1 : 0;
-    if (chunk != NULL && *count > 0) {
-        Py_INCREF(capsule);
+    if (capsule != NULL) {
+        Chunk *chunk = chunk_get(capsule);
         taken = take_run(block, capsule, chunk, &(Wanted){*first, *count, most, limit});
         if (taken > 0) {
             *first += taken;
             *count -= taken;
-            if (*first - chunk->first == chunk->offsets.n - 1 && PyDict_DelItem(visits->chunks, run) < 0) taken = -1;
+            int ends = *first - chunk->first == chunk->offsets.n - 1 && chunk->run == NULL;
+            if (ends && PyDict_DelItem(visits->chunks, run) < 0) taken = -1;
         }
         Py_DECREF(capsule);
     }
@@ -268,11 +245,15 @@ static PyObject *part(RecordBlock *self, PyObject *slice) {
     Py_ssize_t n = PySlice_AdjustIndices(self->n, &start, &stop, step);
     RecordBlock *block = block_new(Py_TYPE((PyObject *)self));
     if (block == NULL) return NULL;
-    if (make_room(block, n) < 0) {
+    Py_ssize_t chunks = step == 1 && n > self->num_held ? self->num_held : n;
+    if (make_room(block, n, chunks) < 0) {
         Py_DECREF(block);
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < n; i++, start += step) add(block, self->records[start], self->chunks[start]);
+    if (step == 1)
+        add(block, self, start, start + n);
+    else
+        for (Py_ssize_t i = 0; i < n; i++, start += step) add(block, self, start, start + 1);
     return (PyObject *)block;
 }
 
@@ -284,12 +265,12 @@ static PyObject *subscript(RecordBlock *self, PyObject *index) {
 }
 
 static PyObject *extend(RecordBlock *self, PyObject *object) {
-    const Span *records;
-    Py_ssize_t n = block_spans(object, &records);
-    if (n < 0) return PyErr_Format(PyExc_TypeError, "only a RecordBlock can be added to one, not %R", object);
-    RecordBlock *other = (RecordBlock *)object;
-    if (make_room(self, n) < 0) return NULL;
-    for (Py_ssize_t i = 0; i < n; i++) add(self, other->records[i], other->chunks[i]);
+    if (Py_TYPE(object) != block_type)
+        return PyErr_Format(PyExc_TypeError, "only a RecordBlock can be added to one, not %R", object);
+    const RecordBlock *other = (RecordBlock *)object;
+    Py_ssize_t n = other->n; /* it may be this block itself */
+    if (make_room(self, n, other->num_held) < 0) return NULL;
+    add(self, other, 0, n);
     return Py_NewRef((PyObject *)self);
 }
 
@@ -326,13 +307,8 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-static PyMethodDef functions[] = {
-    {"chunk", py_chunk, METH_VARARGS, chunk_doc},
-    {NULL, NULL, 0, NULL},
-};
-
 int block_add(PyObject *module) {
     if (block_type == NULL) block_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (block_type == NULL || PyModule_AddFunctions(module, functions) < 0) return -1;
+    if (block_type == NULL) return -1;
     return PyModule_AddObjectRef(module, "RecordBlock", (PyObject *)block_type);
 }

@@ -10,6 +10,7 @@
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read at their places */
 extern PyMethodDef files_methods[];   /* files.c: local files opened */
+extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory, read when they are wanted */
 extern PyMethodDef runs_methods[];    /* runs.c: runs of small shards, many at once */
 extern PyMethodDef example_methods[]; /* example.c: one example put together */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
@@ -85,10 +86,6 @@ int file_open(int directory, const char *path, Py_ssize_t *size);
  * many bytes as the header says; then also the size of its shard. */
 Py_ssize_t index_size(int64_t n);
 int index_is_good(const uint8_t *index, uint64_t size, uint64_t n, uint64_t *shard_size);
-
-/* block.c: a chunk of n framed records, the first of that number, for RecordBlock.take(); NULL with an exception.
- * The memory, of malloc(), is the chunk's then, also where that fails: n + 1 offsets, the records behind them. */
-PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, int checked);
 
 /* records.c: whether so many bytes, 16 at least, are one framed record; its CRCs too, where `check` says so. */
 int is_record(const uint8_t *at, size_t size, int check);

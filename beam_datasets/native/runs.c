@@ -1,10 +1,10 @@
-/* Runs of many small shards read in one call: each index looked at, each run read and checked, all without the GIL.
+/* Runs of many small shards read in one call: each index looked at, each run read, all without the GIL.
  *
  * What is not as it should be, or is not small, is left out and nothing is said of why: whoever asked
  * (beam_datasets/reading/small_runs.py) has it read by itself then. The layouts are those of
  * beam_datasets/formats/index.py and tfrecord.py.
  */
-#include "native.h"
+#include "chunk.h"
 
 #ifndef _WIN32
 #include <fcntl.h>
@@ -23,7 +23,6 @@ typedef struct {
     const char *name; /* of the shard, in the directory */
     int64_t records, first, stop;
     int64_t *memory; /* where they were put, see chunk_own(); NULL where they were not read */
-    int checked;
 } Run;
 
 /* Reads the header and the offsets of a shard's index; whether they are good. */
@@ -53,10 +52,7 @@ static void take_records(int descriptor, Run *run, const uint8_t *offsets) {
         free(memory);
         return;
     }
-    run->checked = 1;
     for (uint64_t i = 0; i <= n; i++) memory[i] = (int64_t)(u64_at(offsets + 8 * ((uint64_t)run->first + i)) - start);
-    for (uint64_t i = 0; i < n && run->checked; i++)
-        run->checked = is_record(data + memory[i], (size_t)(memory[i + 1] - memory[i]), 1);
     run->memory = memory;
 }
 
@@ -119,7 +115,7 @@ static PyObject *chunks_of(Run *runs, Py_ssize_t n) {
         int64_t *memory = run->memory;
         run->memory = NULL; /* it is the chunk's, also where none can be made */
         PyObject *chunk = memory == NULL ? Py_NewRef(Py_None)
-                                         : chunk_own(memory, run->stop - run->first, run->first, run->checked);
+                                         : chunk_own(memory, run->stop - run->first, run->first);
         if (chunk == NULL || PyList_SetItem(chunks, i, chunk) < 0) Py_CLEAR(chunks);
     }
     return chunks;

@@ -52,6 +52,7 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
+        self._opened = -1  # the record from which on a block was to read by itself
         self._scanned = 0  # the record that the scan goes on with
         self._turned(_NOTHING)
 
@@ -67,6 +68,11 @@ class RunReader:
             StorageError: the file cannot be read.
             CorruptRecordError: the shard has not as many records as recorded.
         """
+        if self._submit is None and first != self._opened:  # else it could not, and what is wrong is said here
+            self._opened = first
+            run = self.shard.run(first, self.stop, self._chunk_bytes)
+            if run is not None:
+                return run
         if not 0 <= first - self._first < self._num:
             self._turn_to(first)
         if self._submit is not None and self._ahead is None and self._first + self._num < self.stop:

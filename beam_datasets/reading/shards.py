@@ -37,6 +37,7 @@ SCAN_BYTES = 1 << 20
 _MOST_OPEN = 100  # shards; each takes up to two file descriptors, of which a process often has 1024
 _MOST_FOUND = 256 << 20  # bytes of offsets, 8 a record, of shards without index that are not open
 
+_run = getattr(core, "run", None)
 _read_record = getattr(core, "read_record", None)
 _read_records = getattr(core, "read_records", None)
 
@@ -141,6 +142,16 @@ class Shard:
             offset=offset,
             record=self.num_records if record is None else record,
         )
+
+    def run(self, first: int, stop: int, chunk_bytes: int) -> Any:
+        """Returns what a block takes the records [first, stop) from, and reads them by itself, a chunk at a time.
+
+        None where it has to be given the chunks: without the native module or offsets, and where the file is remote.
+        """
+        descriptor = self.reader.descriptor
+        if _run is None or descriptor is None or self._places is None:
+            return None
+        return _run(self, descriptor, self._places, first, stop, chunk_bytes)
 
     def read(self, first: int, stop: int) -> list[bytes]:
         """Returns the data of the records [first, stop), read in one piece and checked.

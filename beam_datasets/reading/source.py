@@ -289,16 +289,14 @@ class Source(Operation):
         return self.pool.open(*file)
 
     def _open(self, session: Session, run: int, first: int) -> RunReader:
-        """Returns a reader of a run, that has read the chunk with a record."""
+        """Returns a reader of a run; where it reads ahead, it has read the chunk with a record."""
         executor = session.executor
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         if executor is None:
             chunk_bytes = min(CHUNK_BYTES, max(_CACHE_BYTES // self._cycle, _LEAST_CHUNK))
-            reader = RunReader(self._shard(run), stop, chunk_bytes)
-        else:
-            chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
-            reader = RunReader(self._shard(run), stop, chunk_bytes, executor.submit)
-        return reader.load(first)
+            return RunReader(self._shard(run), stop, chunk_bytes)
+        chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
+        return RunReader(self._shard(run), stop, chunk_bytes, executor.submit).load(first)
 
 
 def _one_by_one(visits: Iterable[Visits]) -> Iterator[tuple[int, int, Visits]]:

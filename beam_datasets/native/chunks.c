@@ -1,0 +1,203 @@
+/* Chunks of runs: records in memory, and a run of which the next ones are read when they are wanted.
+ *
+ * What cannot be read is not told: whoever asked (beam_datasets/reading/runs.py) reads it again then.
+ */
+#include "chunk.h"
+#include <stdlib.h>
+
+#ifndef _WIN32
+#include <unistd.h>
+#endif
+
+#define CHUNK "beam_datasets.chunk"
+#define RUN "beam_datasets.run"
+
+/* Records of an open file up to one before `stop`. */
+typedef struct {
+    PyObject *owner; /* keeps the file open */
+    int descriptor;
+    Py_buffer offsets; /* u64: where each record of the file begins, and the last one ends */
+    Py_ssize_t stop, chunk_bytes;
+} Run;
+
+static void chunk_drop(Chunk *chunk) {
+    PyBuffer_Release(&chunk->buffer);
+    if (chunk->memory == NULL) ints_drop(&chunk->offsets);
+    free(chunk->memory);
+    Py_XDECREF(chunk->run);
+    PyMem_Free(chunk);
+}
+
+static void chunk_free(PyObject *capsule) { chunk_drop(PyCapsule_GetPointer(capsule, CHUNK)); }
+
+Chunk *chunk_get(PyObject *capsule) { return PyCapsule_GetPointer(capsule, CHUNK); }
+
+static PyObject *capsule_of(Chunk *chunk) {
+    PyObject *capsule = PyCapsule_New(chunk, CHUNK, chunk_free);
+    if (capsule == NULL) chunk_drop(chunk);
+    return capsule;
+}
+
+PyDoc_STRVAR(chunk_doc, "chunk(buffer, offsets, first)\n--\n\n"
+                        "Returns what RecordBlock.take() takes records from: framed ones, where each begins and the\n"
+                        "last one ends, and the number of the first of them. It holds the buffer.");
+
+static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
+    Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
+    if (chunk == NULL) return (Chunk *)PyErr_NoMemory();
+    chunk->first = first;
+    if (ints_get(offsets, &chunk->offsets, "offsets") == 0) {
+        if (chunk->offsets.n == 0)
+            PyErr_SetString(PyExc_ValueError, "offsets say where the last record ends, at least.");
+        else if (bytes_get(buffer, &chunk->buffer) == 0)
+            return chunk;
+        ints_drop(&chunk->offsets);
+    }
+    PyMem_Free(chunk);
+    return NULL;
+}
+
+static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyObject *buffer, *offsets;
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(arguments, "OOn:chunk", &buffer, &offsets, &first)) return NULL;
+    if (first < 0 || first > PY_SSIZE_T_MAX / 2) return PyErr_Format(PyExc_ValueError, "first is %zd.", first);
+    Chunk *chunk = chunk_new(buffer, offsets, first);
+    if (chunk == NULL) return NULL;
+    return capsule_of(chunk);
+}
+
+PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first) {
+    Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
+    if (chunk == NULL) {
+        free(memory);
+        return PyErr_NoMemory();
+    }
+    chunk->memory = memory;
+    chunk->offsets = (Ints){memory, n + 1};
+    chunk->buffer.buf = memory + n + 1;
+    chunk->buffer.len = (Py_ssize_t)memory[n];
+    chunk->first = first;
+    return capsule_of(chunk);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ runs */
+
+#ifndef _WIN32
+
+static void run_drop(Run *run) {
+    PyBuffer_Release(&run->offsets);
+    Py_DECREF(run->owner);
+    PyMem_Free(run);
+}
+
+static void run_free(PyObject *capsule) { run_drop(PyCapsule_GetPointer(capsule, RUN)); }
+
+static uint64_t offset_of(const Run *run, Py_ssize_t record) {
+    return u64_at((const uint8_t *)run->offsets.buf + 8 * (size_t)record);
+}
+
+/* Whether the records of a run from `first` to before `stop` are a chunk, or less. */
+static int is_chunk(const Run *run, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
+    return offset_of(run, stop) - offset_of(run, first) <= most;
+}
+
+/* Returns the record behind the last one of the chunk that begins with `first`. */
+static Py_ssize_t end_of(const Run *run, Py_ssize_t first) {
+    uint64_t most = (uint64_t)run->chunk_bytes;
+    if (is_chunk(run, first, run->stop, most + most / 4)) return run->stop; /* a small rest is read with the others */
+    Py_ssize_t stop = first + 1, step = 1; /* one record in any case; the last one does not fit */
+    for (; step < run->stop - stop && is_chunk(run, first, stop + step, most); step *= 2) stop += step;
+    for (; step > 0; step /= 2)
+        if (step < run->stop - stop && is_chunk(run, first, stop + step, most)) stop += step;
+    return stop;
+}
+
+/* Reads records [first, stop): their offsets, the records behind them. Needs no GIL. NULL where that fails. */
+static int64_t *read_records(const Run *run, Py_ssize_t first, Py_ssize_t stop) {
+    uint64_t start = offset_of(run, first), size = offset_of(run, stop) - start, n = (uint64_t)(stop - first);
+    if (start > INT64_MAX || size > PY_SSIZE_T_MAX / 2 || n > PY_SSIZE_T_MAX / 32) return NULL;
+    int64_t *memory = malloc((size_t)(8 * (n + 1) + size));
+    if (memory == NULL) return NULL;
+    for (uint64_t i = 0; i <= n; i++) memory[i] = (int64_t)(offset_of(run, first + (Py_ssize_t)i) - start);
+    if (pread(run->descriptor, memory + n + 1, (size_t)size, (off_t)start) == (ssize_t)size) return memory;
+    free(memory);
+    return NULL;
+}
+
+PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
+    Run *run = PyCapsule_GetPointer(capsule, RUN);
+    if (run == NULL || first < 0 || first >= run->stop) return NULL;
+    int64_t *memory;
+    Py_ssize_t stop;
+    Py_BEGIN_ALLOW_THREADS
+    stop = end_of(run, first);
+    memory = read_records(run, first, stop);
+    Py_END_ALLOW_THREADS
+    if (memory == NULL) return NULL;
+    PyObject *chunk = chunk_own(memory, stop - first, first);
+    if (chunk != NULL && stop < run->stop) chunk_get(chunk)->run = Py_NewRef(capsule);
+    return chunk;
+}
+
+static Run *run_new(PyObject *owner, int descriptor, PyObject *offsets, Py_ssize_t first, Py_ssize_t stop,
+                    Py_ssize_t chunk_bytes) {
+    Run *run = PyMem_Calloc(1, sizeof *run);
+    if (run == NULL) return (Run *)PyErr_NoMemory();
+    if (bytes_get(offsets, &run->offsets) == 0) {
+        Py_ssize_t n = run->offsets.len / 8 - 1;
+        if (first >= 0 && first < stop && stop <= n && chunk_bytes > 0) {
+            run->owner = Py_NewRef(owner);
+            run->descriptor = descriptor;
+            run->stop = stop;
+            run->chunk_bytes = chunk_bytes;
+            return run;
+        }
+        PyErr_Format(PyExc_ValueError, "[%zd, %zd) of %zd records in chunks of %zd bytes", first, stop, n, chunk_bytes);
+        PyBuffer_Release(&run->offsets);
+    }
+    PyMem_Free(run);
+    return NULL;
+}
+
+PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, /)\n--\n\n"
+                      "Returns a chunk, see chunk(), without records, which is followed by records [first, stop) of a\n"
+                      "file: RecordBlock.take() reads about so many bytes of them at a time, when it gets there. The\n"
+                      "owner keeps the file open; offsets, uint64, say where each record of the file begins and the\n"
+                      "last one ends. Where they cannot be read, take() ends there and drops the chunk.");
+
+static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyObject *owner, *offsets;
+    int descriptor;
+    Py_ssize_t first, stop, chunk_bytes;
+    if (!PyArg_ParseTuple(arguments, "OiOnnn:run", &owner, &descriptor, &offsets, &first, &stop, &chunk_bytes))
+        return NULL;
+    Run *run = run_new(owner, descriptor, offsets, first, stop, chunk_bytes);
+    if (run == NULL) return NULL;
+    PyObject *capsule = PyCapsule_New(run, RUN, run_free);
+    if (capsule == NULL) {
+        run_drop(run);
+        return NULL;
+    }
+    int64_t *none = calloc(1, sizeof *none);
+    PyObject *chunk = none == NULL ? PyErr_NoMemory() : chunk_own(none, 0, first);
+    if (chunk == NULL)
+        Py_DECREF(capsule);
+    else
+        chunk_get(chunk)->run = capsule;
+    return chunk;
+}
+
+#else
+
+PyObject *chunk_read(PyObject *Py_UNUSED(capsule), Py_ssize_t Py_UNUSED(first)) { return NULL; }
+
+#endif
+
+PyMethodDef chunks_methods[] = {
+    {"chunk", py_chunk, METH_VARARGS, chunk_doc},
+#ifndef _WIN32
+    {"run", py_run, METH_VARARGS, run_doc},
+#endif
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,156 @@
+"""chunks.c: runs of a file that a block reads by itself, against all their records in one chunk."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.native import core
+from tests.native.gil import when_it_is_free
+from tests.native.test_block import framed, take
+
+if core is None or not hasattr(core, "run"):
+    pytest.skip("the native module was not built, or reads no files here", allow_module_level=True)
+
+RECORDS = st.lists(st.binary(max_size=300), min_size=1, max_size=40)
+
+
+class Owner:
+    """Keeps a file open."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+def run_of(path: Path, places: Any, first: int, stop: int, chunk_bytes: int) -> Any:
+    owner = Owner(path)
+    return core.run(owner, owner.descriptor, np.asarray(places).astype("<u8"), first, stop, chunk_bytes)
+
+
+def counted(directory: str, records: list[bytes]) -> tuple[Path, Any]:
+    data, places = framed(records)
+    path = Path(directory, "shard")
+    path.write_bytes(data)
+    return path, places
+
+
+@given(RECORDS, st.data())
+def test_takes_what_the_whole_would_give(records: list[bytes], data: Any) -> None:
+    first = data.draw(st.integers(0, len(records) - 1))
+    stop = data.draw(st.integers(first + 1, len(records)))
+    chunk_bytes, most = data.draw(st.integers(1, 5000)), data.draw(st.integers(1, 12))
+    with tempfile.TemporaryDirectory() as directory:
+        path, places = counted(directory, records)
+        chunks = {7: run_of(path, places, first, stop, chunk_bytes)}
+        found, at = [], first
+        while at < stop:
+            block, count = core.RecordBlock(), data.draw(st.integers(1, stop - at))
+            ended, left = take(block, chunks, [(7, at, count)], most=most)
+            assert len(block) == min(count, most)
+            assert (ended, left) == ((1, None) if count <= most else (0, [7, at + most, count - most]))
+            found += list(block)
+            at += len(block)
+        assert found == records[first:stop]
+        assert not chunks  # behind its last record nothing is held
+
+
+def test_reads_about_a_chunk_when_it_gets_there(tmp_path: Path) -> None:
+    records = [bytes([i]) * 84 for i in range(100)]  # of 100 bytes, framed
+    path, places = counted(str(tmp_path), records)
+    for chunk_bytes, in_memory in ((1, 1), (199, 1), (200, 2), (5000, 50), (8000, 100), (7999, 79), (10**9, 100)):
+        chunks, block = {0: run_of(path, places, 0, 100, chunk_bytes)}, core.RecordBlock()
+        path.write_bytes(framed(records)[0])
+        take(block, chunks, [(0, 0, 1)])
+        path.write_bytes(b"")
+        assert take(block, chunks, [(0, 1, 99)])[0] == (in_memory == 100)
+        assert list(block) == records[:in_memory]
+        assert not chunks  # it cannot be read, and what says so begins anew
+
+
+def test_a_damaged_record_ends_it_with_its_chunk_there(tmp_path: Path) -> None:
+    records = [b"abc", b"defg", b"", b"hi"]
+    data, places = framed(records)
+    path = tmp_path / "shard"
+    for bad in range(len(records)):
+        damaged = bytearray(data)
+        damaged[places[bad + 1] - 1] ^= 1
+        path.write_bytes(damaged)
+        for chunk_bytes in (1, 40, 1000):
+            chunks, block = {3: run_of(path, places, 0, 4, chunk_bytes)}, core.RecordBlock()
+            assert take(block, chunks, [(3, 0, 4)]) == (0, [3, bad, 4 - bad])
+            assert list(block) == records[:bad]
+            assert list(chunks) == [3]
+
+
+@given(RECORDS, st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 400), min_size=2, max_size=9), st.data())
+def test_offsets_that_are_nonsense_give_nothing_else(records: list[bytes], offsets: list[int], data: Any) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path, places = counted(directory, records)
+        chunk_bytes = data.draw(st.integers(1, 2**63 - 1) | st.integers(1, 400))
+        owner, n = Owner(path), len(offsets) - 1
+        chunks = {0: core.run(owner, owner.descriptor, np.array(offsets, "<u8"), 0, n, chunk_bytes)}
+        block = core.RecordBlock()
+        take(block, chunks, [(0, 0, n)])
+        framed_ones = set(zip(places.tolist(), places[1:].tolist()))
+        ends = list(itertools.pairwise(offsets))
+        assert set(ends[: len(block)]) <= framed_ones
+        wanted = [records[places.tolist().index(stop) - 1] for _, stop in ends[: len(block)]]
+        assert list(block) == wanted
+
+
+def test_a_record_behind_those_in_memory_is_read(tmp_path: Path) -> None:
+    records = [bytes([i]) * 10 for i in range(20)]
+    path, places = counted(str(tmp_path), records)
+    chunks, block = {0: run_of(path, places, 2, 18, 60)}, core.RecordBlock()
+    assert take(block, chunks, [(0, 2, 1), (0, 9, 2), (0, 4, 1), (0, 17, 1)]) == (4, None)
+    assert list(block) == [records[i] for i in (2, 9, 10, 4, 17)]
+    chunks[0] = run_of(path, places, 2, 18, 60)
+    assert take(block, chunks, [(0, 18, 1)]) == (0, [0, 18, 1])
+
+
+def test_the_owner_lives_as_long_as_something_can_be_read(tmp_path: Path) -> None:
+    path, places = counted(str(tmp_path), [b"one", b"two", b"three"])
+    owner = Owner(path)
+    alive = weakref.ref(owner)
+    chunks = {0: core.run(owner, owner.descriptor, places.astype("<u8"), 0, 3, 1)}
+    del owner
+    block = core.RecordBlock()
+    take(block, chunks, [(0, 0, 2)])
+    gc.collect()
+    assert alive() is not None
+    take(block, chunks, [(0, 2, 1)])
+    assert alive() is None
+    assert list(block) == [b"one", b"two", b"three"]
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    path, places = counted(str(tmp_path), [b"one", b"two"])
+    for first, stop, chunk_bytes in ((-1, 2, 9), (0, 3, 9), (1, 1, 9), (0, 2, 0), (0, 2, -1), (2**62, 2**63 - 1, 1)):
+        with pytest.raises(ValueError, match="records in chunks of"):
+            run_of(path, places, first, stop, chunk_bytes)
+    with pytest.raises(TypeError):
+        core.run(None, 0, None, 0, 1, 1)
+
+
+def test_others_run_while_it_reads(tmp_path: Path) -> None:
+    path, places = counted(str(tmp_path), [b"abc"] * 1000)
+    chunks, ran = {0: run_of(path, places, 0, 1000, 1)}, []
+    with when_it_is_free(lambda: ran.append(1)):
+        for record in range(1000):
+            take(core.RecordBlock(), chunks, [(0, record, 1)])
+            if ran:
+                break
+        assert ran
