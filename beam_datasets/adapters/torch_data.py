@@ -240,7 +240,10 @@ class _Items(Iterator[Any]):
 
     def __init__(self, dataset: Dataset, share: Share, begun: State, taken: int, even: Any) -> None:
         whole = dataset.iterate(state=begun)
-        self._limit = share.count(even(operator.length_hint(whole)))
+        items = operator.length_hint(whole)
+        self._limit = share.count(even(items))
+        # One more than it has, where other ranks may have had one more: so its state says that all are at the end.
+        self._asked_in_vain = self._limit + (even(items) == items)
         self._share = share
         self._begun = dict(begun)
         self._taken = taken
@@ -249,6 +252,7 @@ class _Items(Iterator[Any]):
 
     def __next__(self) -> Any:
         if self._taken >= self._limit:
+            self._taken = self._asked_in_vain
             self.close()
             raise StopIteration
         value = next(self._iterator)

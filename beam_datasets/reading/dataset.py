@@ -319,6 +319,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         self._start = start
         self._operation = moved_on(self._dataset._operation, start)
         self._taken = 0
+        self._ended = False
         self.close()
 
     def __length_hint__(self) -> int:
@@ -327,7 +328,9 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def advance(self, count: int) -> None:
         """Goes past the next `count` items, or all there are, without reading them."""
-        self._taken = min(self._taken + integer("count", count, at_least=0), self._operation.length)
+        wanted = self._taken + integer("count", count, at_least=0)
+        self._ended |= wanted > self._operation.length
+        self._taken = min(wanted, self._operation.length)
         self.close()
 
     def _next_block(self) -> list[Any] | None:
@@ -337,18 +340,20 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
             items, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
             self._use(maker.rest)
             self._blocks = maker.make(items, self._operation.item_bytes)
-        return next(self._blocks, None)
+        block = next(self._blocks, None)
+        self._ended = block is None
+        return block
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.
 
-        It holds for all workers that `shard()` divided the dataset among, where they have all yielded as much; it does
-        not depend on how many they are, nor on batch sizes, so that either may change.
+        It holds for all workers that `shard()` divided the dataset among, where all were asked for as many items, had
+        they them or not. It does not depend on how many they are, nor on batch sizes, so that either may change.
 
         Raises:
             StateError: the iterator is in the middle of a block, see `shard(block=...)`.
         """
-        epoch, position = self._epoch, self._start + reached(self._operation, self._taken)
+        epoch, position = self._epoch, self._start + reached(self._operation, self._taken, ended=self._ended)
         if isinstance(self._stream, Repeat) and self._num_examples:
             epoch, position = divmod(position, self._num_examples)
         return ReadState(position, epoch, self._fingerprint()).to_dict()

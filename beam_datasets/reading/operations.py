@@ -10,6 +10,7 @@ Items are handed on in blocks, so that an item by itself costs an operation noth
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from abc import ABC, abstractmethod
@@ -271,17 +272,36 @@ def stream_of(operation: Operation) -> Operation:
     return operation
 
 
-def reached(operation: Operation, taken: int) -> int:
-    """Returns where the stream goes on when this operation has given `taken` items, and those of other workers too.
+def reached(operation: Operation, taken: int, *, ended: bool = False) -> int:
+    """Returns where the stream goes on when this operation was asked for items, and those of other workers as often.
+
+    Args:
+        operation: what one worker reads.
+        taken: how many items it gave.
+        ended: whether it was asked for one more and had none. Until then others may have one that it has not.
 
     Raises:
-        StateError: that is nowhere, because a worker is in the middle of what is its own.
+        StateError: that is nowhere, because the workers are in the middle of a block.
     """
+    first = _of_first_worker(operation)
+    return _reached(first, first.length if ended else taken)
+
+
+def _reached(operation: Operation, taken: int) -> int:
     if isinstance(operation, Group):
-        return reached(operation.child, min(taken * operation.size, operation.child.length))
+        return _reached(operation.child, min(taken * operation.size, operation.child.length))
     if isinstance(operation, Shared):
-        return reached(operation.child, operation.share.reached(taken, operation.child.length))
+        return _reached(operation.child, operation.share.reached(taken, operation.child.length))
     return taken
+
+
+def _of_first_worker(operation: Operation) -> Operation:
+    """Returns what the first worker reads in the same division and batches: as many items as any has, or more."""
+    if isinstance(operation, Group):
+        return Group(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
+    if isinstance(operation, Shared):
+        return Shared(_of_first_worker(operation.child), dataclasses.replace(operation.share, worker_index=0))
+    return operation
 
 
 def moved_on(operation: Operation, position: int) -> Operation:

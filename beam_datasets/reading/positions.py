@@ -18,7 +18,7 @@ of workers goes on from there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,23 +88,23 @@ class Share:
     def reached(self, taken: int, end: int | None = None) -> int:
         """Returns where the stream goes on once each worker has taken `taken` examples, or all that are its own.
 
-        Workers that have no more positions before `end`, where the stream ends, say `end`. So of the numbers that
-        several workers in step give, the least holds for all.
+        It is the same for all workers, also for one that has fewer than `taken` before `end`, where the stream ends:
+        that is reached once worker 0, which has the most, has taken its last one.
 
         Raises:
-            StateError: the worker is in the middle of a block, so that what the workers took is no prefix of the
+            StateError: the workers are in the middle of a block, so that what the workers took is no prefix of the
                 stream.
 
         >>> Share(1, 4).reached(2), Share(1, 4).reached(3, end=10)
         (8, 10)
         """
-        if end is not None and taken >= self.count(end):
+        if end is not None and taken >= replace(self, worker_index=0).count(end):
             return max(self.start, end)
         rounds, within = divmod(taken, self.block)
         if within:
             raise StateError(
-                f"worker {self.worker_index} has taken {within} of a block of {self.block} examples; "
-                "where workers take blocks, a state can be saved between blocks only: save it between batches"
+                f"the workers have taken {within} of a block of {self.block} examples each; where workers take "
+                "blocks, a state can be saved between blocks only: save it between batches"
             )
         return self.start + rounds * self.block * self.worker_count
 

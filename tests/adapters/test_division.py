@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_datasets.adapters import torch_data
@@ -164,6 +165,38 @@ def test_state_of_a_rank_without_workers_fits_other_numbers(items: Any) -> None:
     other = divided(items, 0, 1, block=4)
     other.load_state_dict(dataset.state_dict())
     assert flat(Loader(other, 4, 2)) == list(range(12, N))
+
+
+def asked(iterator: Any, times: int) -> Iterator[int]:
+    """Yields what it has; it is asked so often, even where it has no more."""
+    for _ in range(times):
+        yield from itertools.islice(iterator, 1)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, N), NUM_RANKS, BLOCKS, st.integers(1, 2), st.integers(0, N + 1), st.booleans(), NUM_RANKS)
+@example(length=5, num_ranks=2, block=1, parts=1, steps=2, drop=False, others=1)
+def test_any_rank_without_workers_says_where_all_are(
+    items: Any, length: int, num_ranks: int, block: int, parts: int, steps: int, drop: bool, others: int
+) -> None:
+    """Up to the end, where ranks that have fewer are asked in vain."""
+    options = {"num_ranks": num_ranks, "block": block, "drop_remainder": drop}
+    ranks = [divided(items.take(length), rank, **options) for rank in range(num_ranks)]
+    with as_worker(0, 0, 1):
+        got = [item for dataset in ranks for item in asked(iter(dataset), steps * block * parts)]
+    used = length - length % (num_ranks * block) if drop else length
+    assert sorted(got) == list(range(min(used, num_ranks * steps * block * parts)))
+    for dataset in ranks:
+        state = json.loads(json.dumps(dataset.state_dict()))
+        rest = []
+        for rank in range(others):
+            other = divided(items.take(length), rank, others, block=block + 1)
+            other.load_state_dict(state)
+            rest += flat(Loader(other, 1, 0))
+        assert sorted(got + rest) == list(range(length))
+        again = Divided(items.take(length), rank=dataset._rank, **options)
+        again.load_state_dict(state)
+        assert len(flat(Loader(again, 1, 0))) == max(0, len(dataset) - steps * block * parts)
 
 
 def test_state_of_one_of_several_workers_says_nothing_of_others(items: Any) -> None:

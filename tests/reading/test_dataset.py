@@ -200,13 +200,12 @@ def test_any_sequence_of_worker_counts(builder: Any, counts: list[tuple[int, int
     base = base.repeat(2) if repeat else base
     whole, seen, state = list(base), [], None
     for workers, steps in counts:
+        number = len(seen)  # any of them may say for all where to go on
         iterators = [base.shard(worker, workers).iterate(state=state) for worker in range(workers)]
         for _ in range(steps):
             for iterator in iterators:
                 seen += itertools.islice(iterator, 1)
-        state = min(
-            (iterator.get_state() for iterator in iterators), key=lambda state: (state["epoch"], state["position"])
-        )
+        state = iterators[number % workers].get_state()
     assert seen + list(base.iterate(state=state)) == whole
 
 

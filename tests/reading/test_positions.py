@@ -42,9 +42,9 @@ def test_any_sequence_of_workers_takes_each_example_once_an_epoch(length, epochs
         shares = [Share(worker, count, position, block) for worker in range(count)]
         taken = [min(share.count(end), rounds * block) for share in shares]
         seen += [p for share, n in zip(shares, taken) for p in share.positions(0, n).tolist()]
-        reached = {share.reached(n, end) for share, n in zip(shares, taken)}
-        assert min(reached) == reached_by_all(taken, position, block)
-        position = min(reached)
+        reached = {share.reached(rounds * block, end) for share in shares}
+        assert reached == {reached_by_all(taken, position, block)}
+        position = reached.pop()
     shares = [Share(worker, last_count, position) for worker in range(last_count)]
     seen += [p for share in shares for p in share.positions(0, share.count(end)).tolist()]
     assert sorted(seen) == list(range(end))
@@ -68,9 +68,10 @@ def test_each_global_batch_holds_the_same_examples_for_any_worker_count(whole_pa
             assert {share.reached((step + 1) * part) for share in shares} == {expected[-1] + 1}
 
 
-def test_a_worker_that_has_done_says_the_end():
-    assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [8, 8, 10, 10]
-    assert [Share(worker, 4).reached(taken, end=10) for worker, taken in enumerate([3, 3, 2, 2])] == [10] * 4
+def test_the_end_is_where_the_first_worker_has_done():
+    assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [8] * 4
+    assert [Share(worker, 4).reached(3, end=10) for worker in range(4)] == [10] * 4
+    assert [Share(worker, 2, block=4).reached(6, end=10) for worker in range(2)] == [10] * 2
     assert Share(0, 2, start=9).reached(0, end=9) == 9
 
 
@@ -94,7 +95,7 @@ def test_refuses_what_is_no_division():
         Share(start=-2)
     with pytest.raises(ValueError, match="block must be at least 1, got 0"):
         Share(block=0)
-    with pytest.raises(StateError, match="worker 1 has taken 3 of a block of 8"):
+    with pytest.raises(StateError, match="the workers have taken 3 of a block of 8"):
         Share(1, 2, block=8).reached(11)
     with pytest.raises(
         StateError, match="worker 0 of 2 has taken 5 examples, but all together 6, of which 3 are its own"
