@@ -17,7 +17,7 @@ PACKAGE = ROOT / "beam_datasets"
 
 # Left to right; rooms of one tuple do not import each other. docs/architecture.md says what is in each.
 ROOMS = (
-    ("errors", "frames", "native"),
+    ("arguments", "errors", "frames", "native"),
     ("storage", "formats"),
     ("features",),
     ("model",),

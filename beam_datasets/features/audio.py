@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.image import read_file
@@ -54,6 +55,7 @@ class Audio(Leaf):
         encoding = Encoding(self.encoding.lower() if isinstance(self.encoding, str) else self.encoding)
         shape = tuple(self.shape)
         self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
+        self._set(lazy_decode=boolean("lazy_decode", self.lazy_decode))
         if len(shape) not in (1, 2):
             raise ValueError(f"the shape of audio is (samples,) or (samples, channels), not {shape}")
 

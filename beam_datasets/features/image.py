@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import pictures, png, png_decoding
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
@@ -57,6 +58,7 @@ class Image(Leaf):
         super().__post_init__()
         shape: Shape = tuple(self.shape or (None, None, 3))
         self._set(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
+        self._set(use_colormap=boolean("use_colormap", self.use_colormap))
         name, kind = dtype_name(self.dtype), self.encoding_format
         if kind not in _CHANNELS:
             raise ValueError(f"encoding_format={kind!r}; expected 'png', 'jpeg' or None")

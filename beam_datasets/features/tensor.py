@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw, scalars
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
@@ -71,7 +72,8 @@ class Tensor(Leaf):
         super().__post_init__()
         encoding = self.encoding.lower() if isinstance(self.encoding, str) else self.encoding
         shape = tuple(None if length is None else int(length) for length in self.shape)
-        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=Encoding(encoding))
+        optional = boolean("optional", self.optional)
+        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=Encoding(encoding), optional=optional)
         if any(length is not None and length < 0 for length in shape):
             raise ValueError(f"shape {shape} has a negative length; None stands for any length")
         if self.dtype == STRING and self.encoding is not Encoding.NONE:

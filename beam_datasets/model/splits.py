@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import MissingDependencyError, SplitError
 from beam_datasets.model.names import did_you_mean
 
@@ -291,7 +292,8 @@ def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[Ab
     >>> [splits[part].num_examples for part in even_splits("train", 3)]
     [4, 4, 3]
     """
-    return [EvenSplit(split, i, n, drop_remainder) for i in range(n)]
+    drop = boolean("drop_remainder", drop_remainder)
+    return [EvenSplit(split, i, n, drop) for i in range(n)]
 
 
 def split_for_jax_process(

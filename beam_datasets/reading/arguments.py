@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from beam_datasets.arguments import boolean as boolean
+from beam_datasets.arguments import integer as integer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -35,37 +38,6 @@ def explained(hint: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return checked
 
     return decorate
-
-
-def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
-    """Returns an argument that must be an integer.
-
-    Raises:
-        TypeError: it is none.
-        ValueError: it is less than `at_least`, or more than `at_most`.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, not {value!r}.") from None
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, not {value!r}.")
-    if at_least is not None and number < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {number}.")
-    if at_most is not None and number > at_most:
-        raise ValueError(f"{name} must be at most {at_most}, got {number}.")
-    return number
-
-
-def boolean(name: str, value: Any) -> bool:
-    """Returns an argument that must be True or False, NumPy's too; 'no' and 'False' would count as True.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, not {value!r}.")
-    return bool(value)
 
 
 def index_of(index: Any, n: int) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import numpy as np
-
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.reading.shuffle import file_order
 
 if TYPE_CHECKING:
@@ -92,14 +92,15 @@ class ReadConfig:
     file_format: Any = None
 
     def __post_init__(self) -> None:
-        self._take("shuffle_seed", int, optional=True)
-        self._take("shuffle_reshuffle_each_iteration", bool, optional=True)
+        if self.shuffle_seed is not None:
+            self._take("shuffle_seed", integer)
+        if self.shuffle_reshuffle_each_iteration is not None:
+            self._take("shuffle_reshuffle_each_iteration", boolean)
         for name in ("interleave_cycle_length", "interleave_block_length"):
-            value = self._take(name, int, optional=True)
-            if value is not None and value < 1:
-                raise ValueError(f"ReadConfig.{name} must be at least 1 or None, got {value}")
+            if getattr(self, name) is not None:
+                self._take(name, partial(integer, at_least=1))
         for name in _FLAGS:
-            self._take(name, bool)
+            self._take(name, boolean)
         if self.repeat_filenames:
             raise ValueError(
                 "ReadConfig.repeat_filenames must be False, got True: it would mix the end of an epoch with the start "
@@ -162,16 +163,9 @@ class ReadConfig:
             key["files"] = f"{self.input_context.input_pipeline_id} of {self.input_context.num_input_pipelines}"
         return key
 
-    def _take(self, name: str, expected: type, *, optional: bool = False) -> Any:
-        """Takes a number or a flag, NumPy's too, and returns it."""
-        given = getattr(self, name)
-        value = given.item() if isinstance(given, (np.integer, np.bool_)) else given
-        fits = isinstance(value, expected) and (expected is bool or not isinstance(value, bool))
-        if not fits and not (optional and value is None):
-            or_none = " or None" if optional else ""
-            raise TypeError(f"ReadConfig.{name} must be {expected.__name__}{or_none}, got {given!r}")
-        object.__setattr__(self, name, value)  # as it is written into saved states
-        return value
+    def _take(self, name: str, check: Callable[[str, Any], Any]) -> None:
+        """Takes a number or a flag as what it is written into saved states."""
+        object.__setattr__(self, name, check(f"ReadConfig.{name}", getattr(self, name)))
 
     def _check_sort_fn(self) -> None:
         for name in ("interleave_sort_fn", "experimental_interleave_sort_fn"):

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError
 from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
 from beam_datasets.model.lineage import Ascent, KeyRule, Lineage, between
@@ -15,7 +16,6 @@ from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.splits import AbstractSplit, map_splits
 from beam_datasets.model.supervised_keys import check_supervised_keys
-from beam_datasets.reading.arguments import boolean
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode

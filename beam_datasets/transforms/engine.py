@@ -20,8 +20,8 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StorageError
-from beam_datasets.reading.arguments import boolean, integer
 from beam_datasets.transforms import dataflow, flink, workers
 from beam_datasets.transforms.write import EngineOptions
 from beam_datasets.writing.owners import LOCAL_RUNNERS

@@ -18,6 +18,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets import storage
+from beam_datasets.arguments import boolean
 from beam_datasets.model.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Raw
@@ -80,6 +81,7 @@ class ReadDataset(beam.PTransform):
             ValueError: another argument does not fit.
         """
         super().__init__()
+        decode = boolean("decode", decode)
         _check_options(with_ids, decode, decoders, range_bytes)
         published = open_published(name_or_dir, data_dir, storage_options)
         if isinstance(split, (list, tuple, dict)) or split is None:

@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets import catalog, storage
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.reading.verifying.findings import Report
 from beam_datasets.reading.verifying.judging import conclude
@@ -68,7 +69,7 @@ class VerifyDataset(beam.PTransform):
         super().__init__()
         self._known = inspect(catalog.find_published(name_or_dir, data_dir, storage_options))
         self.directory = self._known.directory
-        self._decode = decode
+        self._decode = boolean("decode", decode)
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Report]:

@@ -19,10 +19,10 @@ from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_datasets import storage
+from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
-from beam_datasets.reading.arguments import integer
 from beam_datasets.transforms.failures import SourceError
 from beam_datasets.transforms.progress import told
 from beam_datasets.writing import histogram as histograms

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model import shards as shard_rules
-from beam_datasets.reading.arguments import boolean, integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -257,6 +257,24 @@ def test_features_that_make_no_sense(make):
         make()
 
 
+@pytest.mark.parametrize(
+    "name, make",
+    [
+        ("optional", lambda flag: F.Tensor(shape=(2,), dtype=np.int64, optional=flag)),
+        ("optional", lambda flag: F.Scalar(np.int64, optional=flag)),
+        ("optional", lambda flag: F.Text(optional=flag)),
+        ("lazy_decode", lambda flag: F.Audio(lazy_decode=flag)),
+        ("use_colormap", lambda flag: F.Image(shape=(4, 4, 1), use_colormap=flag)),
+        ("use_colormap", lambda flag: F.Video(shape=(None, 4, 4, 1), use_colormap=flag)),
+    ],
+)
+def test_flags_are_bools(name, make):
+    assert make(np.True_) == make(1) == make(True) != make(False)
+    assert F.to_json_text(F.FeaturesDict({"a": make(np.True_)})) == F.to_json_text(F.FeaturesDict({"a": make(True)}))
+    with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+        make("no")
+
+
 NO_VALUES = F.Tensor(shape=(2, 0), dtype=np.float32)
 
 

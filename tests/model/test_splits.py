@@ -178,6 +178,15 @@ def test_even_splits_nest():
         assert [absolute(part, LAYOUTS["uneven"]) for part in parts] == case["absolute"]
 
 
+def test_whether_to_drop_the_remainder_is_said_as_a_bool():
+    assert even_splits("train", 2, drop_remainder=1) == even_splits("train", 2, drop_remainder=True)
+    for bad in ("no", None, 2):
+        with pytest.raises(TypeError, match=f"drop_remainder must be True or False, not {bad!r}"):
+            even_splits("train", 2, drop_remainder=bad)
+        with pytest.raises(TypeError, match=f"drop_remainder must be True or False, not {bad!r}"):
+            split_for_jax_process("train", process_index=0, process_count=2, drop_remainder=bad)
+
+
 def test_no_even_splits():
     assert even_splits("train", 0) == even_splits("train", -1) == []
 

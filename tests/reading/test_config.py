@@ -59,13 +59,13 @@ def test_takes_what_has_no_effect_here():
 @pytest.mark.parametrize(
     "fields,error,message",
     [
-        ({"interleave_cycle_length": 0}, ValueError, "interleave_cycle_length must be at least 1 or None, got 0"),
-        ({"interleave_block_length": -2}, ValueError, "interleave_block_length must be at least 1 or None, got -2"),
-        ({"interleave_cycle_length": 1.5}, TypeError, "interleave_cycle_length must be int or None, got 1.5"),
-        ({"interleave_cycle_length": True}, TypeError, "interleave_cycle_length must be int or None, got True"),
-        ({"shuffle_seed": "7"}, TypeError, "shuffle_seed must be int or None, got '7'"),
-        ({"shuffle_reshuffle_each_iteration": 1}, TypeError, "must be bool or None, got 1"),
-        ({"add_tfds_id": None}, TypeError, "add_tfds_id must be bool, got None"),
+        ({"interleave_cycle_length": 0}, ValueError, "interleave_cycle_length must be at least 1, got 0"),
+        ({"interleave_block_length": -2}, ValueError, "interleave_block_length must be at least 1, got -2"),
+        ({"interleave_cycle_length": 1.5}, TypeError, "interleave_cycle_length must be an int, not 1.5"),
+        ({"interleave_cycle_length": True}, TypeError, "interleave_cycle_length must be an int, not True"),
+        ({"shuffle_seed": "7"}, TypeError, "shuffle_seed must be an int, not '7'"),
+        ({"shuffle_reshuffle_each_iteration": 2}, TypeError, "must be True or False, not 2"),
+        ({"add_tfds_id": None}, TypeError, "add_tfds_id must be True or False, not None"),
         ({"repeat_filenames": True}, ValueError, r"repeat_filenames must be False, got True.*repeat\(\)"),
         ({"interleave_sort_fn": 3}, TypeError, "interleave_sort_fn must be a function"),
         ({"interleave_sort_fn": len, "experimental_interleave_sort_fn": len}, ValueError, "give one of them"),
@@ -87,7 +87,7 @@ def test_takes_numbers_and_flags_of_numpy():
         int,
         bool,
     ]
-    with pytest.raises(TypeError, match="interleave_cycle_length must be int or None, got"):
+    with pytest.raises(TypeError, match="interleave_cycle_length must be an int, not"):
         ReadConfig(interleave_cycle_length=np.True_)
 
 

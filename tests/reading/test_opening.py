@@ -68,7 +68,7 @@ def test_load() -> None:
 
 
 def test_flags_are_bools() -> None:
-    for bad in ("no", "False", "", 1, None):
+    for bad in ("no", "False", "", 2, 1.0, None):
         for name in ("shuffle_files", "as_supervised", "with_info"):
             with pytest.raises(TypeError, match=f"^{name} must be True or False, not {bad!r}"):
                 bd.load("spec_three", split="train", data_dir=ROOT, **{name: bad})
@@ -78,6 +78,7 @@ def test_flags_are_bools() -> None:
     train = bd.load("spec_three", split="train", data_dir=ROOT, shuffle_files=np.False_, as_supervised=np.bool_(True))
     assert len(next(iter(train))) == 2
     assert len(train.batch(4, drop_remainder=np.bool_(True))) == len(train) // 4
+    assert len(train.batch(4, drop_remainder=1)) == len(train) // 4
 
 
 def test_supervised_keys_of_no_feature(tmp_path: Path) -> None:

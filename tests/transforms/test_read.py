@@ -252,6 +252,7 @@ def test_an_engine_divides_a_range_that_is_being_read(datasets: Any) -> None:
         (("words", None), {}, ValueError, "split is None; expected one expression, such as 'train'"),
         (("words", {"a": "train"}), {}, ValueError, "Apply a ReadDataset for each split"),
         (("words", "train"), {"decoders": {"n": bd.decode.SkipDecoding()}}, ValueError, r"\['n'\]; the features are"),
+        (("words", "train"), {"decode": "no"}, TypeError, "decode must be True or False, not 'no'"),
         (("words", "train"), {"decoders": {}, "decode": False}, ValueError, "decode=False yields records"),
         (("words", "train"), {"with_ids": "indices"}, ValueError, "with_ids is 'indices'; expected True, False"),
         (("words", "train"), {"range_bytes": 0}, ValueError, "range_bytes is 0; give at least 1"),

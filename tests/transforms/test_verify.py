@@ -82,6 +82,11 @@ def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811
     assert report.exists()
 
 
+def test_a_flag_is_a_bool(copy: Path) -> None:  # noqa: F811
+    with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
+        VerifyDataset(copy, decode="no")  # type: ignore[arg-type]
+
+
 def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -> None:  # noqa: F811
     before = contents(copy)
     for report in (copy, copy / "features.json" / "below"):

@@ -207,8 +207,9 @@ def test_shards_are_asked_for_by_the_names_of_splits():
 
 
 def test_what_drops_examples_is_said_as_a_bool():
-    assert type(plan.ShardingOptions(ignore_duplicates=np.True_).ignore_duplicates) is bool
-    for bad in ("no", "False", 0, 1, None):
+    for good in (np.True_, 1):
+        assert plan.ShardingOptions(ignore_duplicates=good).ignore_duplicates is True
+    for bad in ("no", "False", 2, None):
         with pytest.raises(TypeError, match=f"ignore_duplicates must be True or False, not {bad!r}"):
             plan.ShardingOptions(ignore_duplicates=bad)
 

@@ -337,6 +337,12 @@ def test_nothing_is_done_to_a_whole_dataset(published: Path) -> None:  # noqa: F
     assert contents(published) == before
 
 
+def test_flags_are_bools(published: Path) -> None:  # noqa: F811
+    for name in ("dry_run", "decode"):
+        with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+            bd.repair(published, **{name: "no"})
+
+
 def test_materialized_keys_are_proved_too(copy: Path) -> None:  # noqa: F811
     """Keys of several stretches, as an index of a materialized dataset has them."""
     index = Index.from_bytes((copy / INDEX).read_bytes(), path="")

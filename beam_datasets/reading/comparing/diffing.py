@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import SplitError, StoreOptionsError
 from beam_datasets.model.names import did_you_mean
-from beam_datasets.reading.arguments import boolean
 from beam_datasets.reading.comparing.columns import SplitShards
 from beam_datasets.reading.comparing.examples import Reader
 from beam_datasets.reading.comparing.features import compare_features

@@ -153,6 +153,6 @@ def test_an_edit_needs(edit: str, old: Path, tmp_path: Path) -> None:
 def test_checksums_are_trusted_where_that_is_said_as_a_bool(tmp_path: Path) -> None:
     directory = PETS.write(tmp_path, "1.0.0")
     assert diff(directory, directory, trust_checksums=np.bool_(True)) == diff(directory, directory)
-    for bad in ("no", "False", 1):
+    for bad in ("no", "False", 2):
         with pytest.raises(TypeError, match=f"trust_checksums must be True or False, not {bad!r}"):
             diff(directory, directory, trust_checksums=bad)  # type: ignore[arg-type]

@@ -1,0 +1,39 @@
+"""Arguments of public functions, checked: those that every room has."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+    """Returns an argument that must be an integer.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: it is less than `at_least`, or more than `at_most`.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}.") from None
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {value!r}.")
+    if at_least is not None and number < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {number}.")
+    if at_most is not None and number > at_most:
+        raise ValueError(f"{name} must be at most {at_most}, got {number}.")
+    return number
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Returns an argument that must be True or False, or 1 or 0, NumPy's too; 'no' and 'False' would count as True.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, (int, np.bool_, np.integer)) or value not in (0, 1):
+        raise TypeError(f"{name} must be True or False, not {value!r}.")
+    return bool(value)

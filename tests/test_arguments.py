@@ -1,0 +1,38 @@
+"""What is taken for an integer and what for a flag, and what the error says of all else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from beam_datasets.arguments import boolean, integer
+
+
+@pytest.mark.parametrize("kind", [bool, int, np.bool_, np.int64, np.uint8])
+def test_flags(kind):
+    assert boolean("x", kind(1)) is True
+    assert boolean("x", kind(0)) is False
+
+
+@pytest.mark.parametrize("bad", ["no", "False", "", b"1", None, 2, -1, np.int64(2), 1.0, np.float32(0), [], [1]])
+def test_what_is_no_flag(bad):
+    with pytest.raises(TypeError, match="^x must be True or False, not ") as caught:
+        boolean("x", bad)
+    assert repr(bad) in str(caught.value)
+
+
+def test_an_array_is_no_flag():
+    for bad in (np.array(True), np.array([True, False])):
+        with pytest.raises(TypeError, match="must be True or False"):
+            boolean("x", bad)
+
+
+def test_integers():
+    assert type(integer("x", np.int32(7))) is int
+    for bad in (True, np.True_, 7.0, "7", None):
+        with pytest.raises(TypeError, match="^x must be an int, not "):
+            integer("x", bad)
+    with pytest.raises(ValueError, match="^x must be at least 1, got 0"):
+        integer("x", 0, at_least=1)
+    with pytest.raises(ValueError, match="^x must be at most 3, got 4"):
+        integer("x", 4, at_most=3)
