@@ -96,7 +96,10 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the engine, but for Beam's own."""
     group = parser.add_argument_group("engine (they change no byte)")
     group.add_argument(
-        "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
+        "--num_workers",
+        type=int,
+        metavar="N",
+        help="worker processes of a local run; default: one a core, fewer where materialize has little to copy",
     )
     group.add_argument(
         "--payload", choices=["inline", "spilled"], help="how records travel; default: inline on Dataflow, else spilled"
