@@ -148,6 +148,7 @@ def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--html", "."], 2, "give a file"),
         (["--html", "nowhere/page.html"], 2, "there is no directory"),
         (["--html", "/dev/null"], 2, "--html is /dev/null, which cannot be written: /dev/null: it is no regular file"),
+        (["--again", "--report", "nope/r.json"], 2, "report is 'nope/r.json', but there is no directory /"),
         (["--again", "--report", "."], 2, "report is '.', where no file can be written"),
         (["--wrong"], 2, "there is no option --wrong"),
         (["--num_workers", "0", "--again"], 2, "num_workers"),

@@ -101,6 +101,7 @@ def test_a_name_is_told_from_a_directory(copy: Path, capsys: pytest.CaptureFixtu
         (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),
         (["{}", "--report", "x"], 2, "--report means nothing without --beam"),
         (["{}", "--beam", "--report", "{}"], 2, "ds/1.0.0', where no file can be written: {}: Is a directory"),
+        (["{}", "--beam", "--report", "{}/nope/r.json"], 2, "but there is no directory {}/nope"),
         (["{}", "--beam", "--report", "{}/features.json/x"], 2, "features.json: Not a directory"),
         (["{}", "--num_workers", "2"], 2, "--num_workers means nothing without --beam"),
         (["{}", "--repair", "--from", "{}"], 1, "is the dataset itself"),

@@ -77,7 +77,7 @@ def test_elements_of_several_shards(copy: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811
     corruptions.zero_a_stretch(copy, random.Random(0))
-    report = tmp_path / "reports" / "report.json"
+    report = tmp_path / "report.json"
     assert run(copy, report=str(report), num_workers=2) == bd.verify(copy)
     assert report.exists()
 
@@ -92,6 +92,8 @@ def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -
     for report in (copy, copy / "features.json" / "below"):
         with pytest.raises(ValueError, match=r"report is '.*', where no file can be written: .* directory"):
             run(copy, report=str(report), num_workers=1)
+    with pytest.raises(ValueError, match=f"report is '{copy}/nope/r.json', but there is no directory {copy}/nope"):
+        run(copy, report=f"{copy}/nope/r.json", num_workers=1)
     assert contents(copy) == before
 
 
