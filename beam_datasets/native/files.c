@@ -8,7 +8,7 @@
 
 int file_open(int directory, const char *path, Py_ssize_t *size) {
     struct stat found;
-    int descriptor = openat(directory, path, O_RDONLY | O_CLOEXEC);
+    int descriptor = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else a FIFO waits for a writer */
     if (descriptor < 0) return -1;
     if (fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode) && found.st_size <= PY_SSIZE_T_MAX) {
         *size = (Py_ssize_t)found.st_size;

@@ -25,6 +25,7 @@ _WRITE_BUFFER = 128 << 10  # what is larger is written as it is; through the buf
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows: line ends are left alone
 _open_reader, _read_small = getattr(core, "open_reader", None), getattr(core, "read_small", None)
+_SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # else it is a device
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 
@@ -131,9 +132,7 @@ def is_dir(path: str) -> bool:
 def size(path: str) -> int:
     """Returns the file's size in bytes."""
     with _named(path):
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        return os.stat(path).st_size
+        return _regular(path).st_size
 
 
 def list_dir(path: str) -> list[str]:
@@ -155,7 +154,7 @@ def make_dirs(path: str) -> None:
 
 def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
-    with _named(path), open(path, "rb", buffering=0) as file:
+    with _named(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
         return file.read()
 
 
@@ -178,10 +177,8 @@ def open_writer(path: str) -> LocalWriter:
 def check_writable(path: str) -> None:
     """Checks that a file can be written; see `files.check_writable`."""
     with _named(path):
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise OSError(errno.EINVAL, "it is no regular file", path)  # a pipe, a device: it would be replaced
+        if os.path.exists(path):
+            _regular(path)  # anything else would be replaced
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
@@ -338,18 +335,30 @@ def _open(path: str) -> tuple[int, int]:
     """Opens a file to be read; returns its descriptor, and its size in bytes."""
     if _open_reader is not None and (opened := _open_reader(path)) is not None:
         return opened  # type: ignore[no-any-return]
-    try:
-        descriptor = os.open(path, os.O_RDONLY | _BINARY)
+    with _named(path):
+        descriptor = _open_regular(path)
         try:
-            found = os.fstat(descriptor)
-            if stat.S_ISDIR(found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            return descriptor, os.fstat(descriptor).st_size
         except BaseException:
             os.close(descriptor)
             raise
-        return descriptor, found.st_size
-    except OSError as error:
-        raise _as_storage_error(path, error) from error
+
+
+def _open_regular(path: str, flags: int = os.O_RDONLY) -> int:
+    """Opens a regular file: opening a FIFO would wait for who writes to it, and what a device holds has no end."""
+    _regular(path)
+    return os.open(path, flags | _BINARY)
+
+
+def _regular(path: str) -> os.stat_result:
+    """Returns what the system says of a regular file; of anything else, an OSError says what it is."""
+    found = os.stat(path)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(found.st_mode):
+        kind = _SPECIAL.get(stat.S_IFMT(found.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"it is no regular file but {kind}", path)
+    return found
 
 
 @contextlib.contextmanager

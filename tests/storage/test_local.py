@@ -2,10 +2,14 @@
 
 import copy
 import errno
+import fcntl
 import os
 import pickle
+import re
 import resource
 import signal
+import socket
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +89,72 @@ def test_a_directory_is_no_file(tmp_path):
     with pytest.raises(StorageError, match=f"^{tmp_path}/f/x: "):
         storage.write_bytes(tmp_path / "f" / "x", b"1")
     assert storage.list_dir(tmp_path) == ["d", "f"]
+
+
+def _in_a_thread(act, path):
+    """What comes of a call, be it an error; where it waits for ever, the test fails."""
+    outcome = []
+
+    def call():
+        try:
+            outcome.append(act(path))
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert outcome, f"{act} waits"
+    return outcome[0]
+
+
+_READERS = (
+    storage.read_bytes, storage.open_reader, storage.memory_map, storage.size, storage.check_writable,
+    lambda path: storage.read_ranges(path, [(0, 1)]), lambda path: storage.copy(path, f"{path}.copy"),
+)  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
+@pytest.mark.parametrize("native", [True, False])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch, native):
+    if not native:
+        monkeypatch.setattr(local, "_open_reader", None)
+        monkeypatch.setattr(local, "_read_small", None)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "link").symlink_to("fifo")
+    (tmp_path / "dir").mkdir()
+    monkeypatch.chdir(tmp_path)  # the name of a socket may be no longer than 100 bytes
+    fifo = r"it is no regular file but a FIFO \(a named pipe\)$"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        for name, why in (
+            ("fifo", fifo), ("link", fifo), ("zero", "it is no regular file but a device$"),
+            ("socket", "it is no regular file but a socket$"), ("dir", "Is a directory$"),
+        ):  # fmt: skip
+            for act in _READERS:
+                error = _in_a_thread(act, tmp_path / name)
+                assert isinstance(error, StorageError)
+                assert re.match(f"{re.escape(str(tmp_path / name))}: {why}", str(error))
+    assert sorted(os.listdir(tmp_path)) == ["dir", "fifo", "link", "socket", "zero"]
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="needs leases of Linux")
+def test_a_file_that_another_process_has_a_lease_of_is_waited_for(tmp_path):
+    """As a file server takes one; the kernel asks for it back by a signal."""
+    storage.write_bytes(tmp_path / "x", b"12345")
+    descriptor = os.open(tmp_path / "x", os.O_RDWR)
+    handler = signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK))
+    try:
+        for act in (storage.read_bytes, lambda path: storage.open_reader(path).read(), storage.memory_map):
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            except OSError as error:
+                pytest.skip(f"this file system has no leases: {error}")
+            assert _in_a_thread(act, tmp_path / "x") == b"12345"
+    finally:
+        signal.signal(signal.SIGIO, handler)
+        os.close(descriptor)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
