@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from beam_datasets.model.info_json import is_unicode
+
 _TEXTS = ("description", "homepage", "citation", "license", "is_blocked", "file_format")
 _FLAGS = ("disable_shuffling", "nondeterministic_order")
 _IDENTITY_TEXTS = ("config_name", "config_description")
@@ -40,6 +42,8 @@ def check(arguments: Mapping[str, Any]) -> None:
 def _check_text(name: str, value: Any) -> None:
     if not isinstance(value, (str, type(None))):
         raise ValueError(f"{name} is {value!r:.100} of type {type(value).__name__}; needed: a str.")
+    if value and not is_unicode(value):
+        raise ValueError(f"{name} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express.")
 
 
 def _check_metadata(metadata: Any) -> None:

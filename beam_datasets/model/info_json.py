@@ -62,6 +62,27 @@ def _typed(kind: type, what: str) -> Codec:
     return read, lambda value: value
 
 
+def _read_text(value: Any, where: str) -> str:
+    if type(value) is not str:
+        raise MetadataError(f"field {where!r} is {value!r:.100}; needed: a string.")
+    if not is_unicode(value):
+        raise MetadataError(f"field {where!r} is {value!r:.100}, with half of a surrogate pair, which no text has.")
+    return value
+
+
+def is_unicode(text: str) -> bool:
+    r"""Returns whether a text can be written as UTF-8: JSON can say half of a surrogate pair, which cannot.
+
+    >>> is_unicode("\N{GRINNING FACE}"), is_unicode("\ud83d")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _read_int(value: Any, where: str) -> int:
     kind = type(value)
     if kind is int or (kind is float and value.is_integer()):
@@ -94,7 +115,8 @@ def _map(codec: Codec) -> Codec:
     read_item, write_item = codec
 
     def read(value: Any, where: str) -> dict[str, Any]:
-        return {key: read_item(item, f"{where}.{key}") for key, item in _OBJECT[0](value, where).items()}
+        items = _OBJECT[0](value, where).items()
+        return {_read_text(key, f"a key of {where}"): read_item(item, f"{where}.{key}") for key, item in items}
 
     return read, lambda value: {key: write_item(item) for key, item in value.items()} or None
 
@@ -140,7 +162,7 @@ def _message_of(fields: Mapping[str, Codec]) -> Codec:
     return (lambda value, where: _message(fields)[0](value, where)), (lambda values: _message(fields)[1](values))
 
 
-_STRING = _typed(str, "a string")
+_STRING: Codec = (_read_text, lambda value: value)
 _BOOL = _typed(bool, "true or false")
 _LIST = _typed(list, "a list")
 _OBJECT = _typed(dict, "an object")  # also what other systems keep in the file: it is carried along as it is

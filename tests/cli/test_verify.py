@@ -91,6 +91,15 @@ def test_a_name_is_told_from_a_directory(copy: Path, capsys: pytest.CaptureFixtu
     assert "no dataset 'ds' is published" in err
 
 
+def test_half_of_a_surrogate_pair(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (copy / "manifest.json").unlink()
+    info = copy / "dataset_info.json"
+    info.write_text(info.read_text().replace('"name": "ds"', r'"name": "ds\ud800"'))
+    code, out, err = run(capsys, copy)
+    assert (code, err) == (1, "")
+    assert r"dataset_info.json: metadata: field 'name' is 'ds\ud800', with half of a surrogate pair" in out
+
+
 @pytest.mark.parametrize(
     "args, code, message",
     [
