@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from beam_datasets.arguments import boolean as boolean
-from beam_datasets.arguments import integer as integer
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 

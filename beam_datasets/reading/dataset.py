@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.features.compiler import chosen
-from beam_datasets.reading.arguments import boolean, explained, index_of, indices_of, integer
+from beam_datasets.reading.arguments import explained, index_of, indices_of
 from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.operations import (
@@ -284,8 +285,12 @@ class Dataset(Frameworks):
 
         Raises:
             StateError: the state is of something else.
+            ValueError: `repeat(epochs)` does not come to this epoch.
         """
-        iterator = DatasetIterator(self, integer("epoch", epoch, at_least=0))
+        epoch, stream = integer("epoch", epoch, at_least=0), stream_of(self._operation)
+        if isinstance(stream, Repeat) and stream.times and epoch >= stream.times:
+            raise ValueError(f"epoch must be in [0, {stream.times}), those of repeat({stream.times}), got {epoch}.")
+        iterator = DatasetIterator(self, epoch)
         if state is not None:
             iterator.set_state(state)
         return iterator

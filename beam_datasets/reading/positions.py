@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
-from beam_datasets.reading.arguments import integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -265,6 +265,28 @@ def test_state_of_a_finished_epoch(builder: Any) -> None:
     assert next(dataset(builder).repeat().iterate(state=iterator.get_state())) == next(iter(dataset(builder)))
 
 
+def test_epochs_to_begin_with(builder: Any) -> None:
+    read = dataset(builder).shuffle(1)
+    second = list(read.iterate(epoch=1))
+    assert list(read.repeat(2).iterate(epoch=1)) == second
+    assert next(read.repeat().iterate(epoch=10**6)) == next(read.iterate(epoch=10**6))
+    assert list(read.repeat(0)) == []
+    assert list(read.repeat(2).skip(33).iterate(epoch=0)) == second
+    assert len(list(read.repeat(2).take(5).iterate(epoch=7))) == 5
+
+
+@pytest.mark.parametrize("of", [lambda d: d, lambda d: d.batch(4), lambda d: d.shard(1, 2)])
+def test_state_at_the_end_of_the_last_epoch(builder: Any, of: Any) -> None:
+    read = dataset(builder).shuffle(1)
+    iterator = iter(of(read.repeat(2)))
+    list(iterator)
+    state = iterator.get_state()
+    assert state["epoch"] == 2
+    assert list(of(read.repeat(2)).iterate(state=state)) == []
+    assert list(of(read.repeat(2)).iterate(epoch=1, state=state)) == []
+    assert list(read.repeat(3).iterate(state=state)) == list(read.iterate(epoch=2))
+
+
 def test_iterators_do_not_disturb_each_other(builder: Any) -> None:
     read = dataset(builder).shuffle(1, 5)
     whole = list(read)
@@ -301,6 +323,8 @@ def test_pickles(builder: Any) -> None:
         (lambda d: d.map(3), TypeError, "function"),
         (lambda d: d.map(str).raw(), ValueError, "before map"),
         (lambda d: d.iterate(epoch=-1), ValueError, "epoch must be at least 0"),
+        (lambda d: d.repeat(2).iterate(epoch=2), ValueError, r"epoch must be in \[0, 2\), those of repeat\(2\), got 2"),
+        (lambda d: d.repeat(3).batch(4).shard(0, 2).iterate(epoch=7), ValueError, r"epoch must be in \[0, 3\)"),
         (lambda d: list(d.map(lambda e: {"a": np.zeros(e["id"] % 3)}).batch(4)), ValueError, "a: arrays of the shapes"),
     ],
 )
