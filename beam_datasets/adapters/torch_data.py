@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters.framework import framework
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
-from beam_datasets.reading.arguments import boolean, integer
 from beam_datasets.reading.positions import Share
 
 if TYPE_CHECKING:
@@ -297,7 +297,8 @@ def as_torch(
     """Returns a dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
 
     Values are NumPy's, which a DataLoader makes tensors of; strings are bytes. A dataset that is put in batches already
-    goes into a DataLoader with batch_size=None.
+    goes into a DataLoader with batch_size=None. So do examples whose shapes vary, which a DataLoader cannot put in one
+    batch: `padded_batch()` can; or `map()` them to one shape.
 
     Args:
         dataset: what is read. Functions that were put on it by `map()` are pickled where workers are spawned.

@@ -108,6 +108,27 @@ def test_batches_made_here(torch: Any, three: Any, order: list[int], loader: Any
     assert isinstance(batches[0]["name"], np.ndarray)
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_arrays_of_different_lengths(torch: Any, three: Any, loader: Any, num_workers: int) -> None:
+    arrays = three.as_dataset("train").map(lambda e: {"idx": np.arange(int(e["idx"]))})
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        list(loader(arrays.as_torch(), batch_size=4))
+    [batch] = loader(arrays.padded_batch(N).as_torch(), batch_size=None, num_workers=num_workers)
+    assert batch["idx"].shape == (N, N - 1)
+    same = arrays.map(lambda e: {"idx": np.pad(e["idx"], (0, N - 1 - len(e["idx"])))})
+    [stacked] = loader(same.as_torch(), batch_size=N)
+    assert torch.equal(stacked["idx"], batch["idx"])
+
+
+def test_an_epoch_that_is_not_repeated(three: Any, loader: Any) -> None:
+    dataset = three.as_dataset("train").repeat(2).as_torch()
+    dataset.set_epoch(1)
+    assert len(flat(ids(loader(dataset, batch_size=4)))) == N
+    dataset.set_epoch(2)
+    with pytest.raises(ValueError, match=r"epoch must be in \[0, 2\)"):
+        list(loader(dataset, batch_size=4))
+
+
 @pytest.mark.parametrize("num_workers", WORKERS)
 def test_goes_on_after_steps_with_other_numbers(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
     before = three.as_dataset("train").as_torch(rank=0, num_ranks=2, block=3)
