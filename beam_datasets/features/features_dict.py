@@ -66,6 +66,10 @@ class FeaturesDict(FeatureConnector):
         for name in feature_dict:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} of type {type(name).__name__} is no name of a feature; expected a str")
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"{name!r} is no name of a feature: it has half of a surrogate pair") from None
         self._set(doc=doc, features={name: to_feature(feature_dict[name]) for name in sorted(feature_dict)})
         super().__post_init__()
 

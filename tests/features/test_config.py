@@ -123,6 +123,14 @@ def test_damaged_files_are_named(text):
         F.from_json_text(text, path="/data/features.json")
 
 
+def test_a_name_with_half_of_a_surrogate_pair_is_named():
+    text = F.to_json_text(F.FeaturesDict({"text": F.Text()})).replace('"text": {', r'"te\ud800": {', 1)
+    with pytest.raises(
+        MetadataError, match=r"^/data/features.json does not .*'te\\ud800' is no name of a feature: .* half"
+    ):
+        F.from_json_text(text, path="/data/features.json")
+
+
 def test_documentation():
     features = F.FeaturesDict(
         {"a": F.Scalar(np.int64, doc="a number"), "b": F.Text(doc=F.Documentation(desc="a text", value_range="words"))},

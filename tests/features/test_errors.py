@@ -243,6 +243,7 @@ def test_features_are_values():
         lambda: F.FeaturesDict({"a": float}),
         lambda: F.FeaturesDict({1: np.int64}),
         lambda: F.FeaturesDict({"a": np.int64, b"b": np.int64}),
+        lambda: F.FeaturesDict({"a\ud800": np.int64}),
         lambda: F.Text(encoder="x"),
         lambda: F.Video(shape=(2, 2, 3)),
         lambda: F.Audio(shape=(None, 2, 2)),
