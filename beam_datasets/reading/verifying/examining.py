@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.reading.glancing import GLANCED, REFUSED, can_glance_at_files
+from beam_datasets.reading.glancing import GLANCED, REFUSED
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
-from beam_datasets.reading.verifying.many_shards import ShardTable, look
+from beam_datasets.reading.verifying.many_shards import ShardTable, can_look, look
 from beam_datasets.reading.verifying.shard_facts import read_shard
 from beam_datasets.reading.verifying.walking import RecordChecks
 
@@ -131,15 +131,15 @@ def _read_all(known: Known, decode: bool, jobs: int | None, progress: Progress |
     """Returns what all shards hold: first many are looked at by few calls, then what is left is read one by one."""
     counted = _Counter(progress, known.file_bytes)
     rows = np.zeros(known.num_shards, GLANCED)
-    if not decode and can_glance_at_files(known.directory):
-        _look_at_all(known, rows, jobs, counted)
+    checks = RecordChecks.of(known.record_features(decode=decode), decode=decode)
+    if can_look(known.directory, checks):
+        _look_at_all(known, rows, checks, jobs, counted)
     rest = known.tasks(decode=decode, which=np.flatnonzero(rows["state"] == REFUSED).tolist())
     return ShardTable.completed(rows, _read(list(rest), jobs, counted))
 
 
-def _look_at_all(known: Known, rows: NDArray[Any], jobs: int | None, counted: _Counter) -> None:
-    names, checks = known.filenames, RecordChecks.of(known.record_features(decode=False), decode=False)
-    workers = jobs or os.cpu_count() or 1
+def _look_at_all(known: Known, rows: NDArray[Any], checks: RecordChecks, jobs: int | None, counted: _Counter) -> None:
+    names, workers = known.filenames, jobs or os.cpu_count() or 1
     size = max(1, min(_SHARDS_AT_ONCE, len(names) // (workers * _SHARES)))
 
     def look_at(start: int) -> None:

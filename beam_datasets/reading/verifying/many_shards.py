@@ -11,6 +11,8 @@ import numpy as np
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.record_block import RecordBlock
+from beam_datasets.native import core
 from beam_datasets.reading.glancing import (
     GLANCED,
     HAS_KEYS,
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
+
+    from beam_datasets.formats.example import Buffer
+
+_TOGETHER_BYTES = 256 << 10  # of shards whose records are decoded at once; of larger ones, the native module reads none
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,22 +126,30 @@ def read_shards(task: ShardsTask) -> ShardTable:
     """Returns what shards and their indexes hold: the small ones are looked at by few calls."""
     checks = RecordChecks.of(task.features, decode=task.decode)
     rows = np.zeros(len(task.filenames), GLANCED)
-    if not task.decode and can_glance_at_files(task.directory):
+    if can_look(task.directory, checks):
         look(task.directory, task.filenames, rows, checks, lambda num_bytes: None)
     rest = np.flatnonzero(rows["state"] == REFUSED).tolist()
     return ShardTable.completed(rows, [read_shard(task.shard(number), None, checks) for number in rest])
 
 
+def can_look(directory: str, checks: RecordChecks) -> bool:
+    """Returns whether `look` may see anything: in a local directory, where the native module is.
+
+    Where each record is to be decoded, it must be small once it is decoded: many are then held at once.
+    """
+    return can_glance_at_files(directory) and (checks.each is None or checks.block is not None)
+
+
 def look(
     directory: str, names: Sequence[str], rows: NDArray[Any], checks: RecordChecks, told: Callable[[int], None]
 ) -> None:
-    """Fills the rows of those local shards that are small and good, as are their indexes and their first records.
+    """Fills the rows of those local shards that are small and good, as are their indexes and their records.
 
     Args:
-        directory: of the dataset.
+        directory: of the dataset; see `can_look`.
         names: of the shards, relative to it.
         rows: of zeros, one a shard.
-        checks: what first records must pass.
+        checks: what first records must pass, and where it says so each.
         told: called with how many bytes of shards that are good were read since the last call.
     """
     place = 0
@@ -144,6 +158,8 @@ def look(
         seen = rows[place : place + done]
         if not checks.ones(firsts):  # type: ignore[arg-type]
             _check_singly(seen, firsts, checks)
+        if checks.block is not None:
+            _check_each(directory, names[place : place + done], seen, checks.block)
         told(int(seen["size"].sum()))
         place += done
 
@@ -155,3 +171,27 @@ def _check_singly(rows: NDArray[Any], firsts: list[bytes], checks: RecordChecks)
             checks.one(first)
         except (ExampleError, FeatureError):
             rows[number] = np.zeros((), GLANCED)
+
+
+def _check_each(
+    directory: str, names: Sequence[str], rows: NDArray[Any], check: Callable[[list[Buffer]], bool]
+) -> None:
+    """Refuses the shards whose records do not all pass, and those that cannot be read together with others."""
+    together = (rows["state"] == INDEXED) & (rows["size"] <= _TOGETHER_BYTES)
+    rows[~together] = np.zeros((), GLANCED)
+    places = np.flatnonzero(together)
+    groups = rows["size"][places].cumsum() // _TOGETHER_BYTES
+    for group in np.split(places, np.flatnonzero(np.diff(groups)) + 1):
+        records = _read_together(directory, [names[place] for place in group.tolist()], rows["num_records"][group])
+        if records is None or not check(records):
+            rows[group] = np.zeros((), GLANCED)
+
+
+def _read_together(directory: str, names: list[str], counts: NDArray[np.int64]) -> Any:
+    """Returns all records, checked, of local shards that have so many; None where they cannot all be read so."""
+    firsts, n = np.zeros_like(counts), len(names)
+    chunks = core.read_runs(directory, names, np.concatenate([counts, firsts, counts]))  # type: ignore[union-attr]
+    found = {number: chunk for number, chunk in enumerate(chunks) if chunk is not None}
+    block, left, total = RecordBlock(), counts.copy(), int(counts.sum())
+    read = block.take(found, np.arange(n), firsts, left, 0, n, total, n * 2 * _TOGETHER_BYTES)
+    return block if read == n else None

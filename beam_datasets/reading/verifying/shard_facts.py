@@ -174,7 +174,7 @@ def _glance(reader: storage.Reader, index: Buffer | None, checks: RecordChecks) 
         checks.one(good.first)
     except (ExampleError, FeatureError):
         return None
-    if checks.each is not None and not checks.block(good.records()):  # type: ignore[arg-type]
+    if checks.each is not None and (checks.block is None or not checks.block(good.records())):  # type: ignore[arg-type]
         return None
     of_index = None
     if good.index_content is not None:

@@ -71,13 +71,13 @@ class RecordChecks:
     Attributes:
         one: what is asked of the first of each read; it raises where that is not so.
         each: what is asked of each; None where only samples are looked at.
-        block: whether all of a list of records pass `each`; False where they are to be asked singly.
-        ones: the same of `one`.
+        block: whether all of a list of records pass `each`; False where they are to be asked singly, None where always.
+        ones: the same of `one`, always a function.
     """
 
     one: Check
     each: Check | None = None
-    block: Callable[[list[Buffer]], bool] = lambda records: False
+    block: Callable[[list[Buffer]], bool] | None = None
     ones: Callable[[list[Buffer]], bool] = lambda records: False
 
     @classmethod
@@ -91,10 +91,14 @@ class RecordChecks:
             names(record)
             stored(record)
 
-        if decode:
-            return cls(fits, decoding_check(features), block_check(features))
         have_names, all_stored = block_names_check(features), block_check(features.stored())
-        return cls(fits, ones=lambda records: have_names(records) and all_stored(records))
+
+        def all_fit(records: list[Buffer]) -> bool:
+            return all_stored is not None and have_names(records) and all_stored(records)
+
+        if decode:
+            return cls(fits, decoding_check(features), block_check(features), ones=all_fit)
+        return cls(fits, ones=all_fit)
 
 
 def _parses(record: Buffer) -> None:
@@ -234,7 +238,7 @@ class Walk:
             return
         records = chunk.records()
         self._check_each(chunk, records[:1], self._checks.one)
-        if not self._checks.block(records):  # type: ignore[arg-type]
+        if self._checks.block is None or not self._checks.block(records):  # type: ignore[arg-type]
             self._check_each(chunk, records, self._checks.each)
 
     def _check_each(self, chunk: tfrecord.Chunk, records: list[bytes], check: Check) -> None:

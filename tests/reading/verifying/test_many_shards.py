@@ -30,13 +30,13 @@ from tests.reading.verifying import test_corruptions as corruptions
 from tests.reading.verifying.conftest import contents, restore
 
 
-def one_by_one(directory: Path) -> list[ShardFacts]:
-    return [read_shard(task) for task in inspect(str(directory)).tasks()]
+def one_by_one(directory: Path, *, decode: bool = False) -> list[ShardFacts]:
+    return [read_shard(task) for task in inspect(str(directory)).tasks(decode=decode)]
 
 
-def check(directory: Path) -> examining.Examination:
+def check(directory: Path, *, decode: bool = False) -> examining.Examination:
     """Verifies, and compares with the facts and with the report of shards that were read one by one."""
-    found, expected = examining.examine(directory), one_by_one(directory)
+    found, expected = examining.examine(directory, decode=decode), one_by_one(directory, decode=decode)
     assert list(found.facts) == expected
     assert found.report == conclude(inspect(str(directory)), expected)
     return found
@@ -59,12 +59,21 @@ def test_good_shards_are_all_seen_at_once(published: Path, ordered: Path, as_tfd
         assert seen_at_once(found) == 6
 
 
+@needs_calls
+def test_good_shards_with_indexes_are_decoded_together(published: Path, ordered: Path, as_tfds: Path) -> None:
+    for directory, seen in ((published, 6), (ordered, 6), (as_tfds, 0)):
+        found = check(directory, decode=True)
+        assert found.report.whole
+        assert seen_at_once(found) == seen
+
+
+@pytest.mark.parametrize("decode", [False, True])
 @pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
-def test_corruptions(copy: Path, corrupt: corruptions.Corrupt) -> None:
+def test_corruptions(copy: Path, corrupt: corruptions.Corrupt, decode: bool) -> None:
     whole = contents(copy)
     for seed in range(8):
         corrupt(copy, random.Random(seed))
-        check(copy)
+        check(copy, decode=decode)
         restore(copy, whole)
 
 
@@ -154,8 +163,48 @@ def test_first_records_that_do_not_fit(copy: Path) -> None:
         offsets = tfrecord.scan(shard.read_bytes(), path="")
         keys = Index.from_bytes(corruptions.index_of(shard).read_bytes(), path="").keys
         corruptions.index_of(shard).write_bytes(Index(offsets, keys, unsorted=True).to_bytes())
-    found = check(copy)
-    assert [bool(facts.damages) for facts in found.facts] == [False, True, False, True, True, False]
+    for decode in (False, True):
+        found = check(copy, decode=decode)
+        assert [bool(facts.damages) for facts in found.facts] == [False, True, False, True, True, False]
+
+
+@pytest.mark.parametrize("together", [1, 1000, 2500, 256 << 10])
+def test_records_behind_the_first_that_do_not_decode(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Also beside good shards that are decoded together with theirs, and whatever that is."""
+    monkeypatch.setattr(many_shards, "_TOGETHER_BYTES", together)
+    shards = corruptions.shards(copy)
+    feature = features.FeaturesDict({"n": np.int64, "label": np.int64, "text": features.Text(), "values": np.float32})
+    short = bytes(compile_encoder(feature)({"n": 1, "label": 0, "text": "a", "values": 1.5}))
+    for shard, place, record in ((shards[1], 5, short), (shards[3], 9, b"\x0anothing"), (shards[4], 1, b"")):
+        content = corruptions.records(shard)
+        corruptions.write_records(shard, [*content[:place], record, *content[place + 1 :]])
+        offsets = tfrecord.scan(shard.read_bytes(), path="")
+        keys = Index.from_bytes(corruptions.index_of(shard).read_bytes(), path="").keys
+        corruptions.index_of(shard).write_bytes(Index(offsets, keys).to_bytes())
+    assert not any(facts.damages for facts in check(copy).facts)
+    found = check(copy, decode=True)
+    assert [[damage.record for damage in facts.damages] for facts in found.facts] == [[], [5], [], [9], [1], []]
+
+
+@needs_calls
+def test_large_shards_and_large_indexes_are_decoded_alone(tmp_path: Path) -> None:
+    """The native module reads neither together with others."""
+
+    class Mixed(Many, skip_registration=True):
+        def _info(self) -> bd.DatasetInfo:
+            return bd.DatasetInfo(builder=self, features={"t": features.Text()})
+
+        def _split_generators(self) -> dict[str, object]:
+            of_sizes = {"large": [300_000], "many": [0] * 9000, "small": [100, 3]}
+            return {name: [(n, {"t": "x" * size}) for n, size in enumerate(of)] for name, of in of_sizes.items()}
+
+    builder = Mixed(data_dir=tmp_path)
+    builder.build(num_shards={"large": 1, "many": 1, "small": 2}, num_workers=1)
+    found = check(Path(builder.dataset_dir), decode=True)
+    assert found.report.whole
+    assert seen_at_once(found) == 2
 
 
 @given(st.data())
@@ -210,14 +259,15 @@ def in_many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(builder.dataset_dir)
 
 
+@pytest.mark.parametrize("decode", [False, True])
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_more_shards_than_files_may_be_open(in_many_shards: Path, jobs: int) -> None:
+def test_more_shards_than_files_may_be_open(in_many_shards: Path, jobs: int, decode: bool) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)
     os.close(lowest)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(lowest + 16, 64), limits[1]))
     try:
-        report = bd.verify(in_many_shards, jobs=jobs)
+        report = bd.verify(in_many_shards, jobs=jobs, decode=decode)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert report.whole
