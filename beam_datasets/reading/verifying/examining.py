@@ -36,6 +36,9 @@ Result = TypeVar("Result")
 _SMALL_BYTES = 64 << 10
 """Local shards of fewer bytes, read singly, are read by one thread: of several, one would wait for the other."""
 
+_SMALL_DECODED_BYTES = 32 << 10
+"""The same where each record is decoded, unless that makes large arrays, which is done without the GIL."""
+
 _SHARDS_AT_ONCE = 256  # the most that one call looks at
 _SHARES = 8  # of a thread, at least: so that all end together
 
@@ -150,8 +153,11 @@ def _look_at_all(known: Known, rows: NDArray[Any], checks: RecordChecks, jobs: i
 
 
 def _read(tasks: Sequence[ShardTask], jobs: int | None, counted: _Counter) -> list[ShardFacts]:
-    checks = RecordChecks.of(tasks[0].features, decode=tasks[0].decode) if tasks else None
-    workers = _workers(tasks, jobs, counted.left)
+    if not tasks:
+        return []
+    checks = RecordChecks.of(tasks[0].features, decode=tasks[0].decode)
+    alone = jobs is None and _are_tiny(tasks, checks, counted.left)
+    workers = 1 if alone else jobs or os.cpu_count() or 1
     return _in_threads(lambda task: read_shard(task, counted, checks), tasks, workers, counted)
 
 
@@ -170,13 +176,13 @@ def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], most: int
             raise
 
 
-def _workers(tasks: Sequence[ShardTask], jobs: int | None, total: int | None) -> int:
-    """Returns how many threads are to read shards of so many bytes in all."""
-    if jobs is None and tasks and total is not None and not tasks[0].decode:
-        small = total < _SMALL_BYTES * len(tasks)
-        if small and not storage.is_remote(tasks[0].directory):
-            return 1
-    return jobs or os.cpu_count() or 1
+def _are_tiny(tasks: Sequence[ShardTask], checks: RecordChecks, total: int | None) -> bool:
+    """Returns whether shards of so many bytes in all are local, and little work beside what opening them is."""
+    if total is None or storage.is_remote(tasks[0].directory):
+        return False
+    if checks.each is None:
+        return total < _SMALL_BYTES * len(tasks)
+    return checks.block is not None and total < _SMALL_DECODED_BYTES * len(tasks)
 
 
 class _Counter:
