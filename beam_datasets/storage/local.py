@@ -154,7 +154,8 @@ def make_dirs(path: str) -> None:
 
 def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
-    with _named(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
+    opener = None if path.startswith("/dev/fd/") else _open_regular  # which is what <(command) is given as
+    with _named(path), open(path, "rb", buffering=0, opener=opener) as file:
         return file.read()
 
 

@@ -139,6 +139,18 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch, nativ
     assert sorted(os.listdir(tmp_path)) == ["dir", "fifo", "link", "socket", "zero"]
 
 
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
+def test_a_pipe_that_a_shell_passes_is_read():
+    """As in `--features <(command)`."""
+    source, target = os.pipe()
+    os.write(target, b"12345")
+    os.close(target)
+    try:
+        assert _in_a_thread(storage.read_bytes, f"/dev/fd/{source}") == b"12345"
+    finally:
+        os.close(source)
+
+
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="needs leases of Linux")
 def test_a_file_that_another_process_has_a_lease_of_is_waited_for(tmp_path):
     """As a file server takes one; the kernel asks for it back by a signal."""
