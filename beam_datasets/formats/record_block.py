@@ -38,8 +38,9 @@ class PlainRecordBlock(list[bytes]):
         """Adds records, checked, of the visits [at, stop), each to a run; returns the visit where it ended.
 
         It ends where the block is full, or at a visit whose next record no chunk has, or is damaged. What is left of
-        that visit stands in `firsts` and `counts` then. A chunk whose last record was taken is dropped; one that
-        can be followed by others of its run (`core.run`) is replaced by the next when that is wanted.
+        that visit stands in `firsts` and `counts` then. A chunk whose last record was taken is dropped, and one that
+        has other records than the next; where it can be followed by others of its run (`core.run`), the next is
+        read when it is wanted.
 
         Args:
             chunks: by run, what `chunk` returned.
@@ -53,6 +54,9 @@ class PlainRecordBlock(list[bytes]):
         """
         while at < stop and len(self) < most and self.num_bytes < limit:
             chunk = chunks.get(int(runs[at]))
+            if chunk is not None and not chunk.has(int(firsts[at])):
+                del chunks[int(runs[at])]
+                break
             some = 0 if chunk is None else self._take_run(chunk, int(firsts[at]), int(counts[at]), most, limit)
             firsts[at] += some
             counts[at] -= some
@@ -68,8 +72,6 @@ class PlainRecordBlock(list[bytes]):
     def _take_run(self, chunk: PlainChunk, first: int, count: int, most: int, limit: int) -> int:
         """Adds the first records of a run that a chunk has, and returns how many."""
         offsets, place = chunk.offsets, first - chunk.first
-        if not 0 <= place < len(offsets) - 1:
-            return 0
         fitting = int(offsets.searchsorted(offsets[place] + (limit - self.num_bytes), "right")) - 1
         end = max(min(fitting, place + count, place + most - len(self)), place + 1)
         records = framing.good_records(chunk.buffer, offsets[place : end + 1], True)
@@ -91,6 +93,10 @@ class PlainChunk:
     buffer: memoryview
     offsets: Ints
     first: int
+
+    def has(self, record: int) -> bool:
+        """Returns whether a record is among them."""
+        return 0 <= record - self.first < len(self.offsets) - 1
 
     def ends_at(self, record: int) -> bool:
         """Returns whether a record is the one behind the last."""

@@ -147,18 +147,17 @@ typedef struct {
 } Visits;
 
 /* Returns the chunk of a run that has a record, as far as there is one, or it can be read; a new reference. NULL where
- * not, with or without an exception. */
+ * not, with or without an exception; a chunk that has other records is dropped then. */
 static PyObject *chunk_at(PyObject *chunks, PyObject *run, int64_t record) {
     PyObject *capsule = PyDict_GetItemWithError(chunks, run);
     if (capsule == NULL) return NULL;
     Chunk *chunk = chunk_get(capsule);
     if (chunk == NULL) return NULL;
-    int is_there = record >= chunk->first && record - chunk->first < chunk->offsets.n - 1;
-    if (is_there || chunk->run == NULL) return Py_NewRef(capsule);
-    PyObject *rest = chunk->run;
-    chunk->run = NULL; /* a block that still holds the chunk does not hold the file */
-    PyObject *next = chunk_read(rest, (Py_ssize_t)record);
-    Py_DECREF(rest);
+    if (record >= chunk->first && record - chunk->first < chunk->offsets.n - 1) return Py_NewRef(capsule);
+    PyObject *rest = chunk->rest;
+    chunk->rest = NULL; /* a block that still holds the chunk does not hold the file */
+    PyObject *next = rest == NULL ? NULL : chunk_read(rest, (Py_ssize_t)record);
+    Py_XDECREF(rest);
     int failed = next != NULL ? PyDict_SetItem(chunks, run, next) : PyErr_Occurred() ? -1 : PyDict_DelItem(chunks, run);
     if (failed) Py_CLEAR(next);
     return next;
@@ -178,7 +177,7 @@ static Py_ssize_t take_visit(RecordBlock *block, const Visits *visits, Py_ssize_
         if (taken > 0) {
             *first += taken;
             *count -= taken;
-            int ends = *first - chunk->first == chunk->offsets.n - 1 && chunk->run == NULL;
+            int ends = *first - chunk->first == chunk->offsets.n - 1 && chunk->rest == NULL;
             if (ends && PyDict_DelItem(visits->chunks, run) < 0) taken = -1;
         }
         Py_DECREF(capsule);

@@ -10,7 +10,7 @@ typedef struct {
     Ints offsets;
     Py_ssize_t first; /* the number of the first of them */
     int64_t *memory;  /* where offsets and records are, if that is the chunk's own */
-    PyObject *run;    /* of which the record behind the last can be read; NULL where it is the end */
+    PyObject *rest;   /* of the run, of which the record behind the last can be read; NULL where it is the end */
 } Chunk;
 
 /* The chunk in a capsule; NULL with an exception. */
@@ -20,7 +20,11 @@ Chunk *chunk_get(PyObject *capsule);
  * chunk's then, also where that fails: n + 1 offsets, the records behind them. */
 PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first);
 
-/* Reads the chunk of a run that begins with a record; NULL where that fails, with an exception or without. */
-PyObject *chunk_read(PyObject *run, Py_ssize_t first);
+/* Reads n records of a file into memory for chunk_own(); u64 say where each begins and the last one ends. Needs no GIL.
+ * NULL where that fails. */
+int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n);
+
+/* Reads the chunk of what is left of a run that begins with a record; NULL where that fails, with an exception or without. */
+PyObject *chunk_read(PyObject *rest, Py_ssize_t first);
 
 #endif

@@ -10,21 +10,21 @@
 #endif
 
 #define CHUNK "beam_datasets.chunk"
-#define RUN "beam_datasets.run"
+#define REST "beam_datasets.rest"
 
-/* Records of an open file up to one before `stop`. */
+/* What is left of a run: records of an open file up to one before `stop`. */
 typedef struct {
     PyObject *owner; /* keeps the file open */
     int descriptor;
     Py_buffer offsets; /* u64: where each record of the file begins, and the last one ends */
     Py_ssize_t stop, chunk_bytes;
-} Run;
+} Rest;
 
 static void chunk_drop(Chunk *chunk) {
     PyBuffer_Release(&chunk->buffer);
     if (chunk->memory == NULL) ints_drop(&chunk->offsets);
     free(chunk->memory);
-    Py_XDECREF(chunk->run);
+    Py_XDECREF(chunk->rest);
     PyMem_Free(chunk);
 }
 
@@ -85,78 +85,80 @@ PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first) {
 
 #ifndef _WIN32
 
-static void run_drop(Run *run) {
-    PyBuffer_Release(&run->offsets);
-    Py_DECREF(run->owner);
-    PyMem_Free(run);
+static void rest_drop(Rest *rest) {
+    PyBuffer_Release(&rest->offsets);
+    Py_DECREF(rest->owner);
+    PyMem_Free(rest);
 }
 
-static void run_free(PyObject *capsule) { run_drop(PyCapsule_GetPointer(capsule, RUN)); }
+static void rest_free(PyObject *capsule) { rest_drop(PyCapsule_GetPointer(capsule, REST)); }
 
-static uint64_t offset_of(const Run *run, Py_ssize_t record) {
-    return u64_at((const uint8_t *)run->offsets.buf + 8 * (size_t)record);
+static const uint8_t *at_offset(const Rest *rest, Py_ssize_t record) {
+    return (const uint8_t *)rest->offsets.buf + 8 * (size_t)record;
 }
+
+static uint64_t offset_of(const Rest *rest, Py_ssize_t record) { return u64_at(at_offset(rest, record)); }
 
 /* Whether the records of a run from `first` to before `stop` are a chunk, or less. */
-static int is_chunk(const Run *run, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
-    return offset_of(run, stop) - offset_of(run, first) <= most;
+static int is_chunk(const Rest *rest, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
+    return offset_of(rest, stop) - offset_of(rest, first) <= most;
 }
 
 /* Returns the record behind the last one of the chunk that begins with `first`. */
-static Py_ssize_t end_of(const Run *run, Py_ssize_t first) {
-    uint64_t most = (uint64_t)run->chunk_bytes;
-    if (is_chunk(run, first, run->stop, most + most / 4)) return run->stop; /* a small rest is read with the others */
+static Py_ssize_t end_of(const Rest *rest, Py_ssize_t first) {
+    uint64_t most = (uint64_t)rest->chunk_bytes;
+    if (is_chunk(rest, first, rest->stop, most + most / 4)) return rest->stop; /* a small rest is read with the others */
     Py_ssize_t stop = first + 1, step = 1; /* one record in any case; the last one does not fit */
-    for (; step < run->stop - stop && is_chunk(run, first, stop + step, most); step *= 2) stop += step;
+    for (; step < rest->stop - stop && is_chunk(rest, first, stop + step, most); step *= 2) stop += step;
     for (; step > 0; step /= 2)
-        if (step < run->stop - stop && is_chunk(run, first, stop + step, most)) stop += step;
+        if (step < rest->stop - stop && is_chunk(rest, first, stop + step, most)) stop += step;
     return stop;
 }
 
-/* Reads records [first, stop): their offsets, the records behind them. Needs no GIL. NULL where that fails. */
-static int64_t *read_records(const Run *run, Py_ssize_t first, Py_ssize_t stop) {
-    uint64_t start = offset_of(run, first), size = offset_of(run, stop) - start, n = (uint64_t)(stop - first);
+int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n) {
+    uint64_t start = u64_at(offsets), size = u64_at(offsets + 8 * n) - start;
     if (start > INT64_MAX || size > PY_SSIZE_T_MAX / 2 || n > PY_SSIZE_T_MAX / 32) return NULL;
     int64_t *memory = malloc((size_t)(8 * (n + 1) + size));
     if (memory == NULL) return NULL;
-    for (uint64_t i = 0; i <= n; i++) memory[i] = (int64_t)(offset_of(run, first + (Py_ssize_t)i) - start);
-    if (pread(run->descriptor, memory + n + 1, (size_t)size, (off_t)start) == (ssize_t)size) return memory;
+    for (uint64_t i = 0; i < n; i++) memory[i] = (int64_t)(u64_at(offsets + 8 * i) - start);
+    memory[n] = (int64_t)size; /* not looked at again: offsets in a mapped file may have changed */
+    if (pread(descriptor, memory + n + 1, (size_t)size, (off_t)start) == (ssize_t)size) return memory;
     free(memory);
     return NULL;
 }
 
 PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
-    Run *run = PyCapsule_GetPointer(capsule, RUN);
-    if (run == NULL || first < 0 || first >= run->stop) return NULL;
+    Rest *rest = PyCapsule_GetPointer(capsule, REST);
+    if (rest == NULL || first < 0 || first >= rest->stop) return NULL;
     int64_t *memory;
     Py_ssize_t stop;
     Py_BEGIN_ALLOW_THREADS
-    stop = end_of(run, first);
-    memory = read_records(run, first, stop);
+    stop = end_of(rest, first);
+    memory = records_get(rest->descriptor, at_offset(rest, first), (uint64_t)(stop - first));
     Py_END_ALLOW_THREADS
     if (memory == NULL) return NULL;
     PyObject *chunk = chunk_own(memory, stop - first, first);
-    if (chunk != NULL && stop < run->stop) chunk_get(chunk)->run = Py_NewRef(capsule);
+    if (chunk != NULL && stop < rest->stop) chunk_get(chunk)->rest = Py_NewRef(capsule);
     return chunk;
 }
 
-static Run *run_new(PyObject *owner, int descriptor, PyObject *offsets, Py_ssize_t first, Py_ssize_t stop,
+static Rest *rest_new(PyObject *owner, int descriptor, PyObject *offsets, Py_ssize_t first, Py_ssize_t stop,
                     Py_ssize_t chunk_bytes) {
-    Run *run = PyMem_Calloc(1, sizeof *run);
-    if (run == NULL) return (Run *)PyErr_NoMemory();
-    if (bytes_get(offsets, &run->offsets) == 0) {
-        Py_ssize_t n = run->offsets.len / 8 - 1;
+    Rest *rest = PyMem_Calloc(1, sizeof *rest);
+    if (rest == NULL) return (Rest *)PyErr_NoMemory();
+    if (bytes_get(offsets, &rest->offsets) == 0) {
+        Py_ssize_t n = rest->offsets.len / 8 - 1;
         if (first >= 0 && first < stop && stop <= n && chunk_bytes > 0) {
-            run->owner = Py_NewRef(owner);
-            run->descriptor = descriptor;
-            run->stop = stop;
-            run->chunk_bytes = chunk_bytes;
-            return run;
+            rest->owner = Py_NewRef(owner);
+            rest->descriptor = descriptor;
+            rest->stop = stop;
+            rest->chunk_bytes = chunk_bytes;
+            return rest;
         }
         PyErr_Format(PyExc_ValueError, "[%zd, %zd) of %zd records in chunks of %zd bytes", first, stop, n, chunk_bytes);
-        PyBuffer_Release(&run->offsets);
+        PyBuffer_Release(&rest->offsets);
     }
-    PyMem_Free(run);
+    PyMem_Free(rest);
     return NULL;
 }
 
@@ -172,11 +174,11 @@ static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_ssize_t first, stop, chunk_bytes;
     if (!PyArg_ParseTuple(arguments, "OiOnnn:run", &owner, &descriptor, &offsets, &first, &stop, &chunk_bytes))
         return NULL;
-    Run *run = run_new(owner, descriptor, offsets, first, stop, chunk_bytes);
-    if (run == NULL) return NULL;
-    PyObject *capsule = PyCapsule_New(run, RUN, run_free);
+    Rest *rest = rest_new(owner, descriptor, offsets, first, stop, chunk_bytes);
+    if (rest == NULL) return NULL;
+    PyObject *capsule = PyCapsule_New(rest, REST, rest_free);
     if (capsule == NULL) {
-        run_drop(run);
+        rest_drop(rest);
         return NULL;
     }
     int64_t *none = calloc(1, sizeof *none);
@@ -184,7 +186,7 @@ static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (chunk == NULL)
         Py_DECREF(capsule);
     else
-        chunk_get(chunk)->run = capsule;
+        chunk_get(chunk)->rest = capsule;
     return chunk;
 }
 

@@ -42,18 +42,9 @@ static int read_offsets(int directory, const Run *run, uint8_t *index, uint64_t 
 
 /* Takes the records from where the offsets say they are; what is wrong with their data is told when they are used. */
 static void take_records(int descriptor, Run *run, const uint8_t *offsets) {
-    uint64_t start = u64_at(offsets + 8 * run->first), n = (uint64_t)(run->stop - run->first);
-    uint64_t size = u64_at(offsets + 8 * run->stop) - start;
-    if (size > MOST_BYTES) return;
-    int64_t *memory = malloc((size_t)(8 * (n + 1) + size));
-    if (memory == NULL) return;
-    uint8_t *data = (uint8_t *)(memory + n + 1);
-    if (pread(descriptor, data, (size_t)size, (off_t)start) != (ssize_t)size) {
-        free(memory);
-        return;
-    }
-    for (uint64_t i = 0; i <= n; i++) memory[i] = (int64_t)(u64_at(offsets + 8 * ((uint64_t)run->first + i)) - start);
-    run->memory = memory;
+    uint64_t n = (uint64_t)(run->stop - run->first);
+    offsets += 8 * run->first;
+    if (u64_at(offsets + 8 * n) - u64_at(offsets) <= MOST_BYTES) run->memory = records_get(descriptor, offsets, n);
 }
 
 static void read_run(int directory, Run *run) {

@@ -30,7 +30,7 @@ _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
 class RunReader:
-    """Reads runs of one shard in ascending order; holds one chunk of it. For one thread.
+    """Reads runs of one shard in ascending order; holds one chunk of it, or a block does. For one thread.
 
     Attributes:
         shard: what is read.
@@ -52,7 +52,7 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._opened = -1  # the record from which on a block was to read by itself
+        self._opened = -1  # the record from which on a block was to read by itself at last
         self._scanned = 0  # the record that the scan goes on with
         self._turned(_NOTHING)
 
@@ -68,11 +68,13 @@ class RunReader:
             StorageError: the file cannot be read.
             CorruptRecordError: the shard has not as many records as recorded.
         """
-        if self._submit is None and first != self._opened:  # else it could not, and what is wrong is said here
-            self._opened = first
+        if self._submit is None and first != self._opened:
             run = self.shard.run(first, self.stop, self._chunk_bytes)
             if run is not None:
+                self._turned(_NOTHING)
+                self._opened = first
                 return run
+        self._opened = -1  # where a block could not read it, it is read here, and what is wrong is said
         if not 0 <= first - self._first < self._num:
             self._turn_to(first)
         if self._submit is not None and self._ahead is None and self._first + self._num < self.stop:

@@ -20,6 +20,7 @@ class Session:
     """The open runs of one iterator. For one thread, which the session's own threads serve.
 
     Attributes:
+        chunks: what blocks take the records of open runs from, by run; see `runs.read_visits`.
         executor: the threads; None where nothing is read ahead.
     """
 
@@ -31,6 +32,7 @@ class Session:
             threads: how many to read ahead with; with none, nothing is read ahead.
         """
         self._most = most
+        self.chunks: dict[int, Any] = {}
         self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
         self.executor = ThreadPoolExecutor(threads, "beam_datasets-read") if threads else None
 
@@ -40,7 +42,7 @@ class Session:
         Args:
             run: the run's number.
             first: the record that is read first.
-            load: what makes a reader of these two, and reads a first chunk.
+            load: what makes a reader of these two.
         """
         reader = self._readers.get(run)
         if reader is None or isinstance(reader, Future):
@@ -72,10 +74,12 @@ class Session:
     def forget(self, run: int) -> None:
         """Lets go of a run."""
         self._readers.pop(run, None)
+        self.chunks.pop(run, None)
 
     def close(self) -> None:
         """Lets go of all runs, and ends the threads."""
         self._readers.clear()
+        self.chunks.clear()
         if self.executor is not None:
             self.executor.shutdown(cancel_futures=True)
 
@@ -83,4 +87,4 @@ class Session:
         self._readers[run] = reader
         self._readers.move_to_end(run)
         if len(self._readers) > self._most:
-            self._readers.popitem(last=False)
+            self.chunks.pop(self._readers.popitem(last=False)[0], None)

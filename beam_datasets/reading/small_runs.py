@@ -25,7 +25,11 @@ _read_runs = getattr(core, "read_runs", None)
 
 
 class SmallRuns:
-    """Reads runs of shards of this machine in the order in which they are opened. For one thread."""
+    """Reads runs of shards of this machine in the order in which they are opened. For one thread.
+
+    Attributes:
+        chunks: of runs that were read, those that are opened next too, by run.
+    """
 
     def __init__(
         self,
@@ -33,7 +37,6 @@ class SmallRuns:
         instructions: FileInstructions,
         runs: Ints,
         run_bytes: float,
-        chunks: dict[int, Any],
         chunk_of: Callable[[int, int, bool], Any],
     ) -> None:
         """Reads nothing yet.
@@ -43,11 +46,11 @@ class SmallRuns:
             instructions: the runs of the slice.
             runs: the number of each in the order in which they are opened, shape (runs,).
             run_bytes: about how many bytes a run has.
-            chunks: where the chunks of runs that are opened next are put, by run.
             chunk_of: what reads the others, see `runs.read_visits`: what is not small, has no index, or is damaged.
         """
         self._directory, self._instructions, self._runs = directory, instructions, runs
-        self._chunks, self._chunk_of = chunks, chunk_of
+        self.chunks: dict[int, Any] = {}
+        self._chunk_of = chunk_of
         self._places = np.full(len(instructions), len(runs))
         self._places[runs] = np.arange(len(runs))
         self._counts = sizes(run_bytes)
@@ -64,7 +67,7 @@ class SmallRuns:
         if not damaged and place >= self._tried and first == self._instructions.skip.item(run):
             self._tried = place + next(self._counts)
             self._read(self._runs[place : self._tried])
-        found = None if damaged else self._chunks.get(run)
+        found = None if damaged else self.chunks.get(run)
         return self._chunk_of(run, first, damaged) if found is None else found
 
     def _read(self, runs: Ints) -> None:
@@ -73,4 +76,4 @@ class SmallRuns:
         skip = instructions.skip[runs]
         wanted = np.concatenate([instructions.examples_in_shard[runs], skip, skip + instructions.take[runs]])
         found = _read_runs(self._directory, list(map(instructions.filename, numbers)), wanted)  # type: ignore[misc]
-        self._chunks.update((run, chunk) for run, chunk in zip(numbers, found) if chunk is not None)
+        self.chunks.update((run, chunk) for run, chunk in zip(numbers, found) if chunk is not None)

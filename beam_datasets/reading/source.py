@@ -139,9 +139,8 @@ class Source(Operation):
 
     def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
         """Yields blocks of few records at first, so that the first one does not wait for others, then of more."""
-        chunks: dict[int, Any] = {}
         visits = self._visits(start, stop, epoch, session)
-        chunk_of = self._chunk_of(start, stop, epoch, session, chunks)
+        chunk_of, chunks = self._chunks(start, stop, epoch, session)
         counts = sizes(self.item_bytes)
         if not self._config.add_tfds_id:
             yield from read_visits(visits, chunk_of, counts, chunks)
@@ -151,15 +150,16 @@ class Source(Operation):
                 yield self.items(list(block), run, first)
                 first += len(block)
 
-    def _chunk_of(self, start: int, stop: int, epoch: int, session: Session, chunks: dict[int, Any]) -> ChunkOf:
-        """Returns what gives the chunks of runs that have positions [start, stop); it may put more into `chunks`."""
+    def _chunks(self, start: int, stop: int, epoch: int, session: Session) -> tuple[ChunkOf, dict[int, Any]]:
+        """Returns what gives the chunks of runs that have positions [start, stop), and those that are there by then."""
         chunk_of, runs = functools.partial(self._chunk, session), self.arrangement(epoch).runs
         records = self.length / len(runs)
         run_bytes = records * self.item_bytes
         is_part = stop - start < min(self._cycle, len(runs)) * records  # for which no run need be read to its end
         if self._remote or is_part or not SmallRuns.are_read(run_bytes):
-            return chunk_of
-        return SmallRuns(self.pool.directory, self.instructions, runs, run_bytes, chunks, chunk_of).chunk
+            return chunk_of, session.chunks
+        small = SmallRuns(self.pool.directory, self.instructions, runs, run_bytes, chunk_of)
+        return small.chunk, small.chunks
 
     def _chunk(self, session: Session, run: int, first: int, damaged: bool) -> Any:
         """Returns the chunk of a run that has a record; raises the record's error, where it is damaged."""

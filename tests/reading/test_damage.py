@@ -176,6 +176,41 @@ def test_another_number_of_records_than_recorded(
             assert error.offset == shard.stat().st_size if recorded == 4 else error.offset > 0
 
 
+@pytest.mark.parametrize("kind", ["flip", "cut"])
+def test_a_shard_damaged_between_epochs_and_restored(write: Any, tmp_path: Path, kind: str) -> None:
+    """Each epoch reads anew, and says what it finds; what was restored is read on from there."""
+    directory = shutil.copytree(write({"train": [3000]}, size=300), tmp_path / "squares" / "1.0.0")
+    [shard] = (file for file in directory.iterdir() if file.name.endswith("-of-00001"))
+    content = shard.read_bytes()
+    record = 700
+    dataset = bd.builder_from_directory(directory).as_dataset("train").take(2500)
+    offset = sum(len(data) + 16 for data in dataset.raw().take(record))
+    iterator = iter(dataset.map(lambda example: int(example["id"])).repeat(3))
+    assert [next(iterator) for _ in range(2400)] == list(range(2400))
+    with shard.open("r+b") as file:
+        if kind == "cut":
+            file.truncate(offset + 20)
+        else:
+            file.seek(offset + 20)
+            file.write(bytes([content[offset + 20] ^ 1]))
+    found = []
+    with pytest.raises(BeamDatasetsError) as caught:
+        found.extend(iterator)
+    assert found[:100] == list(range(2400, 2500))
+    assert found[100:] == list(range(len(found) - 100))
+    assert shard.name in str(caught.value)
+    if kind == "flip":
+        assert isinstance(caught.value, CorruptRecordError)
+        assert (caught.value.record, caught.value.offset) == (record, offset)
+        assert "data CRC" in str(caught.value)
+        assert len(found) == 100 + record
+    else:
+        assert "ended at byte" in str(caught.value)
+    with shard.open("r+b") as file:  # the same file: it is open
+        file.write(content)
+    assert list(iterator) == [*range(len(found) - 100, 2500), *range(2500)]
+
+
 def test_what_is_behind_a_slice_is_not_looked_at(write: Any, tmp_path: Path) -> None:
     directory = copy(write, tmp_path)
     shard = max(directory.glob("*-of-00002"))
