@@ -222,7 +222,7 @@ def what_lacks(directory: str) -> str:
 def versions_near(directory: str) -> str:
     """Returns for an error which versions lie in a directory that is none of a version, or beside it; '' for none."""
     try:
-        for folder in (directory, storage.dirname(directory)):
+        for folder in (directory, storage.dirname(directory) or "."):
             found = [str(version) for version in _versions_in(folder)]
             if not found and folder == directory:
                 subdirs = _subdirs(folder)[:_MOST_SUBDIRS]

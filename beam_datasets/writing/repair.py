@@ -101,7 +101,7 @@ def repair(
     """
     if copy_storage_options and (copy is None or not storage.is_remote(copy)):
         raise StoreOptionsError(f"copy_storage_options are for a copy that is a URL; it is {copy}. Leave them out")
-    dry_run, decode = boolean("dry_run", dry_run), boolean("decode", decode)
+    dry_run = boolean("dry_run", dry_run)
     before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
     if copy is not None:
         copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.known.directory)

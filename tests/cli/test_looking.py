@@ -311,6 +311,7 @@ def test_a_directory_that_is_not_there_is_told_from_one_of_no_version(
             assert f"{tmp_path / name}" in err
             assert "there is no such directory" in err
             assert "dataset_info.json" not in err
+    assert "The directory empty is none of a version" in run("info", "empty")[2]
     assert run("info", "./empty")[2].endswith("is no published dataset: it has no dataset_info.json.\n")
     with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
         builder_from_directory("memory://nothere/ds/1.0.0")

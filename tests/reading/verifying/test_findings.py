@@ -270,6 +270,8 @@ def test_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "ds-train.tfrecord-00000-of-00001").touch()
     with pytest.raises(ValueError, match="jobs is 0"):
         bd.verify(tmp_path, jobs=0)
+    with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
+        bd.verify(tmp_path, decode="no")  # type: ignore[arg-type]
 
 
 def test_another_format(as_tfds: Path, tmp_path: Path) -> None:
