@@ -1,4 +1,4 @@
-"""Arguments of public functions, checked: those that every room has."""
+"""Arguments of public functions, and texts, checked: what every room has."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ def boolean(name: str, value: Any) -> bool:
     if not isinstance(value, (int, np.bool_, np.integer)) or value not in (0, 1):
         raise TypeError(f"{name} must be True or False, not {value!r}.")
     return bool(value)
+
+
+def is_unicode(text: str) -> bool:
+    r"""Returns whether a text can be written as UTF-8: JSON can say half of a surrogate pair, which cannot.
+
+    >>> is_unicode("\N{GRINNING FACE}"), is_unicode("\ud83d")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

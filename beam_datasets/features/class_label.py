@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError
 from beam_datasets.features.leaf import Codec, Leaf, Number
 from beam_datasets.features.numbers import array_maker, number_codec
@@ -68,6 +69,8 @@ class ClassLabel(Leaf):
         if self.label_names is None:
             return
         for name in self.label_names:
+            if not is_unicode(name):
+                raise ValueError(f"the class name {name!r} has half of a surrogate pair, which UTF-8 cannot express")
             if not name.strip() or name != name.strip() or "\n" in name:
                 raise ValueError(
                     f"the class name {name!r} is empty, has spaces around it or a line break: it cannot be saved"

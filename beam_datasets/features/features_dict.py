@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
 from beam_datasets.features import table, usual
 from beam_datasets.features.base import (
@@ -66,10 +67,8 @@ class FeaturesDict(FeatureConnector):
         for name in feature_dict:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} of type {type(name).__name__} is no name of a feature; expected a str")
-            try:
-                name.encode()
-            except UnicodeEncodeError:
-                raise ValueError(f"{name!r} is no name of a feature: it has half of a surrogate pair") from None
+            if not is_unicode(name):
+                raise ValueError(f"{name!r} is no name of a feature: it has half of a surrogate pair")
         self._set(doc=doc, features={name: to_feature(feature_dict[name]) for name in sorted(feature_dict)})
         super().__post_init__()
 

@@ -53,20 +53,18 @@ class PlainRecordBlock(list[bytes]):
             limit: how many bytes they may have together, but for the last.
         """
         while at < stop and len(self) < most and self.num_bytes < limit:
-            chunk = chunks.get(int(runs[at]))
-            if chunk is not None and not chunk.has(int(firsts[at])):
-                del chunks[int(runs[at])]
+            run, first, some = int(runs[at]), int(firsts[at]), 0
+            chunk = chunks.get(run) if counts[at] else None
+            if chunk is not None and chunk.has(first):
+                some = self._take_run(chunk, first, int(counts[at]), most, limit)
+                firsts[at] += some
+                counts[at] -= some
+            if chunk is not None and not chunk.has(first + some):
+                del chunks[run]
+            if not counts[at]:
+                at += 1
+            elif not some:
                 break
-            some = 0 if chunk is None else self._take_run(chunk, int(firsts[at]), int(counts[at]), most, limit)
-            firsts[at] += some
-            counts[at] -= some
-            if chunk is not None and chunk.ends_at(int(firsts[at])):
-                del chunks[int(runs[at])]
-            if counts[at]:
-                if not some:
-                    break
-                continue
-            at += 1
         return at
 
     def _take_run(self, chunk: PlainChunk, first: int, count: int, most: int, limit: int) -> int:
@@ -97,10 +95,6 @@ class PlainChunk:
     def has(self, record: int) -> bool:
         """Returns whether a record is among them."""
         return 0 <= record - self.first < len(self.offsets) - 1
-
-    def ends_at(self, record: int) -> bool:
-        """Returns whether a record is the one behind the last."""
-        return record == self.first + len(self.offsets) - 1
 
 
 chunk: Callable[[memoryview, Ints, int], Any] = PlainChunk if core is None else core.chunk

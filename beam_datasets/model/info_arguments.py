@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from beam_datasets.model.info_json import is_unicode
+from beam_datasets.arguments import is_unicode
 
 _TEXTS = ("description", "homepage", "citation", "license", "is_blocked", "file_format")
 _FLAGS = ("disable_shuffling", "nondeterministic_order")
@@ -33,6 +33,7 @@ def check(arguments: Mapping[str, Any]) -> None:
     if not isinstance(notes, Mapping):
         raise ValueError(f"release_notes is {notes!r:.100}; needed: a dict from versions to what is new in them.")
     for version, text in notes.items():
+        _check_text("a version of release_notes", str(version))
         _check_text(f"release_notes[{str(version)!r}]", text)
     for tag in identity.config_tags:
         _check_text("a tag of config_tags", tag)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import MetadataError
 
 _CHOICES = ("feature_key",)
@@ -66,21 +67,10 @@ def _read_text(value: Any, where: str) -> str:
     if type(value) is not str:
         raise MetadataError(f"field {where!r} is {value!r:.100}; needed: a string.")
     if not is_unicode(value):
-        raise MetadataError(f"field {where!r} is {value!r:.100}, with half of a surrogate pair, which no text has.")
+        raise MetadataError(
+            f"field {where!r} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express."
+        )
     return value
-
-
-def is_unicode(text: str) -> bool:
-    r"""Returns whether a text can be written as UTF-8: JSON can say half of a surrogate pair, which cannot.
-
-    >>> is_unicode("\N{GRINNING FACE}"), is_unicode("\ud83d")
-    (True, False)
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read_int(value: Any, where: str) -> int:

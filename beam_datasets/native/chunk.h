@@ -24,7 +24,8 @@ PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first);
  * NULL where that fails. */
 int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n);
 
-/* Reads the chunk of what is left of a run that begins with a record; NULL where that fails, with an exception or without. */
+/* Reads the chunk of what is left of a run that begins with a record; NULL where that fails, with an exception or
+ * without. */
 PyObject *chunk_read(PyObject *rest, Py_ssize_t first);
 
 #endif

@@ -107,7 +107,7 @@ static int is_chunk(const Rest *rest, Py_ssize_t first, Py_ssize_t stop, uint64_
 /* Returns the record behind the last one of the chunk that begins with `first`. */
 static Py_ssize_t end_of(const Rest *rest, Py_ssize_t first) {
     uint64_t most = (uint64_t)rest->chunk_bytes;
-    if (is_chunk(rest, first, rest->stop, most + most / 4)) return rest->stop; /* a small rest is read with the others */
+    if (is_chunk(rest, first, rest->stop, most + most / 4)) return rest->stop; /* a little more, so that none is left */
     Py_ssize_t stop = first + 1, step = 1; /* one record in any case; the last one does not fit */
     for (; step < rest->stop - stop && is_chunk(rest, first, stop + step, most); step *= 2) stop += step;
     for (; step > 0; step /= 2)

@@ -154,7 +154,8 @@ def make_dirs(path: str) -> None:
 
 def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
-    opener = None if path.startswith("/dev/fd/") else _open_regular  # which is what <(command) is given as
+    is_given = path.startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdin"))  # as a shell passes <(command), and pipes
+    opener = None if is_given else _open_regular
     with _named(path), open(path, "rb", buffering=0, opener=opener) as file:
         return file.read()
 

@@ -131,6 +131,11 @@ def test_a_name_with_half_of_a_surrogate_pair_is_named():
         F.from_json_text(text, path="/data/features.json")
 
 
+def test_a_class_name_with_half_of_a_surrogate_pair_is_refused():
+    with pytest.raises(ValueError, match=r"class name 'a\\ud800' has half of a surrogate pair"):
+        F.ClassLabel(names=["a\ud800", "b"])
+
+
 def test_documentation():
     features = F.FeaturesDict(
         {"a": F.Scalar(np.int64, doc="a number"), "b": F.Text(doc=F.Documentation(desc="a text", value_range="words"))},

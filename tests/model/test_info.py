@@ -219,6 +219,7 @@ def test_arguments_are_checked():
         ({"metadata": MetadataDict({"a": {1, 2}})}, "^metadata cannot be written as JSON: Object of type set"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"1.0.0": 1})}, r"^release_notes\['1.0.0'\]"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes="new")}, "^release_notes is 'new'"),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"\ud800": "x"})}, "^a version of release_n"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), config_tags=(1,))}, "^a tag of config_tags is 1"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), config_description=1)}, "^config_description is 1"),
     ],

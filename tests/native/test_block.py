@@ -115,6 +115,18 @@ def test_takes_what_a_list_would(reading: Reading) -> None:
     assert got[1] == ("damaged" if good < len(wanted) else "all")
 
 
+@pytest.mark.parametrize(
+    "visits", [[(0, 0, 1), (0, 2, 0), (0, 1, 1)], [(0, 0, 2), (0, 2, 0)], [(0, 3, 1)], [(1, 0, 0)]]
+)
+def test_a_visit_of_nothing_or_of_what_is_not_there(visits: Any) -> None:
+    found = []
+    for block, make in ((core.RecordBlock(), core.chunk), (PlainRecordBlock(), PlainChunk)):
+        data, places = framed([b"a", b"b"])
+        chunks = {0: make(memoryview(data), places, 0)}
+        found.append((take(block, chunks, visits), list(block), list(chunks)))
+    assert found[0] == found[1]
+
+
 @given(RECORDS, PLACES, PLACES, st.integers(-5, 5).filter(bool) | st.none())
 def test_slices_are_those_of_lists(records: list[bytes], start: Any, stop: Any, step: Any) -> None:
     block = block_of(records)

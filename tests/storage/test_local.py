@@ -140,13 +140,14 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch, nativ
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
-def test_a_pipe_that_a_shell_passes_is_read():
+@pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
+def test_a_pipe_that_a_shell_passes_is_read(folder):
     """As in `--features <(command)`."""
     source, target = os.pipe()
     os.write(target, b"12345")
     os.close(target)
     try:
-        assert _in_a_thread(storage.read_bytes, f"/dev/fd/{source}") == b"12345"
+        assert _in_a_thread(storage.read_bytes, f"{folder}/{source}") == b"12345"
     finally:
         os.close(source)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.arguments import boolean
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.reading.glancing import GLANCED, REFUSED
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
@@ -108,8 +108,7 @@ def examine(
 ) -> Examination:
     """Reads a dataset, and returns what should be there and what is; see `verify`."""
     decode = boolean("decode", decode)
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs is {jobs}; needed: 1 or more.")
+    jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
     known = inspect(storage.with_options(dataset_dir, storage_options))
     return Examination(known, _read_all(known, decode, jobs, progress), decode)
 

@@ -268,7 +268,7 @@ def test_no_dataset(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match="is no dataset"):
         bd.verify(tmp_path)
     (tmp_path / "ds-train.tfrecord-00000-of-00001").touch()
-    with pytest.raises(ValueError, match="jobs is 0"):
+    with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
         bd.verify(tmp_path, jobs=0)
     with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
         bd.verify(tmp_path, decode="no")  # type: ignore[arg-type]
