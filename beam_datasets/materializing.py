@@ -65,7 +65,7 @@ def materialize(
             bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give URLs that
             carry their own: `beam_datasets.storage.with_options(url, options)`. Workers get options with the job.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core. Where records
-            are only copied, one more for each 256 MiB at most; less is copied within this process.
+            are only copied, one and another for each 256 MiB at most; less is copied within this process.
         **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
             progress.
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from beam_datasets.arguments import boolean
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import MissingDependencyError, SplitError
 from beam_datasets.model.names import did_you_mean
 
@@ -293,7 +293,7 @@ def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[Ab
     [4, 4, 3]
     """
     drop = boolean("drop_remainder", drop_remainder)
-    return [EvenSplit(split, i, n, drop) for i in range(n)]
+    return [EvenSplit(split, i, n, drop) for i in range(integer("n", n))]
 
 
 def split_for_jax_process(

@@ -52,7 +52,7 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._opened = -1  # the record from which on a block was to read by itself at last
+        self._opened = -1  # the latest record from which on a block was to read by itself
         self._scanned = 0  # the record that the scan goes on with
         self._turned(_NOTHING)
 

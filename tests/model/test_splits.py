@@ -189,6 +189,8 @@ def test_whether_to_drop_the_remainder_is_said_as_a_bool():
 
 def test_no_even_splits():
     assert even_splits("train", 0) == even_splits("train", -1) == []
+    with pytest.raises(TypeError, match="n must be an int, not '2'"):
+        even_splits("train", "2")
 
 
 @pytest.mark.parametrize("case", EVEN["split_for_jax_process"], ids=str)

@@ -139,6 +139,24 @@ def test_iterating_reads_each_byte_once(write: Any, monkeypatch: pytest.MonkeyPa
     assert sum(stop - start for _, start, stop in calls.reads) == sum(file.stat().st_size for file in files)
 
 
+@pytest.mark.parametrize("lengths", [[500] * 20, [40] * 250], ids=["runs in chunks", "small runs"])
+def test_what_was_read_is_let_go_of(write: Any, lengths: list[int]) -> None:
+    """By what the process has, as chunks that C reads are no objects of Python."""
+    status = Path("/proc/self/statm")
+    if not status.exists():
+        pytest.skip("needs /proc")
+    dataset = bd.builder_from_directory(write({"train": lengths}, size=2000)).as_dataset("train").raw()
+    iterator = iter(dataset.repeat())
+    held = []
+    for _ in range(7):
+        for _ in range(len(dataset)):
+            next(iterator)
+        gc.collect()
+        held.append(int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        assert len(iterator._session.chunks) <= 16
+    assert held[-1] < held[0] + 40_000_000  # 100 MB were read meanwhile
+
+
 WAYS: dict[str, Any] = {
     "all": lambda dataset: dataset,
     "blocks of a worker": lambda dataset: dataset.shard(0, 2, block=4),

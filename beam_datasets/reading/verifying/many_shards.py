@@ -193,5 +193,5 @@ def _read_together(directory: str, names: list[str], counts: NDArray[np.int64]) 
     chunks = core.read_runs(directory, names, np.concatenate([counts, firsts, counts]))  # type: ignore[union-attr]
     found = {number: chunk for number, chunk in enumerate(chunks) if chunk is not None}
     block, left, total = RecordBlock(), counts.copy(), int(counts.sum())
-    read = block.take(found, np.arange(n), firsts, left, 0, n, total, n * 2 * _TOGETHER_BYTES)
+    read = block.take(found, np.arange(n), firsts, left, 0, n, total, n * _TOGETHER_BYTES)  # more than they have
     return block if read == n else None
