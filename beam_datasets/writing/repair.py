@@ -78,7 +78,8 @@ def repair(
 ) -> Repair:
     """Verifies a dataset, and writes what can be restored; returns what was done and what is left.
 
-    Each file appears whole, in place of the damaged one. Nothing else is touched, and nothing is removed.
+    Each file appears whole, in place of the damaged one. Nothing else is touched, and nothing is removed: where a
+    directory stands in a file's place, that file is refused.
 
     Args:
         dataset_dir: the directory of a version, or its URL.
@@ -151,16 +152,24 @@ class _Job:
     def _look_again(self, changed: set[str] | None = None) -> None:
         self.now = examine_again(self.now, () if self._dry_run else changed or (), self._instead)
 
+    def _is_free(self, file: str) -> bool:
+        """Returns whether a file can be written in its place, where no directory stands; else refuses it."""
+        path = storage.join(self._directory, file)
+        if storage.is_remote(path) or not storage.is_dir(path):
+            return True
+        self.refused[file] = "a directory stands in its place; move that away first"
+        return False
+
     # ------------------------------------------------------------------------------------------------------ small files
 
     def restore_small_files(self) -> None:
         """Restores the manifest from the copy, then the other small files from it or by what the manifest says."""
         known = self.now.known
-        if known.manifest is None and known.indexed and self._copy is not None:
+        if known.manifest is None and known.indexed and self._copy is not None and self._is_free(MANIFEST_FILE):
             text = self._copy.manifest_text
             if text is not None:
                 self._restore(MANIFEST_FILE, text, f"copied from {self._copy.directory}, which is the same dataset")
-        for file in self._wrong_small_files():
+        for file in filter(self._is_free, self._wrong_small_files()):
             self._restore_small_file(file)
 
     def _restore(self, file: str, content: bytes, message: str) -> None:
@@ -200,7 +209,7 @@ class _Job:
     # ----------------------------------------------------------------------------------------------------------- shards
 
     def _findings(self, *, of_indexes: bool) -> list[Finding]:
-        """Returns the findings of shards, or of their indexes, the first of each file."""
+        """Returns the findings of shards, or of their indexes, whose places are free, the first of each file."""
         found = {
             finding.file: finding
             for finding in reversed(self.now.report.findings)
@@ -208,7 +217,7 @@ class _Job:
             and finding.file.endswith(INDEX_SUFFIX) == of_indexes
             and finding.kind != "example"
         }
-        return list(reversed(found.values()))
+        return [finding for finding in reversed(found.values()) if self._is_free(finding.file)]
 
     def restore_shards(self) -> None:
         """Restores shards from the copy."""
@@ -284,7 +293,7 @@ class _Job:
     def rebuild_manifest(self) -> None:
         """Writes the manifest again, where all else is whole."""
         known = self.now.known
-        if known.manifest is not None or not known.indexed:
+        if known.manifest is not None or not known.indexed or not self._is_free(MANIFEST_FILE):
             return
         done = {step.file for step in self.steps} if self._dry_run else set()
         wrong = [

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import random
 import re
+import resource
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -316,16 +317,44 @@ def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, publ
     assert not list(copy.glob(".tmp-*"))
 
 
+@pytest.mark.parametrize("with_copy", [False, True])
+@pytest.mark.parametrize("file", [SHARD, INDEX, "manifest.json", "dataset_info.json", "features.json"])
+def test_a_directory_in_a_files_place_keeps_nothing_else_from_repair(
+    copy: Path,  # noqa: F811
+    published: Path,  # noqa: F811
+    file: str,
+    with_copy: bool,
+) -> None:
+    other = "ds-train.tfrecord-00002-of-00004.index"
+    (copy / other).write_bytes((copy / other).read_bytes()[:-1])
+    (copy / file).unlink()
+    (copy / file).mkdir()
+    refusal = {file: "a directory stands in its place; move that away first"}
+    for dry_run in (True, False):
+        done = bd.repair(copy, copy=published if with_copy else None, dry_run=dry_run)
+        assert ([step.file for step in done.steps], done.refused) == ([other], refusal)
+    assert done.after is not None
+    assert file in {finding.file for finding in done.after.findings}
+    assert (copy / other).is_file()
+    (copy / file).rmdir()
+    bd.repair(copy, copy=published)
+    assert contents(copy) == contents(published)
+
+
 def test_a_directory_that_may_not_be_written(copy: Path, published: Path) -> None:  # noqa: F811
-    if os.geteuid() == 0:
-        (copy / SHARD).unlink()
-        (copy / SHARD).mkdir()  # root may write anywhere, but not rename a file to a directory
-    else:
-        (copy / SHARD).write_bytes(b"damaged")
-        copy.chmod(0o500)
-    with pytest.raises(StorageError, match=SHARD):
-        bd.repair(copy, copy=published)
-    copy.chmod(0o700)
+    (copy / SHARD).write_bytes(b"damaged")
+    copy.chmod(0o500)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as root may write anywhere
+    try:
+        with pytest.raises(StorageError, match=SHARD):
+            bd.repair(copy, copy=published)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+        copy.chmod(0o700)
+    assert (copy / SHARD).read_bytes() == b"damaged"
     assert not list(copy.glob(".tmp-*"))
 
 
