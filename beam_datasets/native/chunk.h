@@ -16,16 +16,13 @@ typedef struct {
 /* The chunk in a capsule; NULL with an exception. */
 Chunk *chunk_get(PyObject *capsule);
 
-/* A chunk of n framed records, the first of that number; NULL with an exception. The memory, of malloc(), is the
- * chunk's then, also where that fails: n + 1 offsets, the records behind them. */
-PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first);
+/* A chunk of n framed records, the first of that number, and what follows it or NULL; NULL with an exception. The
+ * memory, of malloc(), and the reference are the chunk's then, also where that fails: n + 1 offsets, the records behind
+ * them. */
+PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, PyObject *rest);
 
-/* Reads n records of a file into memory for chunk_own(); u64 say where each begins and the last one ends. Needs no GIL.
- * NULL where that fails. */
-int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n);
-
-/* Reads the chunk of what is left of a run that begins with a record; NULL where that fails, with an exception or
- * without. */
+/* runs.c: reads the chunk of what is left of a run that begins with a record; NULL where that fails, with an exception
+ * or without. */
 PyObject *chunk_read(PyObject *rest, Py_ssize_t first);
 
 #endif

@@ -10,8 +10,8 @@
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read at their places */
 extern PyMethodDef files_methods[];   /* files.c: local files opened */
-extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory, and a run read a chunk at a time */
-extern PyMethodDef runs_methods[];    /* runs.c: runs of small shards, many at once */
+extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory */
+extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
 extern PyMethodDef example_methods[]; /* example.c: one example put together */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
 extern PyMethodDef md5_methods[];     /* md5.c: sort keys */

@@ -1,8 +1,7 @@
-/* Runs of many small shards read in one call: each index looked at, each run read, all without the GIL.
+/* Runs: records of a file in a row, of which a block reads a chunk when it gets there; all without the GIL.
  *
- * What is not as it should be, or is not small, is left out and nothing is said of why: whoever asked
- * (beam_datasets/reading/small_runs.py) has it read by itself then. The layouts are those of
- * beam_datasets/formats/index.py and tfrecord.py.
+ * What cannot be read, or is not as it should be, is not told: whoever asked (beam_datasets/reading/runs.py,
+ * small_runs.py) reads it again then. The layouts are those of beam_datasets/formats/index.py and tfrecord.py.
  */
 #include "chunk.h"
 
@@ -11,136 +10,254 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define REST "beam_datasets.rest"
+#define DIRECTORY "beam_datasets.directory"
 #define SUFFIX ".index"
-#define MOST_NAME 4096          /* bytes, with the suffix */
-#define MOST_INDEX (64 << 10)   /* bytes of an index without its keys */
-#define MOST_BYTES (256 << 10)  /* of a run */
-#define MOST_TOGETHER (1 << 20) /* bytes after which no other run is read */
+#define MOST_NAME 4096         /* bytes, with the suffix */
+#define MOST_INDEX (256 << 10) /* bytes of an index without its keys */
 
-/* Records [first, stop) of a shard that is to have so many. */
+/* What is left of a run: records of a shard up to one before `stop`. */
 typedef struct {
-    PyObject *owner;  /* of the name */
-    const char *name; /* of the shard, in the directory */
-    int64_t records, first, stop;
-    int64_t *memory; /* where they were put, see chunk_own(); NULL where they were not read */
-} Run;
+    PyObject *owner;    /* keeps the descriptor open; NULL where that is the run's own */
+    int descriptor;     /* of the shard; while that is not open, of its directory */
+    PyObject *name;     /* of a shard that is not open: bytes, in the directory */
+    Py_ssize_t records; /* that it is to have */
+    Py_buffer view;     /* where the offsets are, if they are not the run's own */
+    uint8_t *memory;    /* of malloc(): where they are if they are */
+    const uint8_t *offsets; /* u64: where each record of the shard begins, and the last one ends */
+    Py_ssize_t first, stop, chunk_bytes;
+} Rest;
 
-/* Reads the header and the offsets of a shard's index; whether they are good. */
-static int read_offsets(int directory, const Run *run, uint8_t *index, uint64_t *shard_size) {
+static void rest_drop(Rest *rest) {
+    if (rest->owner == NULL && rest->descriptor >= 0) close(rest->descriptor);
+    Py_XDECREF(rest->owner);
+    Py_XDECREF(rest->name);
+    PyBuffer_Release(&rest->view);
+    free(rest->memory);
+    PyMem_Free(rest);
+}
+
+static void rest_free(PyObject *capsule) { rest_drop(PyCapsule_GetPointer(capsule, REST)); }
+
+/* Returns a chunk without records, which is followed by the run; NULL with an exception, and the run is dropped. */
+static PyObject *chunk_before(Rest *rest) {
+    Py_ssize_t first = rest->first;
+    PyObject *capsule = PyCapsule_New(rest, REST, rest_free);
+    if (capsule == NULL) {
+        rest_drop(rest);
+        return NULL;
+    }
+    int64_t *none = calloc(1, sizeof *none);
+    if (none != NULL) return chunk_own(none, 0, first, capsule);
+    Py_DECREF(capsule);
+    return PyErr_NoMemory();
+}
+
+/* Whether it is a run of a shard of n records; else there is an exception. */
+static int is_run(const Rest *rest, Py_ssize_t n) {
+    if (rest->first >= 0 && rest->first < rest->stop && rest->stop <= n && rest->chunk_bytes > 0) return 1;
+    PyErr_Format(PyExc_ValueError, "[%zd, %zd) of %zd records in chunks of %zd bytes", rest->first, rest->stop, n,
+                 rest->chunk_bytes);
+    return 0;
+}
+
+/* --------------------------------------------------------------------------------------------------------- opening */
+
+/* Reads the header and the offsets of a shard's index into memory; NULL where they are not good. */
+static uint8_t *index_read(int directory, const char *shard, Py_ssize_t records, uint64_t *shard_size) {
     char name[MOST_NAME];
-    Py_ssize_t size, wanted = index_size(run->records);
-    size_t length = strlen(run->name);
-    if (length > sizeof name - sizeof SUFFIX || wanted > MOST_INDEX) return 0;
-    memcpy(name, run->name, length);
+    Py_ssize_t size, wanted = index_size(records);
+    size_t length = strlen(shard);
+    if (length > sizeof name - sizeof SUFFIX || wanted > MOST_INDEX) return NULL;
+    memcpy(name, shard, length);
     memcpy(name + length, SUFFIX, sizeof SUFFIX);
     int descriptor = file_open(directory, name, &size);
-    if (descriptor < 0) return 0;
-    ssize_t got = read(descriptor, index, (size_t)wanted);
+    if (descriptor < 0) return NULL;
+    uint8_t *index = malloc((size_t)wanted);
+    int good = index != NULL && read(descriptor, index, (size_t)wanted) == wanted &&
+               index_is_good(index, (uint64_t)size, (uint64_t)records, shard_size);
     close(descriptor);
-    return got == wanted && index_is_good(index, (uint64_t)size, (uint64_t)run->records, shard_size);
-}
-
-/* Takes the records from where the offsets say they are; what is wrong with their data is told when they are used. */
-static void take_records(int descriptor, Run *run, const uint8_t *offsets) {
-    uint64_t n = (uint64_t)(run->stop - run->first);
-    offsets += 8 * run->first;
-    if (u64_at(offsets + 8 * n) - u64_at(offsets) <= MOST_BYTES) run->memory = records_get(descriptor, offsets, n);
-}
-
-static void read_run(int directory, Run *run) {
-    uint8_t index[MOST_INDEX];
-    uint64_t shard_size;
-    Py_ssize_t size;
-    if (run->first < 0 || run->first >= run->stop || run->stop > run->records) return;
-    if (!read_offsets(directory, run, index, &shard_size)) return;
-    int descriptor = file_open(directory, run->name, &size);
-    if (descriptor < 0) return;
-    if ((uint64_t)size == shard_size) take_records(descriptor, run, index + INDEX_HEADER);
-    close(descriptor);
-}
-
-static void read_all(const char *path, Run *runs, Py_ssize_t n) {
-    int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0) return;
-    int64_t together = 0;
-    for (Py_ssize_t i = 0; i < n && together < MOST_TOGETHER; i++) {
-        read_run(directory, runs + i);
-        if (runs[i].memory != NULL) together += runs[i].memory[runs[i].stop - runs[i].first];
-    }
-    close(directory);
-}
-
-static void runs_drop(Run *runs, Py_ssize_t n) {
-    for (Py_ssize_t i = 0; runs != NULL && i < n; i++) {
-        Py_XDECREF(runs[i].owner);
-        free(runs[i].memory);
-    }
-    PyMem_Free(runs);
-}
-
-/* Returns the runs that are asked for, not read yet; NULL with an exception. */
-static Run *runs_get(PyObject *names, PyObject *numbers, Py_ssize_t n) {
-    Ints ints;
-    if (ints_get(numbers, &ints, "records, firsts and stops") < 0) return NULL;
-    Run *runs = PyMem_Calloc((size_t)n + 1, sizeof *runs);
-    if (runs == NULL) PyErr_NoMemory();
-    else if (ints.n != 3 * n) PyErr_Format(PyExc_ValueError, "%zd numbers for %zd names, not 3 for each", ints.n, n);
-    for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++) {
-        runs[i].records = ints.values[i];
-        runs[i].first = ints.values[n + i];
-        runs[i].stop = ints.values[2 * n + i];
-        if (PyUnicode_FSConverter(PyList_GetItem(names, i), &runs[i].owner))
-            runs[i].name = PyBytes_AsString(runs[i].owner);
-    }
-    ints_drop(&ints);
-    if (!PyErr_Occurred()) return runs;
-    runs_drop(runs, n);
+    if (good) return index;
+    free(index);
     return NULL;
 }
 
-/* Returns a list of chunks, None for each run that was not read. */
-static PyObject *chunks_of(Run *runs, Py_ssize_t n) {
+/* Opens the shard of a run; 0, or -1 where it is not as its index says. Needs no GIL: nobody else has the run. */
+static int rest_open(Rest *rest, const char *name) {
+    uint64_t shard_size;
+    Py_ssize_t size;
+    uint8_t *index = index_read(rest->descriptor, name, rest->records, &shard_size);
+    int descriptor = index == NULL ? -1 : file_open(rest->descriptor, name, &size);
+    if (descriptor >= 0 && (uint64_t)size == shard_size) {
+        rest->descriptor = descriptor;
+        rest->memory = index;
+        rest->offsets = index + INDEX_HEADER;
+        return 0;
+    }
+    if (descriptor >= 0) close(descriptor);
+    free(index);
+    return -1;
+}
+
+/* --------------------------------------------------------------------------------------------------------- reading */
+
+static const uint8_t *at_offset(const Rest *rest, Py_ssize_t record) { return rest->offsets + 8 * (size_t)record; }
+
+static uint64_t offset_of(const Rest *rest, Py_ssize_t record) { return u64_at(at_offset(rest, record)); }
+
+/* Whether the records of a run from `first` to before `stop` are a chunk, or less. */
+static int is_chunk(const Rest *rest, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
+    return offset_of(rest, stop) - offset_of(rest, first) <= most;
+}
+
+/* Returns the record behind the last one of the chunk that begins with `first`. */
+static Py_ssize_t end_of(const Rest *rest, Py_ssize_t first) {
+    uint64_t most = (uint64_t)rest->chunk_bytes;
+    if (is_chunk(rest, first, rest->stop, most + most / 4)) return rest->stop; /* a little more, so that none is left */
+    Py_ssize_t stop = first + 1, step = 1; /* one record in any case; the last one does not fit */
+    for (; step < rest->stop - stop && is_chunk(rest, first, stop + step, most); step *= 2) stop += step;
+    for (; step > 0; step /= 2)
+        if (step < rest->stop - stop && is_chunk(rest, first, stop + step, most)) stop += step;
+    return stop;
+}
+
+/* Reads n records of a file into memory for chunk_own(); u64 say where each begins and the last one ends. */
+static int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n) {
+    uint64_t start = u64_at(offsets), size = u64_at(offsets + 8 * n) - start;
+    if (start > INT64_MAX || size > PY_SSIZE_T_MAX / 2 || n > PY_SSIZE_T_MAX / 32) return NULL;
+    int64_t *memory = malloc((size_t)(8 * (n + 1) + size));
+    if (memory == NULL) return NULL;
+    for (uint64_t i = 0; i < n; i++) memory[i] = (int64_t)(u64_at(offsets + 8 * i) - start);
+    memory[n] = (int64_t)size; /* not looked at again: offsets in a mapped file may have changed */
+    if (pread(descriptor, memory + n + 1, (size_t)size, (off_t)start) == (ssize_t)size) return memory;
+    free(memory);
+    return NULL;
+}
+
+PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
+    Rest *rest = PyCapsule_GetPointer(capsule, REST);
+    if (rest == NULL || first < 0 || first >= rest->stop) return NULL;
+    const char *name = rest->name == NULL ? NULL : PyBytes_AsString(rest->name);
+    int64_t *memory = NULL;
+    Py_ssize_t stop = 0;
+    Py_BEGIN_ALLOW_THREADS
+    if (name == NULL || rest_open(rest, name) == 0) {
+        stop = end_of(rest, first);
+        memory = records_get(rest->descriptor, at_offset(rest, first), (uint64_t)(stop - first));
+    }
+    Py_END_ALLOW_THREADS
+    if (name != NULL && rest->memory != NULL) { /* it is open now, and its own */
+        Py_CLEAR(rest->owner);
+        Py_CLEAR(rest->name);
+    }
+    if (memory == NULL) return NULL;
+    return chunk_own(memory, stop - first, first, stop < rest->stop ? Py_NewRef(capsule) : NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------- functions */
+
+PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, /)\n--\n\n"
+                      "Returns a chunk, see chunk(), without records, which is followed by records [first, stop) of a\n"
+                      "file: RecordBlock.take() reads about so many bytes of them at a time, when it gets there. The\n"
+                      "owner keeps the file open; offsets, uint64, say where each record of the file begins and the\n"
+                      "last one ends. Where they cannot be read, take() ends there and drops the chunk.");
+
+static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyObject *offsets;
+    Rest *rest = PyMem_Calloc(1, sizeof *rest);
+    if (rest == NULL) return PyErr_NoMemory();
+    int good = PyArg_ParseTuple(arguments, "OiOnnn:run", &rest->owner, &rest->descriptor, &offsets, &rest->first,
+                                &rest->stop, &rest->chunk_bytes);
+    Py_XINCREF(rest->owner);
+    if (good && bytes_get(offsets, &rest->view) == 0) {
+        Py_ssize_t n = rest->view.len / 8 - 1;
+        rest->offsets = rest->view.buf;
+        if (is_run(rest, n)) return chunk_before(rest);
+    }
+    rest_drop(rest);
+    return NULL;
+}
+
+static void directory_free(PyObject *capsule) {
+    close((int)((intptr_t)PyCapsule_GetPointer(capsule, DIRECTORY) - 1));
+}
+
+/* Opens a directory; what closes it again, NULL without an exception where it cannot be opened. */
+static PyObject *directory_open(const char *path, int *descriptor) {
+    Py_BEGIN_ALLOW_THREADS
+    *descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    Py_END_ALLOW_THREADS
+    if (*descriptor < 0) return NULL;
+    PyObject *capsule = PyCapsule_New((void *)((intptr_t)*descriptor + 1), DIRECTORY, directory_free);
+    if (capsule == NULL) close(*descriptor);
+    return capsule;
+}
+
+/* Returns the chunk before a run of a shard that is not open; NULL with an exception. */
+static PyObject *chunk_coming(PyObject *directory, int descriptor, PyObject *name, const int64_t *numbers,
+                              Py_ssize_t n, Py_ssize_t chunk_bytes) {
+    Rest *rest = PyMem_Calloc(1, sizeof *rest);
+    if (rest == NULL) return PyErr_NoMemory();
+    rest->owner = Py_NewRef(directory);
+    rest->descriptor = descriptor;
+    rest->records = (Py_ssize_t)numbers[0];
+    rest->first = (Py_ssize_t)numbers[n];
+    rest->stop = (Py_ssize_t)numbers[2 * n];
+    rest->chunk_bytes = chunk_bytes;
+    if (is_run(rest, rest->records) && PyUnicode_FSConverter(name, &rest->name)) return chunk_before(rest);
+    rest_drop(rest);
+    return NULL;
+}
+
+static PyObject *chunks_coming(const char *path, PyObject *names, const Ints *numbers, Py_ssize_t chunk_bytes) {
+    Py_ssize_t n = PyList_Size(names);
+    int descriptor;
+    if (numbers->n != 3 * n)
+        return PyErr_Format(PyExc_ValueError, "%zd numbers for %zd names, not 3 for each", numbers->n, n);
+    PyObject *directory = directory_open(path, &descriptor);
+    if (directory == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     PyObject *chunks = PyList_New(n);
     for (Py_ssize_t i = 0; chunks != NULL && i < n; i++) {
-        Run *run = runs + i;
-        int64_t *memory = run->memory;
-        run->memory = NULL; /* it is the chunk's, also where none can be made */
-        PyObject *chunk = memory == NULL ? Py_NewRef(Py_None)
-                                         : chunk_own(memory, run->stop - run->first, run->first);
+        PyObject *chunk =
+            chunk_coming(directory, descriptor, PyList_GetItem(names, i), numbers->values + i, n, chunk_bytes);
         if (chunk == NULL || PyList_SetItem(chunks, i, chunk) < 0) Py_CLEAR(chunks);
     }
+    Py_DECREF(directory);
     return chunks;
 }
 
-PyDoc_STRVAR(read_runs_doc, "read_runs(directory, names, numbers, /)\n--\n\n"
-                            "Reads runs of small shards of a directory, and checks them against the shards' indexes.\n"
-                            "Numbers are how many records each shard has, then the first record of each run, then the\n"
-                            "record behind its last. Returns for each run a chunk of it, see chunk(); None where it\n"
-                            "is not small, or anything is wrong but the records' data.");
+PyDoc_STRVAR(runs_doc, "runs(directory, names, numbers, chunk_bytes, /)\n--\n\n"
+                       "Returns for each shard of a directory a chunk as run() does. take() opens the shard when it\n"
+                       "gets there, and checks it against its index. Numbers are how many records each shard has, then\n"
+                       "the first record of each run, then the record behind its last. None where the directory cannot\n"
+                       "be opened. Where a shard cannot be read, is not as its index says, or has a large one, take()\n"
+                       "ends there and drops the chunk.");
 
-static PyObject *read_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
+static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *path, *names, *numbers, *chunks = NULL;
-    if (!PyArg_ParseTuple(arguments, "O&O!O:read_runs", PyUnicode_FSConverter, &path, &PyList_Type, &names, &numbers))
+    Py_ssize_t chunk_bytes;
+    Ints ints;
+    if (!PyArg_ParseTuple(arguments, "O&O!On:runs", PyUnicode_FSConverter, &path, &PyList_Type, &names, &numbers,
+                          &chunk_bytes))
         return NULL;
-    Py_ssize_t n = PyList_Size(names);
-    Run *runs = runs_get(names, numbers, n);
-    if (runs != NULL) {
-        const char *directory = PyBytes_AsString(path);
-        Py_BEGIN_ALLOW_THREADS
-        read_all(directory, runs, n);
-        Py_END_ALLOW_THREADS
-        chunks = chunks_of(runs, n);
-        runs_drop(runs, n);
+    if (ints_get(numbers, &ints, "records, firsts and stops") == 0) {
+        chunks = chunks_coming(PyBytes_AsString(path), names, &ints, chunk_bytes);
+        ints_drop(&ints);
     }
     Py_DECREF(path);
     return chunks;
 }
 
+#else
+
+PyObject *chunk_read(PyObject *Py_UNUSED(capsule), Py_ssize_t Py_UNUSED(first)) { return NULL; }
+
 #endif
 
 PyMethodDef runs_methods[] = {
 #ifndef _WIN32
-    {"read_runs", read_runs, METH_VARARGS, read_runs_doc},
+    {"run", py_run, METH_VARARGS, run_doc},
+    {"runs", py_runs, METH_VARARGS, runs_doc},
 #endif
     {NULL, NULL, 0, NULL},
 };

@@ -158,7 +158,7 @@ class Source(Operation):
         is_part = stop - start < min(self._cycle, len(runs)) * records  # for which no run need be read to its end
         if self._remote or is_part or not SmallRuns.are_read(run_bytes):
             return chunk_of, session.chunks
-        small = SmallRuns(self.pool.directory, self.instructions, runs, run_bytes, chunk_of)
+        small = SmallRuns(self.pool.directory, self.instructions, runs, self._chunk_bytes, chunk_of)
         return small.chunk, small.chunks
 
     def _chunk(self, session: Session, run: int, first: int, damaged: bool) -> Any:
@@ -288,13 +288,17 @@ class Source(Operation):
             self._files[run] = file
         return self.pool.open(*file)
 
+    @property
+    def _chunk_bytes(self) -> int:
+        """How much of a local run is read at a time."""
+        return min(CHUNK_BYTES, max(_CACHE_BYTES // self._cycle, _LEAST_CHUNK))
+
     def _open(self, session: Session, run: int, first: int) -> RunReader:
         """Returns a reader of a run; where it reads ahead, it has read the chunk with a record."""
         executor = session.executor
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         if executor is None:
-            chunk_bytes = min(CHUNK_BYTES, max(_CACHE_BYTES // self._cycle, _LEAST_CHUNK))
-            return RunReader(self._shard(run), stop, chunk_bytes)
+            return RunReader(self._shard(run), stop, self._chunk_bytes)
         chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
         return RunReader(self._shard(run), stop, chunk_bytes, executor.submit).load(first)
 

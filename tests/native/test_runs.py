@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from beam_datasets.native import core
 if TYPE_CHECKING:
     from pathlib import Path
 
-if not hasattr(core, "read_runs"):
+if not hasattr(core, "runs"):
     pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)
 
 RECORDS = [b"", b"a", bytes(200), b"x" * 9000, b"hello", bytes(70_000), b"end"]
@@ -42,33 +42,44 @@ def put(directory: Path, name: str, index: bytes, data: bytes = DATA) -> None:
     (directory / f"{name}.index").write_bytes(index)
 
 
-def records(chunk: Any, first: int, count: int) -> list[bytes]:
-    """Returns what a block takes from a chunk."""
-    block, columns = core.RecordBlock(), [np.array([number]) for number in (0, first, count)]
-    block.take({0: chunk}, *columns, 0, 1, 100, 1 << 30)
-    return list(block)
-
-
-def read(directory: Path, name: str, n: int, first: int, stop: int) -> list[bytes] | None:
-    (chunk,) = core.read_runs(str(directory), [name], [n, first, stop])
-    return None if chunk is None else records(chunk, first, stop - first)
+def read(
+    directory: Path, name: str, n: int, first: int, stop: int, start: int | None = None, chunk_bytes: int = 1 << 20
+) -> list[bytes] | None:
+    """Returns what a block takes of a run, from `first` or `start` on; None where that is nothing."""
+    (chunk,) = core.runs(str(directory), [name], [n, first, stop], chunk_bytes)
+    first = first if start is None else start
+    block, chunks = core.RecordBlock(), {0: chunk}
+    block.take(chunks, *(np.array([number]) for number in (0, first, stop - first)), 0, 1, 100, 1 << 30)
+    assert not (chunks and len(block) == stop - first)
+    return list(block) or None
 
 
 @given(n=NUMBERS, first=NUMBERS, stop=NUMBERS)
 def test_a_run_is_a_slice_or_nothing(directory: Path, n: int, first: int, stop: int) -> None:
-    good = n == N and 0 <= first < stop <= N
-    assert read(directory, "good", n, first, stop) == (RECORDS[first:stop] if good else None)
+    if 0 <= first < stop <= n:
+        assert read(directory, "good", n, first, stop) == (RECORDS[first:stop] if n == N else None)
+    else:
+        with pytest.raises(ValueError, match="records in chunks of"):
+            read(directory, "good", n, first, stop)
+
+
+@given(st.data())
+def test_it_is_read_from_any_record_in_chunks_of_any_size(directory: Path, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, N - 1))
+    stop = data.draw(st.integers(first + 1, N))
+    start, chunk_bytes = data.draw(st.integers(first, stop - 1)), data.draw(st.integers(1, 100_000))
+    assert read(directory, "good", N, first, stop, start, chunk_bytes) == RECORDS[start:stop]
 
 
 def test_many_runs_stand_in_their_order(directory: Path) -> None:
     spans = 2 * [(first, stop) for first in range(N) for stop in range(first + 1, N + 1)]
     wanted = [N] * len(spans) + [first for first, _ in spans] + [stop for _, stop in spans]
-    chunks = core.read_runs(str(directory), ["good"] * len(spans), wanted)
-    read = [span for span, chunk in zip(spans, chunks) if chunk is not None]
-    assert read == spans[: len(read)]  # more than a megabyte is not read
-    assert 1 << 20 <= sum(int(OFFSETS[stop] - OFFSETS[first]) for first, stop in read) < (1 << 20) + len(DATA)
-    for (first, stop), chunk in zip(read, chunks):
-        assert records(chunk, first, stop - first) == RECORDS[first:stop]
+    chunks = dict(enumerate(core.runs(str(directory), ["good"] * len(spans), wanted, 1 << 10)))
+    columns = np.array([(first, stop - first) for first, stop in spans]).T.copy()
+    block = core.RecordBlock()
+    assert block.take(chunks, np.arange(len(spans)), *columns, 0, len(spans), 10_000, 1 << 40) == len(spans)
+    assert list(block) == [record for first, stop in spans for record in RECORDS[first:stop]]
+    assert not chunks
 
 
 @example(offsets=[0, 16, 32, 48, 64, 80, 100, len(DATA)])
@@ -91,24 +102,18 @@ def test_a_bad_record_is_taken_nowhere(directory: Path) -> None:
         data = DATA[:place] + bytes([DATA[place] ^ 4]) + DATA[place + 1 :]
         put(directory, "bad", Index(OFFSETS).to_bytes(), data)
         before = int(np.searchsorted(OFFSETS, place, "right")) - 1
-        assert read(directory, "bad", N, 0, N) == RECORDS[:before]
+        assert read(directory, "bad", N, 0, N) == (RECORDS[:before] or None)
 
 
-def test_what_is_large_is_left(directory: Path) -> None:
-    many = [b""] * 9000
-    put(directory, "many", Index(16 * np.arange(9001)).to_bytes(), b"".join(map(tfrecord.frame, many)))
-    assert read(directory, "many", 9000, 0, 1) is None
-    long = [b"", bytes(256 << 10)]
-    put(directory, "long", Index([0, 16, 32 + len(long[1])]).to_bytes(), b"".join(map(tfrecord.frame, long)))
-    assert read(directory, "long", 2, 0, 2) is None
-    assert read(directory, "long", 2, 0, 1) == [b""]
+def test_a_large_index_is_left(directory: Path) -> None:
+    for n, found in ((32_700, [b""] * 3), (32_800, None)):  # 256 KiB are between
+        put(directory, "many", Index(16 * np.arange(n + 1)).to_bytes(), tfrecord.frame(b"") * n)
+        assert read(directory, "many", n, n - 3, n) == found
 
 
 def test_names_that_are_none_are_left(directory: Path) -> None:
     for name in ("", "none", "x" * 300, "x" * 5000, "/", "..", "good/good", "\udcff"):
         assert read(directory, name, N, 0, N) is None
-    assert read(directory / "none", "good", N, 0, N) is None
-    assert read(directory / "good", "good", N, 0, N) is None
     assert read(directory, str(directory / "good"), N, 0, N) == RECORDS
     assert read(directory, f"../{directory.name}/good", N, 0, N) == RECORDS
 
@@ -116,17 +121,44 @@ def test_names_that_are_none_are_left(directory: Path) -> None:
 def test_arguments_that_do_not_fit_are_errors(directory: Path) -> None:
     for names, numbers in ((["good"], [N, 0]), (["good"], []), ([], [1]), (["good"] * 2, [N] * 5)):
         with pytest.raises(ValueError, match="not 3 for each"):
-            core.read_runs(str(directory), names, numbers)
+            core.runs(str(directory), names, numbers, 1)
     for path, names in ((str(directory), ("good",)), (str(directory), [7]), (3, ["good"])):
         with pytest.raises(TypeError):
-            core.read_runs(path, names, [N, 0, 1])
+            core.runs(path, names, [N, 0, 1], 1)
     with pytest.raises(ValueError, match="null"):
-        core.read_runs(str(directory), ["a\0b"], [N, 0, 1])
-    assert core.read_runs(str(directory), [], []) == []
+        core.runs(str(directory), ["a\0b"], [N, 0, 1], 1)
+    for chunk_bytes in (0, -1):
+        with pytest.raises(ValueError, match="chunks of"):
+            core.runs(str(directory), ["good"], [N, 0, 1], chunk_bytes)
+    assert core.runs(str(directory), [], [], 1) == []
+
+
+def test_a_directory_that_is_none_has_none(directory: Path) -> None:
+    for path in (directory / "none", directory / "good"):
+        assert core.runs(str(path), ["good"], [N, 0, N], 1 << 20) is None
+
+
+def opened() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+def test_files_are_open_while_they_are_read(directory: Path) -> None:
+    before = opened()
+    chunks = dict(enumerate(core.runs(str(directory), ["good"] * 20, [N] * 20 + [0] * 20 + [N] * 20, 1)))
+    assert opened() == before + 1  # the directory
+    runs, counts = np.arange(20), np.full(20, N - 1)
+    core.RecordBlock().take(chunks, runs, np.zeros(20, int), counts, 0, 20, 10_000, 1 << 40)
+    assert opened() == before + 20
+    core.RecordBlock().take(chunks, runs[:5], np.full(5, N - 1), np.ones(5, int), 0, 5, 10_000, 1 << 40)
+    assert opened() == before + 15
+    del chunks
+    assert opened() == before
 
 
 def test_no_file_stays_open(directory: Path) -> None:
-    before = len(os.listdir("/dev/fd"))
+    before = opened()
     for name, n in (("good", N), ("good", N + 1), ("none", N), ("", 1)):
-        core.read_runs(str(directory), [name] * 20, [n] * 20 + [0] * 20 + [n] * 20)
-    assert len(os.listdir("/dev/fd")) == before
+        for chunk_bytes in (1, 1 << 20):
+            read(directory, name, n, 0, n, chunk_bytes=chunk_bytes)
+            core.runs(str(directory), [name], [n, 0, n], chunk_bytes)
+    assert opened() == before

@@ -1,4 +1,4 @@
-"""Small runs read together: the same records, errors and bytes asked for as where each is read by itself."""
+"""Small runs that blocks open: the same records, errors and bytes asked for as where each is opened in Python."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.formats.record_block import RecordBlock
 from beam_datasets.native import core
 from beam_datasets.reading import small_runs
+from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-if not hasattr(core, "read_runs"):
+if not hasattr(core, "runs"):
     pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)
 
 LENGTHS = [7, 0, 30, 1, 16, 17, 40, 3, 32, 5, 5, 5, 5, 5, 5, 64, 2, 9]
@@ -29,20 +31,23 @@ SPLITS = st.sampled_from(["train", "train[3:]", "train[10%:55%]", "train[:1]+tra
 
 
 class Calls:
-    """Writes down which runs were read together."""
+    """Writes down which shards were left to blocks, and which were opened here then."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.read: list[str] = []
+        self.given: list[str] = []
         self.left: list[str] = []
-        read_runs = core.read_runs  # type: ignore[union-attr]
+        runs, chunk = core.runs, Source._chunk  # type: ignore[union-attr]
 
-        def counted(directory: str, names: list[str], numbers: Any) -> Any:
-            found = read_runs(directory, names, numbers)
-            for name, chunk in zip(names, found):
-                (self.left if chunk is None else self.read).append(name)
-            return found
+        def counted(directory: str, names: list[str], numbers: Any, chunk_bytes: int) -> Any:
+            self.given += names
+            return runs(directory, names, numbers, chunk_bytes)
 
-        monkeypatch.setattr(small_runs, "_read_runs", counted)
+        def opened(source: Source, session: Any, run: int, first: int, damaged: bool) -> Any:
+            self.left.append(source.instructions.filename(run))
+            return chunk(source, session, run, first, damaged)
+
+        monkeypatch.setattr(small_runs, "_runs", counted)
+        monkeypatch.setattr(Source, "_chunk", opened)
 
 
 @pytest.fixture
@@ -53,17 +58,18 @@ def calls() -> Iterator[Calls]:
 
 def by_themselves(dataset: bd.Dataset, **arguments: Any) -> list[bytes]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_runs, "_read_runs", None)
+        patch.setattr(small_runs, "_runs", None)
         return list(dataset.iterate(**arguments))
 
 
-def test_each_run_is_read_once_and_together(write: Any, calls: Calls) -> None:
+def test_each_run_is_left_to_blocks_once(write: Any, calls: Calls) -> None:
     directory = write({"train": LENGTHS}, manifest=True)
     dataset = bd.builder_from_directory(directory).as_dataset("train").raw()
-    assert list(dataset) == by_themselves(dataset)
+    found = list(dataset)
     files = sorted(file.name for file in directory.iterdir() if file.name[-5:] == "00018")
     del files[1]  # which has no record
-    assert (sorted(calls.read), calls.left) == (files, [])
+    assert (sorted(calls.given), calls.left) == (files, [])
+    assert found == by_themselves(dataset)
 
 
 @given(
@@ -90,7 +96,7 @@ def test_it_goes_on_from_any_position(write: Any, calls: Calls) -> None:
     for taken in range(len(expected)):
         assert list(dataset.iterate(state=iterator.get_state())) == expected[taken:]
         next(iterator)
-    assert calls.read
+    assert calls.given
 
 
 @pytest.mark.parametrize("block", [1, 5, 50])
@@ -98,7 +104,7 @@ def test_workers_have_all_of_it(write: Any, block: int) -> None:
     dataset = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True)).as_dataset("train").raw()
     parts = [list(dataset.shard(index, 3, block=block)) for index in range(3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_runs, "_read_runs", None)
+        patch.setattr(small_runs, "_runs", None)
         assert parts == [list(dataset.shard(index, 3, block=block)) for index in range(3)]
     assert sorted(itertools.chain(*parts)) == sorted(dataset)
 
@@ -121,7 +127,7 @@ def outcomes(directory: Path) -> list[tuple[list[bytes], str]]:
     """Returns the outcome as it is, and that where each run is read by itself."""
     with pytest.MonkeyPatch.context() as patch:
         found = outcome(directory)
-        patch.setattr(small_runs, "_read_runs", None)
+        patch.setattr(small_runs, "_runs", None)
         return [found, outcome(directory)]
 
 
@@ -175,18 +181,17 @@ def test_a_directory_that_cannot_be_opened_is_the_same_error(damaged: Path) -> N
 # ---------------------------------------------------------------------------------------------------------------- cost
 
 
-def test_large_runs_and_short_ranges_are_read_by_themselves(write: Any, calls: Calls) -> None:
-    large = bd.builder_from_directory(write({"train": [300, 300]}, size=1000, manifest=True)).as_dataset("train").raw()
-    assert len(list(large)) == 600
+def test_large_runs_and_short_ranges_are_opened_here(write: Any, calls: Calls) -> None:
+    large = bd.builder_from_directory(write({"train": [60, 60]}, size=20_000, manifest=True)).as_dataset("train").raw()
+    assert len(list(large)) == 120
     small = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True)).as_dataset("train").raw()
     assert list(small.take(20)) == by_themselves(small)[:20]
-    assert not calls.read
+    assert not calls.given
 
 
 def test_no_index_is_asked_for_twice(write: Any, calls: Calls) -> None:
     directory = write({"train": LENGTHS}, indexed=False)
     assert len(list(bd.builder_from_directory(directory).as_dataset("train").raw())) == sum(LENGTHS)
-    assert not calls.read
     assert len(calls.left) == len(set(calls.left)) == np.count_nonzero(LENGTHS)
 
 
@@ -199,11 +204,13 @@ def test_a_shard_is_two_reads_of_what_is_needed(write: Any) -> None:
     names = sorted(file.name for file in directory.iterdir() if file.name[-2:] == "02")
     file = os.open(counters, os.O_RDONLY)
     before = os.pread(file, 1000, 0)
-    chunks = core.read_runs(str(directory), names, [10, 20, 0, 0, 10, 20])  # type: ignore[union-attr]
+    found = core.runs(str(directory), names, [10, 20, 0, 0, 10, 20], 1 << 20)  # type: ignore[union-attr]
+    block, chunks = RecordBlock(), dict(enumerate(found))
+    block.take(chunks, np.arange(2), np.zeros(2, int), np.array([10, 20]), 0, 2, 100, 1 << 20)
     after = os.pread(file, 1000, 0)
     os.close(file)
     calls, num_bytes = (b - a for a, b in zip(_counted(before), _counted(after)))
-    assert None not in chunks
+    assert len(block) == 30
     assert calls - 1 == 4  # the first look is counted in the second
     indexes = sum(40 + 8 * (n + 1) for n in (10, 20))
     assert num_bytes - len(before) == indexes + sum(os.path.getsize(directory / name) for name in names)

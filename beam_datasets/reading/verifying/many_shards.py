@@ -179,7 +179,7 @@ def _check_each(
     """Refuses the shards whose records do not all pass, and those that cannot be read together with others."""
     together = (rows["state"] == INDEXED) & (rows["size"] <= _TOGETHER_BYTES)
     rows[~together] = np.zeros((), GLANCED)
-    places = np.flatnonzero(together)
+    places = np.flatnonzero(together & (rows["num_records"] > 0))
     groups = rows["size"][places].cumsum() // _TOGETHER_BYTES
     for group in np.split(places, np.flatnonzero(np.diff(groups)) + 1):
         records = _read_together(directory, [names[place] for place in group.tolist()], rows["num_records"][group])
@@ -190,8 +190,8 @@ def _check_each(
 def _read_together(directory: str, names: list[str], counts: NDArray[np.int64]) -> Any:
     """Returns all records, checked, of local shards that have so many; None where they cannot all be read so."""
     firsts, n = np.zeros_like(counts), len(names)
-    chunks = core.read_runs(directory, names, np.concatenate([counts, firsts, counts]))  # type: ignore[union-attr]
-    found = {number: chunk for number, chunk in enumerate(chunks) if chunk is not None}
+    numbers = np.concatenate([counts, firsts, counts])
+    found = dict(enumerate(core.runs(directory, names, numbers, _TOGETHER_BYTES) or ()))  # type: ignore[union-attr]
     block, left, total = RecordBlock(), counts.copy(), int(counts.sum())
     read = block.take(found, np.arange(n), firsts, left, 0, n, total, n * _TOGETHER_BYTES)  # more than they have
     return block if read == n else None
