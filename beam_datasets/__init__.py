@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.comparing import diff as diff
     from beam_datasets.reading.config import ReadConfig as ReadConfig
     from beam_datasets.reading.dataset import Dataset as Dataset
-    from beam_datasets.reading.dataset import DatasetIterator as DatasetIterator
+    from beam_datasets.reading.iterator import DatasetIterator as DatasetIterator
     from beam_datasets.reading.opening import ReadOnlyBuilder as ReadOnlyBuilder
     from beam_datasets.reading.opening import builder as builder
     from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
@@ -52,7 +52,8 @@ _HOMES = {
     ".model.splits": ("ReadInstruction", "even_splits", "split_for_jax_process"),
     ".model.version": ("BlockedVersions", "Experiment", "Version"),
     ".reading.config": ("ReadConfig",),
-    ".reading.dataset": ("Dataset", "DatasetIterator"),
+    ".reading.dataset": ("Dataset",),
+    ".reading.iterator": ("DatasetIterator",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
     ".reading.adoption": ("adopt",),
     ".materializing": ("materialize",),

@@ -17,7 +17,8 @@ from beam_datasets.errors import StateError
 from beam_datasets.reading.positions import Share
 
 if TYPE_CHECKING:
-    from beam_datasets.reading.dataset import Dataset, DatasetIterator
+    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.iterator import DatasetIterator
 
     State = Mapping[str, Any]
 

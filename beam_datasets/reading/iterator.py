@@ -1,0 +1,120 @@
+"""DatasetIterator: goes through a dataset in read order; can be saved and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.arguments import integer
+from beam_datasets.reading.operations import Repeat, moved_on, reached, stream_of
+from beam_datasets.reading.state import ReadState, fingerprint
+from beam_datasets.reading.yielding import BlockIterator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Self
+
+    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.session import Session
+
+
+class DatasetIterator(BlockIterator, Iterator[Any]):
+    """Goes through a dataset in read order, and knows where it is.
+
+    All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the
+    error the iterator is still at that example. (Shuffled, a shard without index in which a length is damaged is an
+    error at its first example: where its records are cannot be known.)
+    """
+
+    def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
+        self._dataset = dataset
+        self._session: Session | None = None
+        self._blocks: Iterator[list[Any]] | None = None
+        self._stream = stream_of(dataset._operation)
+        self._go(epoch, 0)
+
+    def _go(self, epoch: int, position: int) -> None:
+        """Goes to a position of an epoch."""
+        if isinstance(self._stream, Repeat):
+            self._move(0, min(epoch * self._num_examples + position, self._stream.length))
+        else:
+            self._move(epoch, position)
+
+    def _move(self, epoch: int, start: int) -> None:
+        """Goes to a position of the stream that workers divide and that is put in batches."""
+        self._epoch = epoch
+        self._start = start
+        self._operation = moved_on(self._dataset._operation, start)
+        self._taken = 0
+        self._ended = False
+        self.close()
+
+    def __length_hint__(self) -> int:
+        """Returns how many items are left."""
+        return self._operation.length - self._taken
+
+    def advance(self, count: int) -> None:
+        """Goes past the next `count` items, or all there are, without reading them."""
+        wanted = self._taken + integer("count", count, at_least=0)
+        self._ended |= wanted > self._operation.length
+        self._taken = min(wanted, self._operation.length)
+        self.close()
+
+    def _next_block(self) -> list[Any] | None:
+        if self._blocks is None:
+            where = range(self._taken, self._operation.length)
+            self._session = self._dataset._source.session()
+            items, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
+            self._use(maker.rest)
+            self._blocks = maker.make(items, self._operation.item_bytes)
+        block = next(self._blocks, None)
+        self._ended = block is None
+        return block
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns where the iterator is: a small dict that JSON can hold.
+
+        It holds for all workers that `shard()` divided the dataset among, where all were asked for as many items, had
+        they them or not. It does not depend on how many they are, nor on batch sizes, so that either may change.
+
+        Raises:
+            StateError: the iterator is in the middle of a block, see `shard(block=...)`.
+        """
+        epoch, position = self._epoch, self._start + reached(self._operation, self._taken, ended=self._ended)
+        if isinstance(self._stream, Repeat) and self._num_examples:
+            epoch, position = divmod(position, self._num_examples)
+        return ReadState(position, epoch, self._fingerprint()).to_dict()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes to where the iterator was that gave the state.
+
+        Raises:
+            StateError: it was of another dataset, slice, configuration or order; the message says what differs.
+        """
+        saved = ReadState.from_dict(state)
+        saved.check(self._fingerprint(), num_examples=self._num_examples)
+        self._go(saved.epoch, saved.position)
+
+    @property
+    def _num_examples(self) -> int:
+        """Of an epoch, as states count them."""
+        return self._stream.child.length if isinstance(self._stream, Repeat) else self._stream.length
+
+    def _fingerprint(self) -> dict[str, str]:
+        epoch = self._stream.child if isinstance(self._stream, Repeat) else self._stream
+        return fingerprint(**self._dataset._identity, operations=epoch.texts)
+
+    def close(self) -> None:
+        """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
+        self._blocks = None
+        self._forget()
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
