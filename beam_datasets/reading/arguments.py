@@ -42,17 +42,38 @@ def index_of(index: Any, n: int) -> int:
 
     Raises:
         IndexError: there is none.
-        TypeError: it is no integer.
+        TypeError: it is no integer; True and False are none.
     """
-    number = operator.index(index)
+    try:
+        number = operator.index(index)
+    except TypeError:
+        raise _no_index(index) from None
+    if isinstance(index, bool):
+        raise _no_index(index)
     if not -n <= number < n:
         raise IndexError(f"index {number} is not in [-{n}, {n}): the dataset has {n} examples.")
     return number if number >= 0 else number + n
 
 
 def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
-    """Returns the same of a sequence of indices, as an array."""
-    found = np.asarray(indices)
+    """Returns the same of a sequence of indices, as an array; or of a mask, as NumPy has them: where it is True.
+
+    Raises:
+        IndexError: there is none, or the mask has not n flags.
+        TypeError: one is no integer.
+    """
+    try:
+        found = np.asarray(indices)
+    except ValueError:  # of lists in it
+        raise _no_index(indices) from None
+    if found.dtype == np.bool_:
+        if found.shape != (n,):
+            raise IndexError(f"a mask must have a flag for each of the {n} examples, not the shape {found.shape}.")
+        return np.flatnonzero(found)
     if found.dtype == np.int64 and found.ndim == 1 and found.size and -n <= found.min() and found.max() < n:
         return np.where(found < 0, found + n, found)
     return np.array([index_of(number, n) for number in indices], np.int64)
+
+
+def _no_index(index: Any) -> TypeError:
+    return TypeError(f"ds[...] takes an int, a slice, a list of ints or a mask, not {index!r:.100}.")

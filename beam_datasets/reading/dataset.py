@@ -225,10 +225,10 @@ class Dataset(Frameworks):
         return self._operation.length > 0
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns the example at an index in dataset order, or a list of those at a slice or at several indices.
+        """Returns the example at an index in dataset order, or a list of those at a slice, at indices, or of a mask.
 
         Raises:
-            IndexError: there is none.
+            IndexError: there is none, or the mask has another length than the dataset.
             TypeError: the index is none, or the dataset's order was changed.
         """
         source = self._source
@@ -239,7 +239,7 @@ class Dataset(Frameworks):
         if isinstance(index, slice):
             wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
             return self.function_of_many(source.fetch_indices(wanted))
-        if isinstance(index, (list, tuple, np.ndarray)) and np.ndim(index):
+        if isinstance(index, (list, tuple)) or (isinstance(index, np.ndarray) and index.ndim):
             return self.function_of_many(source.fetch_indices(indices_of(index, source.length)))
         return self.function(source.fetch_index(index_of(index, source.length)))
 

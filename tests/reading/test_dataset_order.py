@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import beam_datasets as bd
 
@@ -16,6 +18,11 @@ LENGTHS = [7, 0, 12, 5, 9]
 @pytest.fixture(scope="module", params=[True, False], ids=["indexed", "without index"])
 def builder(request: pytest.FixtureRequest, write: Any) -> Any:
     return bd.builder_from_directory(write({"train": LENGTHS}, indexed=request.param))
+
+
+@pytest.fixture(scope="module")
+def read_once(write: Any) -> Any:
+    return dataset(bd.builder_from_directory(write({"train": LENGTHS})))
 
 
 def dataset(builder: Any, split: str = "train", **options: Any) -> Any:
@@ -40,8 +47,27 @@ def test_indices(builder: Any, split: str, ids: Any) -> None:
     for wrong in (n, -n - 1, [0, n]):
         with pytest.raises(IndexError, match=rf"not in \[-{n}, {n}\)"):
             read[wrong]
-    with pytest.raises(TypeError):
-        read["0"]
+
+
+@given(st.lists(st.booleans(), min_size=33, max_size=33))
+def test_masks_are_those_of_numpy(read_once: Any, mask: list[bool]) -> None:
+    expected = np.arange(33)[mask].tolist()
+    for given_as in (mask, tuple(mask), np.array(mask)):
+        assert read_once[given_as] == expected
+
+
+@pytest.mark.parametrize("mask", [[True, False], [True] * 34, np.array([], bool), np.ones((33, 1), bool)])
+def test_masks_of_other_lengths(read_once: Any, mask: Any) -> None:
+    with pytest.raises(IndexError, match="a mask must have a flag for each of the 33 examples, not the shape"):
+        read_once[mask]
+
+
+@pytest.mark.parametrize(
+    "index", ["0", None, 1.5, True, np.True_, np.array(True), ["a"], [None], [1.0], [1, [2]], [[1, 2]], {1}]
+)
+def test_no_indices(read_once: Any, index: Any) -> None:
+    with pytest.raises(TypeError, match=r"ds\[\.\.\.\] takes an int, a slice, a list of ints or a mask, not "):
+        read_once[index]
 
 
 def test_dataset_order_ends_with_an_operation(builder: Any) -> None:
