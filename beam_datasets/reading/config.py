@@ -189,6 +189,23 @@ class ReadConfig:
             raise ValueError(f"ReadConfig.input_context: input_pipeline_id must be in [0, {count}), got {number}")
 
 
+def read_config_of(given: Any) -> ReadConfig:
+    """Returns an argument that is how to read; that of the defaults where it is None.
+
+    Raises:
+        TypeError: it is something else, such as a dict or another library's.
+    """
+    if given is None:
+        return ReadConfig()
+    if not isinstance(given, ReadConfig):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise TypeError(
+            "read_config must be a beam_datasets.ReadConfig, such as ReadConfig(interleave_cycle_length=1), "
+            f"not {given!r:.100} of type {kind}."
+        )
+    return given
+
+
 def arrange_files(files: Sequence[T], config: ReadConfig, *, shuffle_files: bool = False, epoch: int = 0) -> list[T]:
     """Returns the files (or file instructions) that are read in an epoch, in the order in which they are opened.
 

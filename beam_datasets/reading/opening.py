@@ -16,7 +16,7 @@ from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.model.names import DatasetName
 from beam_datasets.model.splits import AbstractSplit, map_splits
 from beam_datasets.model.supervised_keys import check_supervised_keys
-from beam_datasets.reading.config import ReadConfig
+from beam_datasets.reading.config import read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode
 from beam_datasets.reading.lookup import Lookup
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from beam_datasets.model.version import Version, VersionOrStr
+    from beam_datasets.reading.config import ReadConfig
 
     Path = str | os.PathLike[str]
     Options = Mapping[str, Any] | None
@@ -149,7 +150,7 @@ class ReadOnlyBuilder:
         """
         if split is None:
             split = {name: name for name in self.info.splits}
-        config, shuffle_files = read_config or ReadConfig(), boolean("shuffle_files", shuffle_files)
+        config, shuffle_files = read_config_of(read_config), boolean("shuffle_files", shuffle_files)
         steps = (self._decode(decoders, config, boolean("as_supervised", as_supervised)),)
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
 

@@ -118,6 +118,17 @@ def test_seeded_shuffle_of_files_is_a_function_of_the_epoch() -> None:
     assert list(dataset) == list(dataset.iterate(epoch=1))
 
 
+@pytest.mark.parametrize("given", [{"shuffle_seed": 3}, {}, 0, False, "x", bd.ReadConfig])
+def test_a_read_config_is_none_but_its_own(given: Any) -> None:
+    words = re.escape(
+        f"read_config must be a beam_datasets.ReadConfig, such as ReadConfig(interleave_cycle_length=1), not {given!r} of"
+    )
+    with pytest.raises(TypeError, match=words):
+        bd.load("spec_three", split="train", data_dir=ROOT, read_config=given)
+    with pytest.raises(TypeError, match=words):
+        bd.builder("spec_three", data_dir=ROOT).as_dataset(read_config=given)
+
+
 def test_a_data_source_is_the_dataset_by_its_index() -> None:
     source = bd.builder("spec_three", data_dir=ROOT).as_data_source("test")
     assert [int(source[i]["idx"]) for i in range(len(source))] == [int(example["idx"]) for example in source[:]]
