@@ -198,7 +198,7 @@ def read_config_of(given: Any) -> ReadConfig:
     if given is None:
         return ReadConfig()
     if not isinstance(given, ReadConfig):
-        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
         raise TypeError(
             "read_config must be a beam_datasets.ReadConfig, such as ReadConfig(interleave_cycle_length=1), "
             f"not {given!r:.100} of type {kind}."

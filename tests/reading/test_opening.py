@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,8 @@ def test_seeded_shuffle_of_files_is_a_function_of_the_epoch() -> None:
 
 @pytest.mark.parametrize("given", [{"shuffle_seed": 3}, {}, 0, False, "x", bd.ReadConfig])
 def test_a_read_config_is_none_but_its_own(given: Any) -> None:
-    words = re.escape(
-        f"read_config must be a beam_datasets.ReadConfig, such as ReadConfig(interleave_cycle_length=1), not {given!r} of"
-    )
+    words = re.escape(f"(interleave_cycle_length=1), not {given!r} of type {type(given).__name__}.")
+    words = f"read_config must be a beam_datasets.ReadConfig, such as ReadConfig{words}"
     with pytest.raises(TypeError, match=words):
         bd.load("spec_three", split="train", data_dir=ROOT, read_config=given)
     with pytest.raises(TypeError, match=words):
