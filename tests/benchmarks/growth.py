@@ -49,7 +49,18 @@ def tables(measurements: list[Measurement]) -> str:
             best, [(count, shards) for shards in SHARDS], lambda at: f"{at[1]:,} shard{'s' * (at[1] > 1)}"
         )
         parts.append(f"{head}: {count:,} examples\n\n{by_shards}")
-    return "\n".join(parts)
+    return "\n".join([*parts, _by_shard(best, divided)])
+
+
+def _by_shard(best: dict[tuple[str, int, int], float], counts: list[int]) -> str:
+    """Returns what each shard costs beside its examples: what many cost more than one, divided by their number."""
+    few, many = SHARDS[0], SHARDS[-1]
+    lines = ["| | " + " | ".join(f"{count:,} examples" for count in counts) + " |", "|---|" + "---:|" * len(counts)]
+    for way in dict.fromkeys(way for way, _, _ in best):
+        pairs = [(best.get((way, count, few)), best.get((way, count, many))) for count in counts]
+        costs = [_cell(1e6 * (last - first) / (many - few), None) if first and last else "-" for first, last in pairs]
+        lines.append(f"| {way} | " + " | ".join(costs) + " |")
+    return f"Microseconds a shard beside its examples, of {many:,}\n\n" + "\n".join(lines) + "\n"
 
 
 def _table(
