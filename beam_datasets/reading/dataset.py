@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import StateError
 from beam_datasets.features.compiler import chosen
 from beam_datasets.reading.arguments import explained, index_of, indices_of
 from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
@@ -271,21 +272,29 @@ class Dataset(Frameworks):
     def __iter__(self) -> DatasetIterator:
         return self.iterate()
 
-    def iterate(self, *, epoch: int = 0, state: Mapping[str, Any] | None = None) -> DatasetIterator:
+    def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> DatasetIterator:
         """Returns an iterator.
 
         Args:
-            epoch: whose order to read in, at least 0; of a dataset that `repeat()` made, the one to begin with.
+            epoch: whose order to read in, at least 0; of a dataset that `repeat()` made, the one to begin with. None is
+                that of the state, or 0.
             state: of `get_state()`; where to go on.
 
         Raises:
-            StateError: the state is of something else.
+            StateError: the state is of something else, or of another epoch.
             ValueError: `repeat(epochs)` does not come to this epoch.
         """
-        epoch, stream = integer("epoch", epoch, at_least=0), stream_of(self._operation)
+        first = 0 if epoch is None else integer("epoch", epoch, at_least=0)
+        if state is None:
+            return DatasetIterator(self, self._checked_epoch(first))
+        iterator = DatasetIterator(self)
+        iterator.set_state(state)
+        if epoch is not None and first != state["epoch"]:
+            raise StateError(f"the state is of epoch {state['epoch']}, but epoch is {first}. Leave one of them out.")
+        return iterator
+
+    def _checked_epoch(self, epoch: int) -> int:
+        stream = stream_of(self._operation)
         if isinstance(stream, Repeat) and stream.times and epoch >= stream.times:
             raise ValueError(f"epoch must be in [0, {stream.times}), those of repeat({stream.times}), got {epoch}.")
-        iterator = DatasetIterator(self, epoch)
-        if state is not None:
-            iterator.set_state(state)
-        return iterator
+        return epoch

@@ -283,8 +283,19 @@ def test_state_at_the_end_of_the_last_epoch(builder: Any, of: Any) -> None:
     state = iterator.get_state()
     assert state["epoch"] == 2
     assert list(of(read.repeat(2)).iterate(state=state)) == []
-    assert list(of(read.repeat(2)).iterate(epoch=1, state=state)) == []
+    assert list(of(read.repeat(2)).iterate(epoch=2, state=state)) == []
     assert list(read.repeat(3).iterate(state=state)) == list(read.iterate(epoch=2))
+
+
+def test_a_state_of_another_epoch_than_asked_for(builder: Any) -> None:
+    read = dataset(builder).shuffle(1)
+    iterator = read.iterate(epoch=3)
+    next(iterator)
+    state, rest = iterator.get_state(), list(iterator)
+    assert list(read.iterate(state=state)) == list(read.iterate(epoch=3, state=state)) == rest
+    for other in (0, 4):
+        with pytest.raises(bd.errors.StateError, match=f"is of epoch 3, but epoch is {other}. Leave one of them"):
+            read.iterate(epoch=other, state=state)
 
 
 def test_iterators_do_not_disturb_each_other(builder: Any) -> None:
