@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.arguments import integer
 from beam_datasets.reading.operations import Repeat, moved_on, reached, stream_of
 from beam_datasets.reading.state import ReadState, fingerprint
+from beam_datasets.reading.undecoded import UNDECODED, Undecoded, watched
 from beam_datasets.reading.yielding import BlockIterator
 
 if TYPE_CHECKING:
@@ -66,11 +67,20 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
             where = range(self._taken, self._operation.length)
             self._session = self._dataset._source.session()
             items, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
-            self._use(maker.rest)
+            rest = maker.rest
+            self._use(rest if rest is None or maker.whole is not None else watched(rest, self._name_record))
             self._blocks = maker.make(items, self._operation.item_bytes)
-        block = next(self._blocks, None)
+        try:
+            block = next(self._blocks, None)
+        except UNDECODED as error:
+            self._name_record(error)
+            raise
         self._ended = block is None
         return block
+
+    def _name_record(self, error: Exception, item: Any | None = None) -> None:
+        named = Undecoded(self._dataset._source, self._dataset._steps)
+        named.at_position(error, self._operation, self._taken, self._epoch, item)
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.
@@ -104,6 +114,12 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
     def _fingerprint(self) -> dict[str, str]:
         epoch = self._stream.child if isinstance(self._stream, Repeat) else self._stream
         return fingerprint(**self._dataset._identity, operations=epoch.texts)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an iterator does not pickle, and cannot be copied: pickle the dataset and get_state(), and go on with "
+            "dataset.iterate(state=...), or set_state() of another iterator."
+        )
 
     def close(self) -> None:
         """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""

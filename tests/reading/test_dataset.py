@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import pickle
@@ -308,6 +309,16 @@ def test_pickles(builder: Any) -> None:
     read = builder.as_dataset("train").shuffle(2).batch(4)
     again = pickle.loads(pickle.dumps(read))
     assert [batch["id"].tolist() for batch in again] == [batch["id"].tolist() for batch in read]
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_iterators_say_how_to_go_on_elsewhere(builder: Any, taken: int, copied: Any) -> None:
+    iterator = iter(dataset(builder))
+    seen = list(itertools.islice(iterator, taken))
+    with pytest.raises(TypeError, match=r"does not pickle.*get_state\(\).*iterate\(state=\.\.\.\), or set_state\(\)"):
+        copied(iterator)
+    assert seen + list(iterator) == list(dataset(builder))
 
 
 # ------------------------------------------------------------------------------------------------------ arguments
