@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
 
 _OWN = ("self", "data_dir", "config", "storage_options")
+_OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _ARGUMENT = r"^ *{}(?: \(.*?\))?: (.+(?:\n(?! *\w+(?: \(.*?\))?:).*\S.*)*)"  # its type may stand in brackets
 
@@ -86,7 +87,9 @@ def with_underscores(args: Sequence[str]) -> list[str]:
 def add_shard_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Adds the options of the shards, and returns their group."""
     group = parser.add_argument_group("shards (they decide the bytes)")
-    group.add_argument("--num_shards", action="append", metavar="N|SPLIT=N", help="default: by the size rule")
+    group.add_argument(
+        "--num_shards", action="append", metavar="N|SPLIT=N", help="repeated for each split; default: by the size rule"
+    )
     group.add_argument("--min_shard_size", type=size_in_bytes, metavar="SIZE", help="default 64MiB")
     group.add_argument("--max_shard_size", type=size_in_bytes, metavar="SIZE", help="default 1GiB")
     return group
@@ -123,9 +126,7 @@ def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
         pairs = [(split, number) for split, number in (value.split("=") for value in values)]
         return {split: int(values) for split, values in _once("--num_shards", pairs).items()}
     except ValueError:
-        raise UsageError(
-            f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or --num_shards train=8"
-        ) from None
+        raise UsageError(f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or {_OF_EACH_SPLIT}") from None
 
 
 def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -262,7 +263,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         return
     first = unknown[0]
     if not first.startswith("-"):
-        raise UsageError(f"what is {first!r}? An option begins with --; see {parser.prog} --help.")
+        again = f", and is repeated for each split: {_OF_EACH_SPLIT}" if "=" in first else ""
+        raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.")
     name = first.partition("=")[0]
     known = [*parser._option_string_actions, *beam._option_string_actions]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)

@@ -136,3 +136,12 @@ def test_beam_options() -> None:
         check_beam_options(["--runer=x"], parser)
     with pytest.raises(UsageError, match="what is 'stray'"):
         check_beam_options(["--streaming", "stray"], parser)
+    words = r"what is 'test=1'\? .* is repeated for each split: --num_shards train=8 --num_shards test=1; see"
+    with pytest.raises(UsageError, match=words):
+        check_beam_options(parser.parse_known_args(["--num_shards", "train=8", "test=1"])[1], parser)
+
+
+@pytest.mark.parametrize("values", [["train=8,test=1"], ["train=8", "1"], ["8", "1"], ["train"]])
+def test_no_numbers_of_shards(values: list[str]) -> None:
+    with pytest.raises(UsageError, match="write --num_shards 8, or --num_shards train=8 --num_shards test=1"):
+        num_shards(values)
