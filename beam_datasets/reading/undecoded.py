@@ -1,0 +1,146 @@
+"""Which record it was that does not decode: worked out where that is an error, so that reading keeps nothing for it.
+
+The positions of an order are mapped as they are where items are fetched (`Operation.fetch`), on places of records in
+the stead of records. What an error of a batch is about is found by decoding its records one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from beam_datasets.errors import CorruptRecordError, FeatureError
+from beam_datasets.formats.example import ExampleError
+from beam_datasets.reading.decoding import Batch
+from beam_datasets.reading.interleave import InterleaveOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.operations import Operation
+    from beam_datasets.reading.source import Source
+
+    Ints = NDArray[np.int64]
+
+UNDECODED = (ExampleError, FeatureError)
+"""The errors of a record whose checksum is good."""
+
+Place: TypeAlias = tuple[int, int]
+"""The run of a record, and its number in the shard."""
+
+
+@dataclass(frozen=True)
+class Undecoded:
+    """Says which record of a dataset does not decode.
+
+    An error gets the place at the end of its text, and is else left as it is: also where it is not of a record, as one
+    of examples that do not fit in a batch, or of a function given to `map()`.
+
+    Attributes:
+        source: the records.
+        steps: what is made of them, the first of which decodes.
+    """
+
+    source: Source
+    steps: tuple[Step, ...]
+
+    def at_indices(self, error: Exception, indices: Any) -> None:
+        """Names the first record, of those at an index or several in dataset order, that raises the error."""
+        with contextlib.suppress(Exception):  # that one would hide the error
+            wanted = np.atleast_1d(indices)
+            runs = np.sort(self.source.arrangement(0).runs)
+            order = InterleaveOrder(self.source.instructions.take[runs], cycle_length=1)
+            self._name(error, self.source.fetch_indices(wanted), _places(self.source, order, runs, wanted))
+
+    def at_position(
+        self, error: Exception, operation: Operation, position: int, epoch: int, item: Any | None = None
+    ) -> None:
+        """Names the record at a position of an operation, or the first of the item there that raises the error."""
+        with contextlib.suppress(Exception):  # that one would hide the error
+            place = _on_places(operation, self.source).fetch(np.array([position]), epoch)[0]
+            if item is None:
+                self._add(error, place)
+            else:
+                self._name(error, item, place)
+
+    def _name(self, error: Exception, item: Any, place: Any) -> None:
+        step = self.steps[0]
+        while isinstance(step, Batch):
+            step = step.steps[0]
+        decode = step.compile()
+        for record, of_record in _pairs(item, place):
+            try:
+                decode(record)
+            except UNDECODED as same:
+                if (type(same), str(same)) == (type(error), str(error)):
+                    self._add(error, of_record)
+                    return
+
+    def _add(self, error: Exception, place: Place) -> None:
+        (run, record), instructions = place, self.source.instructions
+        shard = self.source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
+        offsets = shard.known_offsets
+        if offsets is None and shard.reader.descriptor is not None:  # a remote one would be fetched to its end for it
+            with contextlib.suppress(CorruptRecordError):
+                offsets = shard.offsets
+        byte = "" if offsets is None else f", byte {offsets[record]}"
+        error.args = (f"{str(error).removesuffix('.')}. It is in {shard.path}{byte} (record {record})",)
+
+
+def watched(function: Callable[[Any], Any], failed: Callable[[Exception, Any], None]) -> Callable[[Any], Any]:
+    """Returns the function, which calls a method with its error and its argument, and keeps the method's object not."""
+    method = weakref.WeakMethod(failed)
+
+    def call(item: Any) -> Any:
+        try:
+            return function(item)
+        except UNDECODED as error:
+            if (name := method()) is not None:
+                name(error, item)
+            raise
+
+    return call
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Fetches places of records, as a source fetches records."""
+
+    source: Source
+    length: int
+
+    def fetch(self, positions: Ints, epoch: int) -> list[Place]:
+        arrangement = self.source.arrangement(epoch)
+        return _places(self.source, arrangement.order, arrangement.runs, positions)
+
+
+def _places(source: Source, order: InterleaveOrder, runs: Ints, positions: Ints) -> list[Place]:
+    files, within = order.places(positions)
+    found = runs[files]
+    return list(zip(found.tolist(), (within + source.instructions.skip[found]).tolist()))
+
+
+def _on_places(operation: Any, source: Source) -> Any:
+    """Returns the same operations on the places of the source's records."""
+    if operation is source:
+        return _Places(source, source.length)
+    same = copy.copy(operation)
+    same.child = _on_places(operation.child, source)
+    return same
+
+
+def _pairs(item: Any, place: Any) -> Iterator[tuple[Any, Place]]:
+    """Yields records with their places, of a record or of lists of records, in each other."""
+    if isinstance(place, tuple):
+        yield item, place
+        return
+    for items, places in zip(item, place):
+        yield from _pairs(items, places)
