@@ -27,6 +27,7 @@ from beam_datasets.reading.operations import (
 )
 from beam_datasets.reading.positions import Share
 from beam_datasets.reading.state import fingerprint
+from beam_datasets.reading.undecoded import UNDECODED, Undecoded
 from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
@@ -232,17 +233,23 @@ class Dataset(Frameworks):
             IndexError: there is none, or the mask has another length than the dataset.
             TypeError: the index is none, or the dataset's order was changed.
         """
-        source = self._source
-        if type(index) is int and self._operation is source:
-            number = index if 0 <= index < source.length else index_of(index, source.length)
-            return self.function(source.fetch_index(number))
-        self._check_dataset_order("ds[i]")
-        if isinstance(index, slice):
-            wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
+        source, wanted = self._source, index
+        try:
+            if type(index) is int and self._operation is source:
+                wanted = index if 0 <= index < source.length else index_of(index, source.length)
+                return self.function(source.fetch_index(wanted))
+            self._check_dataset_order("ds[i]")
+            if isinstance(index, slice):
+                wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
+            elif isinstance(index, (list, tuple)) or (isinstance(index, np.ndarray) and index.ndim):
+                wanted = indices_of(index, source.length)
+            else:
+                wanted = index_of(index, source.length)
+                return self.function(source.fetch_index(wanted))
             return self.function_of_many(source.fetch_indices(wanted))
-        if isinstance(index, (list, tuple)) or (isinstance(index, np.ndarray) and index.ndim):
-            return self.function_of_many(source.fetch_indices(indices_of(index, source.length)))
-        return self.function(source.fetch_index(index_of(index, source.length)))
+        except UNDECODED as error:
+            Undecoded(source, self._steps).at_indices(error, wanted)
+            raise
 
     def find(self, key: Any) -> int | None:
         """Returns the index in dataset order of the example with a key; None where the slice has none.
