@@ -40,8 +40,11 @@ def staging(plan: ExportPlan, runner: str = "") -> Iterator[None]:
 
     `owner.json` in it says which process on which machine owns it, and the name of the runner.
     """
-    storage.make_dirs(plan.staging_dir)
-    Owner.of_this_process(plan.job, plan.started, runner).write(plan.staging_dir)
+    try:
+        storage.make_dirs(plan.staging_dir)
+        Owner.of_this_process(plan.job, plan.started, runner).write(plan.staging_dir)
+    except StorageError as error:  # which names what nobody gave
+        raise type(error)(str(error).replace(plan.staging_dir, plan.directory)) from error
     try:
         yield
     except BaseException:

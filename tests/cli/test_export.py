@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from pyarrow import parquet
 
 from beam_datasets.cli import main
 from pipelines import export as module
-
-if TYPE_CHECKING:
-    import pytest
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 SOURCE = ["spec_inter", "--data_dir", str(DATA), "--num_workers", "1"]
@@ -62,6 +59,14 @@ def test_the_module_does_the_same(tmp_path: Path) -> None:
     to = tmp_path / "out"
     assert module.main(["--dataset", *SOURCE, "--format", "jsonl", "--to", str(to)]) == 0
     assert len((to / "train-00000-of-00001.jsonl").read_text().splitlines()) == 411
+
+
+@pytest.mark.parametrize("to,named", [("file/out", "file/out"), ("file/deep/out", "file/deep")])
+def test_a_place_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, named: str) -> None:
+    (tmp_path / "file").touch()
+    assert main(["export", *SOURCE, "--format", "jsonl", "--to", str(tmp_path / to)]) == 1
+    said = capsys.readouterr().err
+    assert said == f"beam-datasets: {tmp_path / named}: this directory cannot be made: Not a directory\n"
 
 
 def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
