@@ -9,7 +9,7 @@ from typing import Any
 from beam_datasets.arguments import is_unicode
 
 _TEXTS = ("description", "homepage", "citation", "license", "is_blocked", "file_format")
-_FLAGS = ("disable_shuffling", "nondeterministic_order")
+FLAGS = ("disable_shuffling", "nondeterministic_order")
 _IDENTITY_TEXTS = ("config_name", "config_description")
 
 
@@ -26,9 +26,6 @@ def check(arguments: Mapping[str, Any]) -> None:
     texts = {name: arguments[name] for name in _TEXTS} | {name: getattr(identity, name) for name in _IDENTITY_TEXTS}
     for name, value in texts.items():
         _check_text(name, value)
-    for name in _FLAGS:
-        if not isinstance(arguments[name], bool):
-            raise ValueError(f"{name} is {arguments[name]!r:.100}; needed: True or False.")
     notes = identity.release_notes or {}
     if not isinstance(notes, Mapping):
         raise ValueError(f"release_notes is {notes!r:.100}; needed: a dict from versions to what is new in them.")

@@ -215,7 +215,6 @@ def test_arguments_are_checked():
         ({"citation": b"@misc"}, "^citation is b'@misc' of type bytes"),
         ({"citation": "a\ud800"}, r"^citation is 'a\\ud800', with half of a surrogate pair"),
         ({"redistribution_info": {"license": 3}}, "^license is 3 of type int"),
-        ({"disable_shuffling": "no"}, "^disable_shuffling is 'no'; needed: True or False"),
         ({"metadata": MetadataDict({"a": {1, 2}})}, "^metadata cannot be written as JSON: Object of type set"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"1.0.0": 1})}, r"^release_notes\['1.0.0'\]"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes="new")}, "^release_notes is 'new'"),
@@ -227,6 +226,17 @@ def test_arguments_are_checked():
 def test_what_could_be_written_but_not_read_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         DatasetInfo(**arguments)
+
+
+@pytest.mark.parametrize("name", ["disable_shuffling", "nondeterministic_order"])
+def test_flags(name):
+    for given in (True, 1, np.True_, np.int64(1)):
+        assert getattr(DatasetInfo(**{name: given}), name) is True
+        assert DatasetInfo(**{name: given}).to_json_text() == DatasetInfo(**{name: True}).to_json_text()
+    assert getattr(DatasetInfo(**{name: 0}), name) is False
+    for bad in ("no", None, 2):
+        with pytest.raises(TypeError, match=f"^{name} must be True or False, not {bad!r}"):
+            DatasetInfo(**{name: bad})
 
 
 def test_splits_with_templates_of_their_own():
