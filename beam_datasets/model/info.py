@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from beam_datasets.arguments import boolean
 from beam_datasets.errors import MetadataError
 from beam_datasets.model import info_arguments, info_json
 from beam_datasets.model.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
@@ -100,8 +99,7 @@ class DatasetInfo:
         extra: fields of a dataset_info.json that the rest would not write alike, by their names in snake_case.
 
     Raises:
-        TypeError: a flag is neither True nor False.
-        ValueError: another argument is of no use.
+        TypeError, ValueError: an argument is of no use.
     """
 
     builder: InitVar[Any] = None
@@ -136,8 +134,8 @@ class DatasetInfo:
             self._set_features()
         check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
         licence = _licence(self.license, redistribution_info)
+        self._set(**info_arguments.checked_flags(vars(self)))
         info_arguments.check({**vars(self), "license": licence})
-        self._set(**{name: boolean(name, getattr(self, name)) for name in info_arguments.FLAGS})
         self._set(
             description=_dedent(self.description),
             citation=_dedent(self.citation),

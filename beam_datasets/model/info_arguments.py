@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from beam_datasets.arguments import is_unicode
+from beam_datasets.arguments import boolean, is_unicode
 
 _TEXTS = ("description", "homepage", "citation", "license", "is_blocked", "file_format")
-FLAGS = ("disable_shuffling", "nondeterministic_order")
+_FLAGS = ("disable_shuffling", "nondeterministic_order")
 _IDENTITY_TEXTS = ("config_name", "config_description")
 
 
@@ -35,6 +35,15 @@ def check(arguments: Mapping[str, Any]) -> None:
     for tag in identity.config_tags:
         _check_text("a tag of config_tags", tag)
     _check_metadata(arguments["metadata"])
+
+
+def checked_flags(arguments: Mapping[str, Any]) -> dict[str, bool]:
+    """Returns the flags among the attributes of a DatasetInfo, as bools.
+
+    Raises:
+        TypeError: one is neither True nor False.
+    """
+    return {name: boolean(name, arguments[name]) for name in _FLAGS}
 
 
 def _check_text(name: str, value: Any) -> None:
