@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets import features
+from beam_datasets import features, storage
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError, serialize
@@ -69,12 +69,18 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for example, error in BAD.items():
         shard, number = place_of(example)
         file = next(bad.glob(f"*-{shard:05d}-of-00004"))
-        data = file.read_bytes()
-        start, stop = tfrecord.scan(data, path="")[number : number + 2].tolist()
-        record = data[start + 12 : stop - 4]
-        record = b"\xff" * len(record) if error is ExampleError else record.replace(b"id", b"jd")
-        file.write_bytes(data[:start] + tfrecord.frame(record) + data[stop:])
+        spoil(file, number, error)
     return Pair(good, bad)
+
+
+def spoil(file: Path, number: int, error: type[Exception]) -> int:
+    """Replaces a record by one of as many bytes that raises an error, and returns where it begins."""
+    data = file.read_bytes()
+    start, stop = tfrecord.scan(data, path="")[number : number + 2].tolist()
+    record = data[start + 12 : stop - 4]
+    record = b"\xff" * len(record) if error is ExampleError else record.replace(b"id", b"jd")
+    file.write_bytes(data[:start] + tfrecord.frame(record) + data[stop:])
+    return int(start)
 
 
 def ids(item: Any) -> list[int]:
@@ -227,6 +233,22 @@ def test_byte_is_left_out_where_it_cannot_be_known(images: Path) -> None:
     dataset = bd.builder_from_directory(images).as_dataset("train")
     with pytest.raises(FeatureError, match=rf"\. It is in {file} \(record 17\)$"):
         list(dataset)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_of_a_remote_shard_the_byte_is_said_where_an_index_has_it(tmp_path: Path, manifest: bool) -> None:
+    pytest.importorskip("obstore")
+    directory = write_dataset(tmp_path / "far" / "1.0.0", {"train": [30, 40]}, manifest=manifest)
+    file = sorted(directory.glob("*.tfrecord-?????-of-00002"))[1]
+    offset = spoil(file, 7, ExampleError)
+    remote = f"memory://undecoded-{manifest}/far/1.0.0"
+    for local in directory.iterdir():
+        storage.write_bytes(storage.join(remote, local.name), local.read_bytes())
+    dataset = bd.builder_from_directory(remote).as_dataset("train")
+    byte = f", byte {offset}" if manifest else ""
+    for read in (dataset, dataset.batch(4)):
+        with pytest.raises(ExampleError, match=rf"\. It is in {remote}/{file.name}{byte} \(record 7\)$"):
+            list(read)
 
 
 def test_an_iterator_is_let_go_of(images: Path) -> None:
