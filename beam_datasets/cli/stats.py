@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -117,17 +116,11 @@ def _names(given: Sequence[str] | None) -> list[str] | None:
 
 def _check_html(path: str | None) -> None:
     """Checks that the page can be written, before all is read."""
-    if path is None or storage.is_remote(path):
-        return
-    if os.path.isdir(path):
-        raise UsageError(f"--html is the directory {path}; give a file, such as {os.path.join(path, 'stats.html')}")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise UsageError(f"--html is {path}, but there is no directory {folder}")
     try:
-        storage.check_writable(path)
+        if path is not None:
+            storage.check_writable(path, in_dir=True)
     except StorageError as error:
-        raise UsageError(f"--html is {path}, which cannot be written: {error}") from error
+        raise UsageError(f"--html is {path}, where no file can be written: {error}") from error
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from beam_datasets.errors import StorageError
+from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import copy_bytes
 from beam_datasets.storage.options import NO_OPTIONS, options_of
@@ -115,16 +115,24 @@ def open_writer(path: PathLike) -> Writer:
     return backend.open_writer(path)
 
 
-def check_writable(path: PathLike) -> None:
+def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
     """Checks, as far as that can be seen without writing, that `write_bytes` can write a local file.
 
     Nothing is made or changed. A store is not asked: who may write there need not be allowed to look.
 
+    Args:
+        path: of the file.
+        in_dir: whether its directory must be there, as that of a file which somebody names must.
+
     Raises:
         StorageError: the path is a directory or no regular file, or the one where it would be made cannot be written.
     """
-    if not paths.is_remote(path):
-        local.check_writable(paths.normalize(path))
+    if paths.is_remote(path):
+        return
+    path = paths.normalize(path)
+    if in_dir and not local.exists(folder := paths.dirname(path)):
+        raise PathNotFoundError(f"{folder}: there is no such directory; make it first")
+    local.check_writable(path)
 
 
 def write_bytes(path: PathLike, data: Buffer) -> None:

@@ -27,12 +27,9 @@ def check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool
     """
     if report is not None and engine.shares_disk:
         try:
-            storage.check_writable(report)
+            storage.check_writable(report, in_dir=True)
         except StorageError as error:
             raise ValueError(f"report is {report!r}, where no file can be written: {error}") from error
-        folder = os.path.dirname(os.path.abspath(report))
-        if not storage.is_remote(report) and not os.path.isdir(folder):
-            raise ValueError(f"report is {report!r}, but there is no directory {folder}. Make it first")
     if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
         raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
 

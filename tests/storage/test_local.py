@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from beam_datasets import storage
-from beam_datasets.errors import StorageError
+from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local
 
 
@@ -190,6 +190,10 @@ def test_a_place_for_a_file_is_seen_without_writing(tmp_path):
         storage.check_writable(tmp_path / "pipe")
     assert (sorted(os.listdir(tmp_path)), (tmp_path / "file").read_text()) == (before, "as it was")
     storage.check_writable("memory://bucket/report.json")
+    storage.check_writable("memory://bucket/report.json", in_dir=True)
+    storage.check_writable(tmp_path / "new", in_dir=True)
+    with pytest.raises(PathNotFoundError, match=f"^{tmp_path}/new/deep: there is no such directory; make it first"):
+        storage.check_writable(tmp_path / "new/deep/file", in_dir=True)
 
 
 def test_a_directory_is_made_below_one_that_somebody_removes_while_it_is_empty(tmp_path, monkeypatch):
