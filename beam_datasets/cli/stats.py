@@ -119,8 +119,8 @@ def _check_html(path: str | None) -> None:
     try:
         if path is not None:
             storage.check_writable(path, in_dir=True)
-    except StorageError as error:
-        raise UsageError(f"--html is {path}, where no file can be written: {error}") from error
+    except (StorageError, ValueError) as error:
+        raise UsageError(f"--html is {path!r}, where no file can be written: {error}") from error
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
