@@ -103,7 +103,8 @@ def _in_a_thread(act, path):
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
-    thread.join(20)
+    for _ in range(200):  # a signal that comes just before a wait is handled after it
+        thread.join(0.1)
     assert outcome, f"{act} waits"
     return outcome[0]
 
