@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LENGTHS = [5, 0, 40, 7]
-BAD = {0: ExampleError, 6: FeatureError, 8: ExampleError, 30: FeatureError, 51: FeatureError}
+BAD = {0: ExampleError, 6: FeatureError, 7: ExampleError, 30: FeatureError, 51: FeatureError}
 PLACE = re.compile(r"\. It is in (.+), byte (\d+) \(record (\d+)\)$")
 SPLITS = ["train", "train[3:20]", "train[7:]", "train[:9]+train[28:52]", "train[2shard]", "train[:0]"]
 DATASET_ORDER = st.sampled_from(SPLITS[:4])
@@ -133,11 +133,13 @@ def test_in_read_order(
     assert next(iterator, None) is None
 
 
-@given(DATASET_ORDER, st.lists(st.integers(-10, 9), max_size=12), st.booleans(), st.integers(1, 3))
-def test_in_dataset_order(pair: Pair, split: str, indices: list[int], with_ids: bool, cycle: int) -> None:
+@given(DATASET_ORDER, st.lists(st.integers(-10, 9), max_size=12), st.booleans(), st.integers(1, 3), st.booleans())
+def test_in_dataset_order(
+    pair: Pair, split: str, indices: list[int], with_ids: bool, cycle: int, shuffle_files: bool
+) -> None:
     config = bd.ReadConfig(add_tfds_id=with_ids, interleave_cycle_length=cycle)
     good, bad = (
-        bd.builder_from_directory(directory).as_dataset(split, read_config=config)
+        bd.builder_from_directory(directory).as_dataset(split, read_config=config, shuffle_files=shuffle_files)
         for directory in (pair.good, pair.bad)
     )
     for index in (
@@ -179,12 +181,22 @@ def test_partial_decoding(pair: Pair) -> None:
         check(pair, raised.value, [6])
 
 
+def test_of_two_in_a_batch_the_one_is_named_whose_error_it_is(pair: Pair) -> None:
+    config = bd.ReadConfig(interleave_cycle_length=1)
+    partial = bd.decode.PartialDecoding({"id": True})
+    for decoders in (None, partial):
+        dataset = bd.builder_from_directory(pair.bad).as_dataset("train[1:20]", read_config=config, decoders=decoders)
+        with pytest.raises(ExampleError) as raised:  # all records of a batch are parsed before any is decoded
+            next(iter(dataset.batch(19)))
+        check(pair, raised.value, [6, 7])
+
+
 def test_of_a_function_it_is_not_said(pair: Pair) -> None:
     def refuse(_: Any) -> None:
         raise FeatureValueError("not this one")
 
-    dataset = bd.builder_from_directory(pair.good).as_dataset("train")
-    for mapped in (dataset.map(refuse), dataset.map(refuse).batch(3), dataset.batch(3).map(refuse)):
+    dataset = bd.builder_from_directory(pair.bad).as_dataset("train[1:20]")
+    for mapped in (dataset.map(refuse), dataset.map(refuse).batch(19), dataset.batch(3).map(refuse)):
         with pytest.raises(FeatureValueError, match="^not this one$"):
             next(iter(mapped))
     with pytest.raises(FeatureValueError, match="^not this one$"):
