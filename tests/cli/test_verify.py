@@ -110,7 +110,7 @@ def test_half_of_a_surrogate_pair(copy: Path, capsys: pytest.CaptureFixture[str]
         (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),
         (["{}", "--report", "x"], 2, "--report means nothing without --beam"),
         (["{}", "--beam", "--report", "{}"], 2, "ds/1.0.0', where no file can be written: {}: Is a directory"),
-        (["{}", "--beam", "--report", "{}/nope/r.json"], 2, "but there is no directory {}/nope"),
+        (["{}", "--beam", "--report", "{}/nope/r.json"], 2, "written: {}/nope: there is no such directory"),
         (["{}", "--beam", "--report", "{}/features.json/x"], 2, "features.json: Not a directory"),
         (["{}", "--num_workers", "2"], 2, "--num_workers means nothing without --beam"),
         (["{}", "--repair", "--from", "{}"], 1, "is the dataset itself"),
