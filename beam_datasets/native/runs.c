@@ -226,12 +226,12 @@ static PyObject *chunks_coming(const char *path, PyObject *names, const Ints *nu
     return chunks;
 }
 
-PyDoc_STRVAR(runs_doc, "runs(directory, names, numbers, chunk_bytes, /)\n--\n\n"
-                       "Returns for each shard of a directory a chunk as run() does. take() opens the shard when it\n"
-                       "gets there, and checks it against its index. Numbers are how many records each shard has, then\n"
-                       "the first record of each run, then the record behind its last. None where the directory cannot\n"
-                       "be opened. Where a shard cannot be read, is not as its index says, or has a large one, take()\n"
-                       "ends there and drops the chunk.");
+PyDoc_STRVAR(runs_doc,
+             "runs(directory, names, numbers, chunk_bytes, /)\n--\n\n"
+             "Returns for each shard of a directory a chunk as run() does. take() opens the shard when it gets there,\n"
+             "and checks it against its index. Numbers are how many records each shard has, then the first record of\n"
+             "each run, then the record behind its last. None where the directory cannot be opened. Where a shard\n"
+             "cannot be read, is not as its index says, or has a large one, take() ends there and drops the chunk.");
 
 static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *path, *names, *numbers, *chunks = NULL;
