@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
 
+_DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OWN = ("self", "data_dir", "config", "storage_options")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
@@ -28,7 +29,19 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises instead of ending the process."""
+    """A parser that raises instead of ending the process, and takes no empty directory, as of an unset variable."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Returns (options, arguments that are none of them).
+
+        Raises:
+            UsageError: the arguments are not as the parser says.
+        """
+        known, rest = super().parse_known_args(args, namespace)
+        for name in _DIRECTORIES:
+            if getattr(known, name, None) == "":
+                self.error(f"--{name} is empty; is a variable unset?")
+        return known, rest
 
     def error(self, message: str) -> Any:
         """Raises UsageError."""

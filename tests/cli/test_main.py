@@ -196,3 +196,10 @@ def test_an_error_of_the_author_is_one_message_that_names_the_place(
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--version")
     assert (code, out) == (0, f"beam_datasets {beam_datasets.__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", ["info x", "list", "stats x", "verify x", "build digits", "materialize x"])
+def test_an_empty_directory_is_an_error_of_usage(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
+    code, _, err = run(capsys, *arguments.split(), "--data_dir", "")
+    assert code == 2
+    assert "--data_dir is empty" in err
