@@ -132,6 +132,7 @@ static void fetch_ahead(const Chunk *chunk, Py_ssize_t place, Py_ssize_t n) {
     Py_ssize_t left = chunk->offsets.n - 1 - place;
     if (n > left) n = left;
     int64_t at = offsets[0], stop = at + MOST_AHEAD < offsets[n] ? at + MOST_AHEAD : offsets[n];
+    if (stop > chunk->buffer.len) stop = chunk->buffer.len; /* where the next offsets are not good */
     for (; at < stop; at += LINE) PREFETCH(data + at);
     for (Py_ssize_t i = 0; i < n; i += LINE / 8) PREFETCH(offsets + i);
 }

@@ -3,17 +3,12 @@
 
 #ifndef _WIN32
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-int file_open(int directory, const char *path, Py_ssize_t *size) {
-    struct stat found;
+int file_open(int directory, const char *path, struct stat *found) {
     int descriptor = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else a FIFO waits for a writer */
     if (descriptor < 0) return -1;
-    if (fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode) && found.st_size <= PY_SSIZE_T_MAX) {
-        *size = (Py_ssize_t)found.st_size;
-        return descriptor;
-    }
+    if (fstat(descriptor, found) == 0 && S_ISREG(found->st_mode) && found->st_size <= PY_SSIZE_T_MAX) return descriptor;
     close(descriptor);
     return -1;
 }
@@ -24,27 +19,28 @@ PyDoc_STRVAR(open_reader_doc, "open_reader(path, /)\n--\n\n"
 static PyObject *open_reader(PyObject *Py_UNUSED(module), PyObject *path) {
     PyObject *name;
     if (!PyUnicode_FSConverter(path, &name)) return NULL;
-    Py_ssize_t size = 0;
+    struct stat found;
     int descriptor;
     const char *text = PyBytes_AsString(name);
     Py_BEGIN_ALLOW_THREADS
-    descriptor = file_open(AT_FDCWD, text, &size);
+    descriptor = file_open(AT_FDCWD, text, &found);
     Py_END_ALLOW_THREADS
     Py_DECREF(name);
     if (descriptor < 0) Py_RETURN_NONE;
-    PyObject *result = Py_BuildValue("in", descriptor, size);
+    PyObject *result = Py_BuildValue("in", descriptor, (Py_ssize_t)found.st_size);
     if (result == NULL) close(descriptor);
     return result;
 }
 
 /* Reads a file of at most `room` bytes; returns how many it has, or -1. */
 static Py_ssize_t read_file(const char *path, char *data, Py_ssize_t room) {
-    Py_ssize_t size, got = -1;
-    int descriptor = file_open(AT_FDCWD, path, &size);
+    struct stat found;
+    Py_ssize_t got = -1;
+    int descriptor = file_open(AT_FDCWD, path, &found);
     if (descriptor < 0) return -1;
-    if (size <= room) got = read(descriptor, data, (size_t)size);
+    if (found.st_size <= room) got = read(descriptor, data, (size_t)found.st_size);
     close(descriptor);
-    return got == size ? got : -1;
+    return got == found.st_size ? got : -1;
 }
 
 PyDoc_STRVAR(read_small_doc, "read_small(path, /)\n--\n\n"

@@ -158,10 +158,11 @@ enum { UNREADABLE = -1, MISSING = 0, READ = 1 };
 
 /* Reads a file of at most so many bytes behind what the room holds. */
 static int read_at(int directory, const char *name, uint64_t most, Room *room) {
-    Py_ssize_t size;
+    struct stat found;
     errno = 0; /* which stays so for what is no file */
-    int file = file_open(directory, name, &size), result = UNREADABLE;
+    int file = file_open(directory, name, &found), result = UNREADABLE;
     if (file < 0) return errno == ENOENT ? MISSING : UNREADABLE;
+    Py_ssize_t size = (Py_ssize_t)found.st_size;
     if ((uint64_t)size <= most && extend(room, (size_t)size + 1) == 0 &&
         read(file, room->data + room->size, (size_t)size) == size) {
         room->size += (size_t)size;

@@ -76,9 +76,13 @@ static inline uint32_t u32_at(const uint8_t *at) {
     return value;
 }
 
+#ifndef _WIN32
+#include <sys/stat.h>
+
 /* files.c: opens a file to be read, of a directory where the path is relative; returns its descriptor, or -1 where it
  * cannot be opened, or is no file with a size. Needs no GIL. */
-int file_open(int directory, const char *path, Py_ssize_t *size);
+int file_open(int directory, const char *path, struct stat *found);
+#endif
 
 #define INDEX_HEADER 40 /* bytes before the offsets of an index */
 

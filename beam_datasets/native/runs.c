@@ -13,27 +13,28 @@
 #define REST "beam_datasets.rest"
 #define DIRECTORY "beam_datasets.directory"
 #define SUFFIX ".index"
-#define MOST_NAME 4096         /* bytes, with the suffix */
-#define MOST_INDEX (256 << 10) /* bytes of an index without its keys */
+#define MOST_NAME 4096    /* bytes, with the suffix */
+#define LEAST (64 << 10) /* bytes of an index that is small in any case */
 
 /* What is left of a run: records of a shard up to one before `stop`. */
 typedef struct {
-    PyObject *owner;    /* keeps the descriptor open; NULL where that is the run's own */
-    int descriptor;     /* of the shard; while that is not open, of its directory */
-    PyObject *name;     /* of a shard that is not open: bytes, in the directory */
-    Py_ssize_t records; /* that it is to have */
-    Py_buffer view;     /* where the offsets are, if they are not the run's own */
-    uint8_t *memory;    /* of malloc(): where they are if they are */
+    PyObject *owner;        /* keeps the descriptor open */
+    int descriptor;         /* of the shard; where it has a name, of its directory */
+    PyObject *name;         /* bytes; NULL where the shard is open anyway */
+    Py_ssize_t records;     /* that a shard with a name is to have */
+    uint8_t *index;         /* of a shard with a name; of malloc(), NULL before it was read */
+    dev_t device;           /* and the inode: which file that was */
+    ino_t inode;
+    Py_buffer view;         /* where the offsets of others are */
     const uint8_t *offsets; /* u64: where each record of the shard begins, and the last one ends */
     Py_ssize_t first, stop, chunk_bytes;
 } Rest;
 
 static void rest_drop(Rest *rest) {
-    if (rest->owner == NULL && rest->descriptor >= 0) close(rest->descriptor);
     Py_XDECREF(rest->owner);
     Py_XDECREF(rest->name);
     PyBuffer_Release(&rest->view);
-    free(rest->memory);
+    free(rest->index);
     PyMem_Free(rest);
 }
 
@@ -63,39 +64,51 @@ static int is_run(const Rest *rest, Py_ssize_t n) {
 
 /* --------------------------------------------------------------------------------------------------------- opening */
 
-/* Reads the header and the offsets of a shard's index into memory; NULL where they are not good. */
-static uint8_t *index_read(int directory, const char *shard, Py_ssize_t records, uint64_t *shard_size) {
+/* Reads the header and the offsets of a shard's index; NULL where they are not good, or more than a chunk. */
+static uint8_t *index_read(const Rest *rest, const char *shard, uint64_t *shard_size) {
     char name[MOST_NAME];
-    Py_ssize_t size, wanted = index_size(records);
+    struct stat found;
     size_t length = strlen(shard);
-    if (length > sizeof name - sizeof SUFFIX || wanted > MOST_INDEX) return NULL;
+    Py_ssize_t wanted = index_size(rest->records);
+    if (length > sizeof name - sizeof SUFFIX || wanted > (rest->chunk_bytes > LEAST ? rest->chunk_bytes : LEAST))
+        return NULL;
     memcpy(name, shard, length);
     memcpy(name + length, SUFFIX, sizeof SUFFIX);
-    int descriptor = file_open(directory, name, &size);
+    int descriptor = file_open(rest->descriptor, name, &found);
     if (descriptor < 0) return NULL;
     uint8_t *index = malloc((size_t)wanted);
     int good = index != NULL && read(descriptor, index, (size_t)wanted) == wanted &&
-               index_is_good(index, (uint64_t)size, (uint64_t)records, shard_size);
+               index_is_good(index, (uint64_t)found.st_size, (uint64_t)rest->records, shard_size);
     close(descriptor);
     if (good) return index;
     free(index);
     return NULL;
 }
 
-/* Opens the shard of a run; 0, or -1 where it is not as its index says. Needs no GIL: nobody else has the run. */
-static int rest_open(Rest *rest, const char *name) {
+/* Opens a shard for the first time; its descriptor, or -1 where it is not as its index says. */
+static int open_first(Rest *rest, const char *name) {
     uint64_t shard_size;
-    Py_ssize_t size;
-    uint8_t *index = index_read(rest->descriptor, name, rest->records, &shard_size);
-    int descriptor = index == NULL ? -1 : file_open(rest->descriptor, name, &size);
-    if (descriptor >= 0 && (uint64_t)size == shard_size) {
-        rest->descriptor = descriptor;
-        rest->memory = index;
+    struct stat found;
+    uint8_t *index = index_read(rest, name, &shard_size);
+    int descriptor = index == NULL ? -1 : file_open(rest->descriptor, name, &found);
+    if (descriptor >= 0 && (uint64_t)found.st_size == shard_size) {
+        rest->index = index;
         rest->offsets = index + INDEX_HEADER;
-        return 0;
+        rest->device = found.st_dev;
+        rest->inode = found.st_ino;
+        return descriptor;
     }
     if (descriptor >= 0) close(descriptor);
     free(index);
+    return -1;
+}
+
+/* Opens it again; -1 where it is another one now. */
+static int open_again(const Rest *rest, const char *name) {
+    struct stat found;
+    int descriptor = file_open(rest->descriptor, name, &found);
+    if (descriptor < 0 || (found.st_dev == rest->device && found.st_ino == rest->inode)) return descriptor;
+    close(descriptor);
     return -1;
 }
 
@@ -134,22 +147,26 @@ static int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n) 
     return NULL;
 }
 
+/* Reads the chunk that begins with a record, and sets where it ends; NULL where that fails. Needs no GIL: nobody else
+ * has the run. A shard with a name is closed again, so that no number of runs takes descriptors. */
+static int64_t *chunk_load(Rest *rest, const char *name, Py_ssize_t first, Py_ssize_t *stop) {
+    int descriptor = name == NULL ? rest->descriptor : rest->index ? open_again(rest, name) : open_first(rest, name);
+    if (descriptor < 0) return NULL;
+    *stop = end_of(rest, first);
+    int64_t *memory = records_get(descriptor, at_offset(rest, first), (uint64_t)(*stop - first));
+    if (name != NULL) close(descriptor);
+    return memory;
+}
+
 PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
     Rest *rest = PyCapsule_GetPointer(capsule, REST);
     if (rest == NULL || first < 0 || first >= rest->stop) return NULL;
     const char *name = rest->name == NULL ? NULL : PyBytes_AsString(rest->name);
-    int64_t *memory = NULL;
-    Py_ssize_t stop = 0;
+    int64_t *memory;
+    Py_ssize_t stop;
     Py_BEGIN_ALLOW_THREADS
-    if (name == NULL || rest_open(rest, name) == 0) {
-        stop = end_of(rest, first);
-        memory = records_get(rest->descriptor, at_offset(rest, first), (uint64_t)(stop - first));
-    }
+    memory = chunk_load(rest, name, first, &stop);
     Py_END_ALLOW_THREADS
-    if (name != NULL && rest->memory != NULL) { /* it is open now, and its own */
-        Py_CLEAR(rest->owner);
-        Py_CLEAR(rest->name);
-    }
     if (memory == NULL) return NULL;
     return chunk_own(memory, stop - first, first, stop < rest->stop ? Py_NewRef(capsule) : NULL);
 }
@@ -210,7 +227,7 @@ static PyObject *chunk_coming(PyObject *directory, int descriptor, PyObject *nam
 }
 
 static PyObject *chunks_coming(const char *path, PyObject *names, const Ints *numbers, Py_ssize_t chunk_bytes) {
-    Py_ssize_t n = PyList_Size(names);
+    Py_ssize_t n = PyTuple_Size(names);
     int descriptor;
     if (numbers->n != 3 * n)
         return PyErr_Format(PyExc_ValueError, "%zd numbers for %zd names, not 3 for each", numbers->n, n);
@@ -219,7 +236,7 @@ static PyObject *chunks_coming(const char *path, PyObject *names, const Ints *nu
     PyObject *chunks = PyList_New(n);
     for (Py_ssize_t i = 0; chunks != NULL && i < n; i++) {
         PyObject *chunk =
-            chunk_coming(directory, descriptor, PyList_GetItem(names, i), numbers->values + i, n, chunk_bytes);
+            chunk_coming(directory, descriptor, PyTuple_GetItem(names, i), numbers->values + i, n, chunk_bytes);
         if (chunk == NULL || PyList_SetItem(chunks, i, chunk) < 0) Py_CLEAR(chunks);
     }
     Py_DECREF(directory);
@@ -231,7 +248,8 @@ PyDoc_STRVAR(runs_doc,
              "Returns for each shard of a directory a chunk as run() does. take() opens the shard when it gets there,\n"
              "and checks it against its index. Numbers are how many records each shard has, then the first record of\n"
              "each run, then the record behind its last. None where the directory cannot be opened. Where a shard\n"
-             "cannot be read, is not as its index says, or has a large one, take() ends there and drops the chunk.");
+             "cannot be read, is not as its index says, or has one larger than a chunk, take() ends there and drops\n"
+             "the chunk. Between chunks it is closed.");
 
 static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *path, *names, *numbers, *chunks = NULL;
@@ -240,10 +258,12 @@ static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "O&O!On:runs", PyUnicode_FSConverter, &path, &PyList_Type, &names, &numbers,
                           &chunk_bytes))
         return NULL;
-    if (ints_get(numbers, &ints, "records, firsts and stops") == 0) {
+    names = PyList_AsTuple(names); /* which code that a name runs cannot change */
+    if (names != NULL && ints_get(numbers, &ints, "records, firsts and stops") == 0) {
         chunks = chunks_coming(PyBytes_AsString(path), names, &ints, chunk_bytes);
         ints_drop(&ints);
     }
+    Py_XDECREF(names);
     Py_DECREF(path);
     return chunks;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -105,10 +105,11 @@ def test_a_bad_record_is_taken_nowhere(directory: Path) -> None:
         assert read(directory, "bad", N, 0, N) == (RECORDS[:before] or None)
 
 
-def test_a_large_index_is_left(directory: Path) -> None:
-    for n, found in ((32_700, [b""] * 3), (32_800, None)):  # 256 KiB are between
+def test_an_index_larger_than_a_chunk_is_left(directory: Path) -> None:
+    for n, found in ((12_494, [b""] * 3), (12_495, None)):  # 100,000 bytes are between
         put(directory, "many", Index(16 * np.arange(n + 1)).to_bytes(), tfrecord.frame(b"") * n)
-        assert read(directory, "many", n, n - 3, n) == found
+        assert read(directory, "many", n, n - 3, n, chunk_bytes=100_000) == found
+        assert read(directory, "many", n, n - 3, n) == [b""] * 3
 
 
 def test_names_that_are_none_are_left(directory: Path) -> None:
@@ -142,17 +143,43 @@ def opened() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-def test_files_are_open_while_they_are_read(directory: Path) -> None:
+def test_no_file_is_open_between_chunks(directory: Path) -> None:
     before = opened()
     chunks = dict(enumerate(core.runs(str(directory), ["good"] * 20, [N] * 20 + [0] * 20 + [N] * 20, 1)))
-    assert opened() == before + 1  # the directory
-    runs, counts = np.arange(20), np.full(20, N - 1)
-    core.RecordBlock().take(chunks, runs, np.zeros(20, int), counts, 0, 20, 10_000, 1 << 40)
-    assert opened() == before + 20
-    core.RecordBlock().take(chunks, runs[:5], np.full(5, N - 1), np.ones(5, int), 0, 5, 10_000, 1 << 40)
-    assert opened() == before + 15
-    del chunks
+    runs = np.arange(20)
+    for record in range(N):
+        assert opened() == before + 1  # the directory
+        block = core.RecordBlock()
+        block.take(chunks, runs, np.full(20, record), np.ones(20, int), 0, 20, 10_000, 1 << 40)
+        assert list(block) == [RECORDS[record]] * 20
     assert opened() == before
+
+
+@pytest.mark.parametrize("change", ["another", "gone", "cut"])
+def test_a_file_that_changes_between_chunks_is_left(directory: Path, change: str) -> None:
+    put(directory, "changing", Index(OFFSETS).to_bytes())
+    chunks = dict(enumerate(core.runs(str(directory), ["changing"], [N, 0, N], 1)))
+    path, block, run = directory / "changing", core.RecordBlock(), np.array([0])
+    block.take(chunks, run, run.copy(), np.array([2]), 0, 1, 100, 1 << 30)
+    if change == "cut":
+        path.write_bytes(DATA[:100])
+    else:
+        path.rename(directory / "old")
+        if change == "another":
+            path.write_bytes(DATA)
+    assert block.take(chunks, run, np.array([2]), np.array([2]), 0, 1, 100, 1 << 30) == 0
+    assert list(block) == RECORDS[:2]
+    assert not chunks
+
+
+def test_names_that_change_meanwhile_are_those_at_the_beginning(directory: Path) -> None:
+    class Name:
+        def __fspath__(self) -> str:
+            names.clear()
+            return "good"
+
+    names: list[Any] = [Name(), "good"]
+    assert len(core.runs(str(directory), names, [N, N, 0, 0, N, N], 1)) == 2
 
 
 def test_no_file_stays_open(directory: Path) -> None:
