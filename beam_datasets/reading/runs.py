@@ -151,8 +151,8 @@ def read_visits(
             while at < stop:
                 at = block.take(chunks, runs, firsts, counts, at, stop, size, BLOCK_BYTES)
                 if len(block) >= size or block.num_bytes >= BLOCK_BYTES:
-                    yield block
-                    block, size = RecordBlock(), next(sizes)
+                    full, block, size = block, RecordBlock(), next(sizes)
+                    yield full
                 elif at < stop:
                     run = int(runs[at])
                     chunks[run] = chunk_of(run, int(firsts[at]), run in chunks)

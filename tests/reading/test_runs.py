@@ -67,3 +67,22 @@ def test_a_run_without_index_is_read_again_from_before(tmp_path: Any, first: int
         visits = [tuple(np.array([[0], [begin], [10]], np.int64))]
         found = read_visits(visits, lambda run, first, damaged: reader.chunk(first), itertools.repeat(25))
         assert list(itertools.chain.from_iterable(found)) == records[begin : begin + 10]
+
+
+def test_no_record_comes_twice_where_something_else_fails(tmp_path: Any) -> None:
+    """As a signal's handler may, at any place."""
+    records = [bytes([i]) * 10 for i in range(20)]
+    path = tmp_path / "shard"
+    path.write_bytes(b"".join(tfrecord.frame_all(records)))
+    reader = RunReader(Shard(str(path), 20), 20)
+
+    def sizes() -> Any:
+        yield 5
+        raise OSError("stopped")
+
+    found: list[bytes] = []
+    visits = [tuple(np.array([[0], [0], [20]], np.int64))]
+    blocks = read_visits(visits, lambda run, first, damaged: reader.chunk(first), sizes())
+    with pytest.raises(OSError, match="stopped"):
+        found.extend(itertools.chain.from_iterable(blocks))
+    assert found == records[:5]
