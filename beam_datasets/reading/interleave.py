@@ -227,7 +227,7 @@ class _Slots:
     def read_between(self, visit: int, stop: int) -> tuple[Ints, Ints]:
         """The same for the visits [visit, stop), without a search for each: a slot's files, as often as visited."""
         cycle, block = self.cycle, self.block
-        if stop - visit < cycle:
+        if stop - visit < 4 * cycle:  # too few of each slot
             return self.read_at(np.arange(visit, stop))
         begin, end = visit // cycle, -(-stop // cycle)  # rounds
         slots = np.arange(cycle) * (self.span + 1)  # the key of each slot's visit in round 0
