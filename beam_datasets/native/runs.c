@@ -199,72 +199,74 @@ static void directory_free(PyObject *capsule) {
     close((int)((intptr_t)PyCapsule_GetPointer(capsule, DIRECTORY) - 1));
 }
 
-/* Opens a directory; what closes it again, NULL without an exception where it cannot be opened. */
-static PyObject *directory_open(const char *path, int *descriptor) {
+PyDoc_STRVAR(directory_doc, "directory(path, /)\n--\n\n"
+                            "Opens a directory; returns what runs() finds shards in, or None where that fails.");
+
+static PyObject *py_directory(PyObject *Py_UNUSED(module), PyObject *path) {
+    PyObject *name;
+    if (!PyUnicode_FSConverter(path, &name)) return NULL;
+    const char *text = PyBytes_AsString(name);
+    int descriptor;
     Py_BEGIN_ALLOW_THREADS
-    *descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    descriptor = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     Py_END_ALLOW_THREADS
-    if (*descriptor < 0) return NULL;
-    PyObject *capsule = PyCapsule_New((void *)((intptr_t)*descriptor + 1), DIRECTORY, directory_free);
-    if (capsule == NULL) close(*descriptor);
+    Py_DECREF(name);
+    if (descriptor < 0) Py_RETURN_NONE;
+    PyObject *capsule = PyCapsule_New((void *)((intptr_t)descriptor + 1), DIRECTORY, directory_free);
+    if (capsule == NULL) close(descriptor);
     return capsule;
 }
 
 /* Returns the chunk before a run of a shard that is not open; NULL with an exception. */
-static PyObject *chunk_coming(PyObject *directory, int descriptor, PyObject *name, const int64_t *numbers,
-                              Py_ssize_t n, Py_ssize_t chunk_bytes) {
+static PyObject *chunk_coming(PyObject *directory, PyObject *name, const int64_t *numbers, Py_ssize_t n,
+                              Py_ssize_t chunk_bytes) {
     Rest *rest = PyMem_Calloc(1, sizeof *rest);
     if (rest == NULL) return PyErr_NoMemory();
     rest->owner = Py_NewRef(directory);
-    rest->descriptor = descriptor;
+    rest->descriptor = (int)((intptr_t)PyCapsule_GetPointer(directory, DIRECTORY) - 1);
     rest->records = (Py_ssize_t)numbers[0];
     rest->first = (Py_ssize_t)numbers[n];
     rest->stop = (Py_ssize_t)numbers[2 * n];
     rest->chunk_bytes = chunk_bytes;
-    if (is_run(rest, rest->records) && PyUnicode_FSConverter(name, &rest->name)) return chunk_before(rest);
+    int good = rest->descriptor >= 0 && is_run(rest, rest->records) && PyUnicode_FSConverter(name, &rest->name);
+    if (good) return chunk_before(rest);
     rest_drop(rest);
     return NULL;
 }
 
-static PyObject *chunks_coming(const char *path, PyObject *names, const Ints *numbers, Py_ssize_t chunk_bytes) {
+static PyObject *chunks_coming(PyObject *directory, PyObject *names, const Ints *numbers, Py_ssize_t chunk_bytes) {
     Py_ssize_t n = PyTuple_Size(names);
-    int descriptor;
     if (numbers->n != 3 * n)
         return PyErr_Format(PyExc_ValueError, "%zd numbers for %zd names, not 3 for each", numbers->n, n);
-    PyObject *directory = directory_open(path, &descriptor);
-    if (directory == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     PyObject *chunks = PyList_New(n);
     for (Py_ssize_t i = 0; chunks != NULL && i < n; i++) {
-        PyObject *chunk =
-            chunk_coming(directory, descriptor, PyTuple_GetItem(names, i), numbers->values + i, n, chunk_bytes);
+        PyObject *chunk = chunk_coming(directory, PyTuple_GetItem(names, i), numbers->values + i, n, chunk_bytes);
         if (chunk == NULL || PyList_SetItem(chunks, i, chunk) < 0) Py_CLEAR(chunks);
     }
-    Py_DECREF(directory);
     return chunks;
 }
 
 PyDoc_STRVAR(runs_doc,
              "runs(directory, names, numbers, chunk_bytes, /)\n--\n\n"
-             "Returns for each shard of a directory a chunk as run() does. take() opens the shard when it gets there,\n"
-             "and checks it against its index. Numbers are how many records each shard has, then the first record of\n"
-             "each run, then the record behind its last. None where the directory cannot be opened. Where a shard\n"
-             "cannot be read, is not as its index says, or has one larger than a chunk, take() ends there and drops\n"
-             "the chunk. Between chunks it is closed.");
+             "Returns for each shard of a directory(), by name, a chunk as run() does. take() opens the shard when it\n"
+             "gets there, and checks it against its index. Numbers are how many records each shard has, then the\n"
+             "first record of each run, then the record behind its last. Where a shard cannot be read, is not as its\n"
+             "index says, or has one larger than a chunk, take() ends there and drops the chunk. Between chunks it is\n"
+             "closed.");
 
 static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *path, *names, *numbers, *chunks = NULL;
+    PyObject *directory, *names, *numbers, *chunks = NULL;
     Py_ssize_t chunk_bytes;
     Ints ints;
-    if (!PyArg_ParseTuple(arguments, "O&O!On:runs", PyUnicode_FSConverter, &path, &PyList_Type, &names, &numbers,
-                          &chunk_bytes))
+    if (!PyArg_ParseTuple(arguments, "OO!On:runs", &directory, &PyList_Type, &names, &numbers, &chunk_bytes))
         return NULL;
     names = PyList_AsTuple(names); /* which code that a name runs cannot change */
-    if (names != NULL && ints_get(numbers, &ints, "records, firsts and stops") == 0) {
-        chunks = chunks_coming(PyBytes_AsString(path), names, &ints, chunk_bytes);
+    if (names == NULL) return NULL;
+    if (ints_get(numbers, &ints, "records, firsts and stops") == 0) {
+        chunks = chunks_coming(directory, names, &ints, chunk_bytes);
         ints_drop(&ints);
     }
-    Py_XDECREF(names);
-    Py_DECREF(path);
+    Py_DECREF(names);
     return chunks;
 }
 
@@ -277,6 +279,7 @@ PyObject *chunk_read(PyObject *Py_UNUSED(capsule), Py_ssize_t Py_UNUSED(first)) 
 PyMethodDef runs_methods[] = {
 #ifndef _WIN32
     {"run", py_run, METH_VARARGS, run_doc},
+    {"directory", py_directory, METH_O, directory_doc},
     {"runs", py_runs, METH_VARARGS, runs_doc},
 #endif
     {NULL, NULL, 0, NULL},

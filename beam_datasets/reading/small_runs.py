@@ -23,7 +23,7 @@ SMALL_BYTES = 1 << 20
 
 _NAME_BYTES = 1 << 10  # what is held of a run that is still to be opened
 
-_runs = getattr(core, "runs", None)
+_directory = getattr(core, "directory", None)
 
 
 class SmallRuns:
@@ -41,7 +41,7 @@ class SmallRuns:
         chunk_bytes: int,
         chunk_of: Callable[[int, int, bool], Any],
     ) -> None:
-        """Opens nothing yet.
+        """Opens the directory alone.
 
         Args:
             directory: of the shards.
@@ -50,7 +50,8 @@ class SmallRuns:
             chunk_bytes: how much of a run to read at a time.
             chunk_of: what reads the others, see `runs.read_visits`: what has no index, a large one, or is damaged.
         """
-        self._directory, self._instructions, self._runs = directory, instructions, runs
+        self._directory = _directory(directory)  # type: ignore[misc]
+        self._instructions, self._runs = instructions, runs
         self.chunks: dict[int, Any] = {}
         self._chunk_bytes, self._chunk_of = chunk_bytes, chunk_of
         self._places = np.full(len(instructions), len(runs))
@@ -61,16 +62,15 @@ class SmallRuns:
     @staticmethod
     def are_read(run_bytes: float) -> bool:
         """Returns whether runs of so many bytes on average are read this way."""
-        return _runs is not None and run_bytes <= SMALL_BYTES
+        return _directory is not None and run_bytes <= SMALL_BYTES
 
     def chunk(self, run: int, first: int, damaged: bool) -> Any:
         """Returns the chunk of a run that has a record; see `runs.read_visits`."""
         place = self._places.item(run)
-        if not damaged and place >= self._tried:
+        if not damaged and place >= self._tried and self._directory is not None:
             self._tried = place + next(self._counts)
             self._prepare(self._runs[place : self._tried])
-            if run in self.chunks:
-                return self.chunks[run]
+            return self.chunks[run]
         return self._chunk_of(run, first, damaged)
 
     def _prepare(self, runs: Ints) -> None:
@@ -78,5 +78,5 @@ class SmallRuns:
         instructions, numbers = self._instructions, runs.tolist()
         names, skip = list(map(instructions.filename, numbers)), instructions.skip[runs]
         wanted = np.concatenate([instructions.examples_in_shard[runs], skip, skip + instructions.take[runs]])
-        found = _runs(self._directory, names, wanted, self._chunk_bytes)  # type: ignore[misc]
-        self.chunks.update(zip(numbers, found or ()))
+        found = core.runs(self._directory, names, wanted, self._chunk_bytes)  # type: ignore[union-attr]
+        self.chunks.update(zip(numbers, found))

@@ -46,7 +46,7 @@ def read(
     directory: Path, name: str, n: int, first: int, stop: int, start: int | None = None, chunk_bytes: int = 1 << 20
 ) -> list[bytes] | None:
     """Returns what a block takes of a run, from `first` or `start` on; None where that is nothing."""
-    (chunk,) = core.runs(str(directory), [name], [n, first, stop], chunk_bytes)
+    (chunk,) = core.runs(core.directory(str(directory)), [name], [n, first, stop], chunk_bytes)
     first = first if start is None else start
     block, chunks = core.RecordBlock(), {0: chunk}
     block.take(chunks, *(np.array([number]) for number in (0, first, stop - first)), 0, 1, 100, 1 << 30)
@@ -74,7 +74,7 @@ def test_it_is_read_from_any_record_in_chunks_of_any_size(directory: Path, data:
 def test_many_runs_stand_in_their_order(directory: Path) -> None:
     spans = 2 * [(first, stop) for first in range(N) for stop in range(first + 1, N + 1)]
     wanted = [N] * len(spans) + [first for first, _ in spans] + [stop for _, stop in spans]
-    chunks = dict(enumerate(core.runs(str(directory), ["good"] * len(spans), wanted, 1 << 10)))
+    chunks = dict(enumerate(core.runs(core.directory(str(directory)), ["good"] * len(spans), wanted, 1 << 10)))
     columns = np.array([(first, stop - first) for first, stop in spans]).T.copy()
     block = core.RecordBlock()
     assert block.take(chunks, np.arange(len(spans)), *columns, 0, len(spans), 10_000, 1 << 40) == len(spans)
@@ -122,21 +122,27 @@ def test_names_that_are_none_are_left(directory: Path) -> None:
 def test_arguments_that_do_not_fit_are_errors(directory: Path) -> None:
     for names, numbers in ((["good"], [N, 0]), (["good"], []), ([], [1]), (["good"] * 2, [N] * 5)):
         with pytest.raises(ValueError, match="not 3 for each"):
-            core.runs(str(directory), names, numbers, 1)
-    for path, names in ((str(directory), ("good",)), (str(directory), [7]), (3, ["good"])):
+            core.runs(core.directory(str(directory)), names, numbers, 1)
+    for names in (("good",), [7]):
         with pytest.raises(TypeError):
-            core.runs(path, names, [N, 0, 1], 1)
+            core.runs(core.directory(str(directory)), names, [N, 0, 1], 1)
+    with pytest.raises(ValueError, match="PyCapsule"):
+        core.runs(str(directory), ["good"], [N, 0, 1], 1)
     with pytest.raises(ValueError, match="null"):
-        core.runs(str(directory), ["a\0b"], [N, 0, 1], 1)
+        core.runs(core.directory(str(directory)), ["a\0b"], [N, 0, 1], 1)
     for chunk_bytes in (0, -1):
         with pytest.raises(ValueError, match="chunks of"):
-            core.runs(str(directory), ["good"], [N, 0, 1], chunk_bytes)
-    assert core.runs(str(directory), [], [], 1) == []
+            core.runs(core.directory(str(directory)), ["good"], [N, 0, 1], chunk_bytes)
+    assert core.runs(core.directory(str(directory)), [], [], 1) == []
 
 
-def test_a_directory_that_is_none_has_none(directory: Path) -> None:
-    for path in (directory / "none", directory / "good"):
-        assert core.runs(str(path), ["good"], [N, 0, N], 1 << 20) is None
+def test_a_directory_that_is_none(directory: Path) -> None:
+    for path in ("none", "good", "", "x" * 300, "\udcff"):
+        assert core.directory(str(directory / path) if path else "") is None
+    with pytest.raises(ValueError, match="null"):
+        core.directory("a\0b")
+    with pytest.raises(TypeError):
+        core.directory(3)
 
 
 def opened() -> int:
@@ -145,7 +151,9 @@ def opened() -> int:
 
 def test_no_file_is_open_between_chunks(directory: Path) -> None:
     before = opened()
-    chunks = dict(enumerate(core.runs(str(directory), ["good"] * 20, [N] * 20 + [0] * 20 + [N] * 20, 1)))
+    chunks = dict(
+        enumerate(core.runs(core.directory(str(directory)), ["good"] * 20, [N] * 20 + [0] * 20 + [N] * 20, 1))
+    )
     runs = np.arange(20)
     for record in range(N):
         assert opened() == before + 1  # the directory
@@ -158,7 +166,7 @@ def test_no_file_is_open_between_chunks(directory: Path) -> None:
 @pytest.mark.parametrize("change", ["another", "gone", "cut"])
 def test_a_file_that_changes_between_chunks_is_left(directory: Path, change: str) -> None:
     put(directory, "changing", Index(OFFSETS).to_bytes())
-    chunks = dict(enumerate(core.runs(str(directory), ["changing"], [N, 0, N], 1)))
+    chunks = dict(enumerate(core.runs(core.directory(str(directory)), ["changing"], [N, 0, N], 1)))
     path, block, run = directory / "changing", core.RecordBlock(), np.array([0])
     block.take(chunks, run, run.copy(), np.array([2]), 0, 1, 100, 1 << 30)
     if change == "cut":
@@ -179,7 +187,7 @@ def test_names_that_change_meanwhile_are_those_at_the_beginning(directory: Path)
             return "good"
 
     names: list[Any] = [Name(), "good"]
-    assert len(core.runs(str(directory), names, [N, N, 0, 0, N, N], 1)) == 2
+    assert len(core.runs(core.directory(str(directory)), names, [N, N, 0, 0, N, N], 1)) == 2
 
 
 def test_no_file_stays_open(directory: Path) -> None:
@@ -187,5 +195,5 @@ def test_no_file_stays_open(directory: Path) -> None:
     for name, n in (("good", N), ("good", N + 1), ("none", N), ("", 1)):
         for chunk_bytes in (1, 1 << 20):
             read(directory, name, n, 0, n, chunk_bytes=chunk_bytes)
-            core.runs(str(directory), [name], [n, 0, n], chunk_bytes)
+            core.runs(core.directory(str(directory)), [name], [n, 0, n], chunk_bytes)
     assert opened() == before

@@ -33,7 +33,7 @@ class Storage:
         self.reads: list[tuple[str, int, int]] = []
         for name in ("_read_record", "_read_records", "_run"):  # which ask the system for the same bytes
             monkeypatch.setattr(shards, name, None)
-        monkeypatch.setattr(small_runs, "_runs", None)
+        monkeypatch.setattr(small_runs, "_directory", None)
         for name in storage.__all__:
             door = getattr(storage, name)
             looks = callable(door) and door.__module__ != "beam_datasets.storage.paths"  # which is arithmetic

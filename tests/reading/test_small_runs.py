@@ -36,17 +36,17 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given: list[str] = []
         self.left: list[str] = []
-        runs, chunk = core.runs, Source._chunk  # type: ignore[union-attr]
+        prepare, chunk = small_runs.SmallRuns._prepare, Source._chunk
 
-        def counted(directory: str, names: list[str], numbers: Any, chunk_bytes: int) -> Any:
-            self.given += names
-            return runs(directory, names, numbers, chunk_bytes)
+        def counted(small: small_runs.SmallRuns, runs: Any) -> None:
+            self.given += map(small._instructions.filename, runs.tolist())
+            prepare(small, runs)
 
         def opened(source: Source, session: Any, run: int, first: int, damaged: bool) -> Any:
             self.left.append(source.instructions.filename(run))
             return chunk(source, session, run, first, damaged)
 
-        monkeypatch.setattr(small_runs, "_runs", counted)
+        monkeypatch.setattr(small_runs.SmallRuns, "_prepare", counted)
         monkeypatch.setattr(Source, "_chunk", opened)
 
 
@@ -58,7 +58,7 @@ def calls() -> Iterator[Calls]:
 
 def by_themselves(dataset: bd.Dataset, **arguments: Any) -> list[bytes]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_runs, "_runs", None)
+        patch.setattr(small_runs, "_directory", None)
         return list(dataset.iterate(**arguments))
 
 
@@ -104,7 +104,7 @@ def test_workers_have_all_of_it(write: Any, block: int) -> None:
     dataset = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True)).as_dataset("train").raw()
     parts = [list(dataset.shard(index, 3, block=block)) for index in range(3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_runs, "_runs", None)
+        patch.setattr(small_runs, "_directory", None)
         assert parts == [list(dataset.shard(index, 3, block=block)) for index in range(3)]
     assert sorted(itertools.chain(*parts)) == sorted(dataset)
 
@@ -127,7 +127,7 @@ def outcomes(directory: Path) -> list[tuple[list[bytes], str]]:
     """Returns the outcome as it is, and that where each run is read by itself."""
     with pytest.MonkeyPatch.context() as patch:
         found = outcome(directory)
-        patch.setattr(small_runs, "_runs", None)
+        patch.setattr(small_runs, "_directory", None)
         return [found, outcome(directory)]
 
 
@@ -202,9 +202,10 @@ def test_a_shard_is_two_reads_of_what_is_needed(write: Any) -> None:
         pytest.skip("needs /proc")
     directory = write({"train": [10, 20]}, manifest=True)
     names = sorted(file.name for file in directory.iterdir() if file.name[-2:] == "02")
+    opened = core.directory(str(directory))  # type: ignore[union-attr]
     file = os.open(counters, os.O_RDONLY)
     before = os.pread(file, 1000, 0)
-    found = core.runs(str(directory), names, [10, 20, 0, 0, 10, 20], 1 << 20)  # type: ignore[union-attr]
+    found = core.runs(opened, names, [10, 20, 0, 0, 10, 20], 1 << 20)  # type: ignore[union-attr]
     block, chunks = RecordBlock(), dict(enumerate(found))
     block.take(chunks, np.arange(2), np.zeros(2, int), np.array([10, 20]), 0, 2, 100, 1 << 20)
     after = os.pread(file, 1000, 0)

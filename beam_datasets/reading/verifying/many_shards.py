@@ -190,8 +190,11 @@ def _check_each(
 def _read_together(directory: str, names: list[str], counts: NDArray[np.int64]) -> Any:
     """Returns all records, checked, of local shards that have so many; None where they cannot all be read so."""
     firsts, n = np.zeros_like(counts), len(names)
+    opened = core.directory(directory)  # type: ignore[union-attr]
+    if opened is None:
+        return None
     numbers = np.concatenate([counts, firsts, counts])
-    found = dict(enumerate(core.runs(directory, names, numbers, _TOGETHER_BYTES) or ()))  # type: ignore[union-attr]
+    found = dict(enumerate(core.runs(opened, names, numbers, _TOGETHER_BYTES)))  # type: ignore[union-attr]
     block, left, total = RecordBlock(), counts.copy(), int(counts.sum())
     read = block.take(found, np.arange(n), firsts, left, 0, n, total, n * _TOGETHER_BYTES)  # more than they have
     return block if read == n else None
