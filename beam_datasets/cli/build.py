@@ -30,6 +30,7 @@ from beam_datasets.cli.tables import splits_table
 from beam_datasets.cli.terminal import say
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 from beam_datasets.writing import promises
+from beam_datasets.writing.plan import ShardingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def run(args: Sequence[str]) -> int:
             earlier = promises.earlier_version(builder.dataset_dir, known.check_against)
         say(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
-        say(f"{_splits_to_come(builder)}\nNothing was run (--dry_run).")
+        say(f"{_splits_to_come(builder, known)}\nNothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with as_usage_errors("build"), ProgressBar() as bar:
@@ -186,10 +187,15 @@ def _announcement(builder: DatasetBuilder) -> str:
     return f"{builder.info.full_name} -> {builder.dataset_dir}\n{builder.info.features!r}"
 
 
-def _splits_to_come(builder: DatasetBuilder) -> str:
+def _splits_to_come(builder: DatasetBuilder, known: argparse.Namespace) -> str:
     import apache_beam as beam
 
     names = builder.split_generators(beam.Pipeline(runner="FnApiRunner"))
+    with as_usage_errors("build"):
+        options = {
+            name: getattr(known, name) for name in ("min_shard_size", "max_shard_size", "max_examples_per_split")
+        }
+        ShardingOptions.of(num_shards=num_shards(known.num_shards), **options).check_splits(names)
     done = " The version is published already; building it again fails." if builder.is_prepared() else ""
     return f"Splits: {', '.join(names)}.{done}"
 

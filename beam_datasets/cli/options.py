@@ -276,7 +276,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         return
     first = unknown[0]
     if not first.startswith("-"):
-        again = f", and is repeated for each split: {_OF_EACH_SPLIT}" if "=" in first else ""
+        again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.")
     name = first.partition("=")[0]
     known = [*parser._option_string_actions, *beam._option_string_actions]

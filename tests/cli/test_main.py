@@ -203,3 +203,15 @@ def test_an_empty_directory_is_an_error_of_usage(capsys: pytest.CaptureFixture[s
     code, _, err = run(capsys, *arguments.split(), "--data_dir", "")
     assert code == 2
     assert "--data_dir is empty" in err
+
+
+@pytest.mark.parametrize("options", [["--num_shards", "foo=3"], ["--num_shards", "0"], ["--min_shard_size", "0"]])
+def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(
+    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    errors = []
+    for how in ([], ["--dry_run"]):
+        code, _, err = run(capsys, "build", small, "--data_dir", str(tmp_path), *options, *how)
+        assert code == 2
+        errors.append(err)
+    assert errors[0] == errors[1]

@@ -136,7 +136,7 @@ def test_beam_options() -> None:
         check_beam_options(["--runer=x"], parser)
     with pytest.raises(UsageError, match="what is 'stray'"):
         check_beam_options(["--streaming", "stray"], parser)
-    words = r"what is 'test=1'\? .* is repeated for each split: --num_shards train=8 --num_shards test=1; see"
+    words = r"what is 'test=1'\? .* is repeated for each split, as in --num_shards train=8 --num_shards test=1; see"
     with pytest.raises(UsageError, match=words):
         check_beam_options(parser.parse_known_args(["--num_shards", "train=8", "test=1"])[1], parser)
 
