@@ -17,7 +17,7 @@ from beam_datasets.exporting.plan import check_free
 from beam_datasets.features.class_label import parse_names
 from beam_datasets.writing import claims
 from beam_datasets.writing.leftovers import EXPORT_FILE
-from beam_datasets.writing.owners import Owner
+from beam_datasets.writing.owners import OWNER_FILE, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,11 +55,12 @@ def staging(plan: ExportPlan, runner: str = "") -> Iterator[None]:
 
 
 def staged_bytes(plan: ExportPlan) -> int:
-    """Returns how many bytes stand in the staging directory, of unfinished files too; 0 on an object store."""
-    found = 0
+    """Returns how many bytes of the export stand in the staging directory, unfinished too; 0 on an object store."""
+    found, others = 0, (OWNER_FILE, storage.basename(worker_log(plan)))
     with contextlib.suppress(OSError):  # a file is finished, or all is put in place, meanwhile
         for name in [] if storage.is_remote(plan.staging_dir) else storage.list_dir(plan.staging_dir):
-            found += storage.size(storage.join(plan.staging_dir, name))
+            if name not in others:
+                found += storage.size(storage.join(plan.staging_dir, name))
     return found
 
 

@@ -124,6 +124,7 @@ def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
         [staged] = tmp_path.iterdir()
         assert staged.name.startswith("incomplete.")
         assert json.loads((staged / "owner.json").read_text())["job"] == plan.job
+        assert finishing.staged_bytes(plan) == sum(file.num_bytes for file in written)
         (staged / ".tmp-of a killed attempt").write_text("x")
         again = write_shard(plan, shards[1])  # an engine may do it twice
         assert again == written[1]
