@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,9 @@ def lines_of(function: Callable[[], Any]) -> int:
         return trace
 
     before = sys.gettrace()
-    collects = gc.isenabled()
-    gc.disable()  # what earlier tests left is not this function's work
     sys.settrace(trace)
     try:
         function()
     finally:
         sys.settrace(before)
-        if collects:
-            gc.enable()
     return count

@@ -8,8 +8,8 @@
 
 #define HEADER 12
 #define FOOTER 4
-#define LINE 64           /* bytes of a cache line, or a part of one */
-#define MOST_AHEAD 4096   /* bytes; of longer visits the processor sees by itself where they go on */
+#define LINE 64         /* bytes of a cache line, or a part of one */
+#define MOST_AHEAD 4096 /* bytes; of longer visits the processor sees by itself where they go on */
 
 #ifdef __GNUC__
 #define PREFETCH(at) __builtin_prefetch(at, 0, 2)

@@ -13,7 +13,7 @@
 #define REST "beam_datasets.rest"
 #define DIRECTORY "beam_datasets.directory"
 #define SUFFIX ".index"
-#define MOST_NAME 4096    /* bytes, with the suffix */
+#define MOST_NAME 4096   /* bytes, with the suffix */
 #define LEAST (64 << 10) /* bytes of an index that is small in any case */
 
 /* What is left of a run: records of a shard up to one before `stop`. */

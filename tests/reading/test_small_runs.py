@@ -109,6 +109,28 @@ def test_workers_have_all_of_it(write: Any, block: int) -> None:
     assert sorted(itertools.chain(*parts)) == sorted(dataset)
 
 
+@pytest.mark.parametrize("cycle", [1, 2, 16, 300])
+def test_runs_of_several_chunks(write: Any, calls: Calls, cycle: int) -> None:
+    """Between which their shards are closed."""
+    directory = write({"train": [60, 100, 7, 45]}, size=5000, manifest=True)
+    config = bd.ReadConfig(interleave_cycle_length=cycle)
+    dataset = bd.builder_from_directory(directory).as_dataset("train[5:]", read_config=config).raw()
+    found = list(dataset)
+    assert (len(calls.given), calls.left) == (4, [])
+    assert found == by_themselves(dataset)
+
+
+def test_an_iterator_holds_one_descriptor(write: Any) -> None:
+    directory = write({"train": [60] * 20}, size=5000, manifest=True)
+    dataset, before = bd.builder_from_directory(directory).as_dataset("train").raw(), len(os.listdir("/dev/fd"))
+    iterators = [iter(dataset) for _ in range(30)]
+    for iterator in iterators:
+        list(itertools.islice(iterator, 400))  # in the middle of 16 shards
+    assert len(os.listdir("/dev/fd")) <= before + len(iterators)
+    del iterators, iterator
+    assert len(os.listdir("/dev/fd")) == before
+
+
 # -------------------------------------------------------------------------------------------------------------- damage
 
 
