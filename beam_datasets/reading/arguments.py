@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FLAGS = (bool, np.bool_)
+
 
 def explained(hint: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Returns a decorator of functions whose arguments are often mistaken; a TypeError for them ends in `hint`."""
@@ -56,12 +58,16 @@ def index_of(index: Any, n: int) -> int:
 
 
 def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
-    """Returns the same of a sequence of indices, as an array; or of a mask, as NumPy has them: where it is True.
+    """Returns the same of a list, array or range of indices, as an array; or of a mask, as NumPy: where it is True.
 
     Raises:
         IndexError: there is none, or the mask has not n flags.
         TypeError: one is no integer.
     """
+    if isinstance(indices, range) and indices[1:]:  # no int for each: all are between the first and the last
+        for end in (indices[0], indices[-1]):
+            index_of(end, n)
+        indices = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     try:
         found = np.asarray(indices)
     except ValueError:  # of lists in it
@@ -76,4 +82,7 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
 
 
 def _no_index(index: Any) -> TypeError:
-    return TypeError(f"ds[...] takes an int, a slice, a list of ints or a mask, not {index!r:.100}.")
+    hint = " A mask is np.array(mask, dtype=bool), with a flag for each example." if isinstance(index, _FLAGS) else ""
+    return TypeError(
+        f"ds[...] takes an int, a slice, a list, array or range of ints, or a mask, not {index!r:.100}.{hint}"
+    )

@@ -241,7 +241,7 @@ class Dataset(Frameworks):
             self._check_dataset_order("ds[i]")
             if isinstance(index, slice):
                 wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
-            elif isinstance(index, (list, tuple)) or (isinstance(index, np.ndarray) and index.ndim):
+            elif isinstance(index, (list, tuple, range)) or getattr(index, "ndim", False):  # arrays, also of pandas
                 wanted = indices_of(index, source.length)
             else:
                 wanted = index_of(index, source.length)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from beam_datasets.reading.arguments import indices_of
 
 LENGTHS = [7, 0, 12, 5, 9]
 
@@ -52,7 +55,7 @@ def test_indices(builder: Any, split: str, ids: Any) -> None:
 @given(st.lists(st.booleans(), min_size=33, max_size=33))
 def test_masks_are_those_of_numpy(read_once: Any, mask: list[bool]) -> None:
     expected = np.arange(33)[mask].tolist()
-    for given_as in (mask, tuple(mask), np.array(mask)):
+    for given_as in (mask, tuple(mask), np.array(mask), pd.Series(mask)):
         assert read_once[given_as] == expected
 
 
@@ -66,8 +69,46 @@ def test_masks_of_other_lengths(read_once: Any, mask: Any) -> None:
     "index", ["0", None, 1.5, True, np.True_, np.array(True), ["a"], [None], [1.0], [1, [2]], [[1, 2]], {1}]
 )
 def test_no_indices(read_once: Any, index: Any) -> None:
-    with pytest.raises(TypeError, match=r"ds\[\.\.\.\] takes an int, a slice, a list of ints or a mask, not "):
+    expected = r"ds\[\.\.\.\] takes an int, a slice, a list, array or range of ints, or a mask, not "
+    with pytest.raises(TypeError, match=expected):
         read_once[index]
+
+
+ends = st.integers(-40, 40) | st.integers(-(2**70), 2**70)
+
+
+@given(ends, ends, ends.filter(bool))
+def test_ranges_are_lists(read_once: Any, start: int, stop: int, step: int) -> None:
+    indices = range(start, stop, step)
+    first_and_last = [*indices[:1], *indices[-1:]]
+    if all(-33 <= index < 33 for index in first_and_last):
+        assert read_once[indices] == read_once[list(indices)] == np.arange(33)[list(indices)].tolist()
+        return
+    with pytest.raises(IndexError, match=rf"index ({'|'.join(map(str, first_and_last))}) is not in \[-33, 33\)"):
+        read_once[indices]
+
+
+def test_a_range_makes_no_int_for_each_index() -> None:
+    n = 10**6
+    tracemalloc.start()
+    try:
+        indices = indices_of(range(-1, -n - 1, -1), n)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(indices, np.arange(n)[::-1])
+    assert peak < 40 * n  # arrays of 8 bytes; a list of ints takes as many for the pointers, and 32 for each int
+
+
+def test_series_are_arrays(read_once: Any) -> None:
+    for kind in ("int64", "int32", "uint8"):
+        assert read_once[pd.Series([4, 0, 4], dtype=kind)] == [4, 0, 4]
+    assert read_once[pd.Index([-1])] == [32]
+
+
+def test_a_mask_of_objects_is_told_what_to_be(read_once: Any) -> None:
+    with pytest.raises(TypeError, match=r"not True. A mask is np.array\(mask, dtype=bool\), with a flag for each"):
+        read_once[np.array([True] * 33, dtype=object)]
 
 
 def test_dataset_order_ends_with_an_operation(builder: Any) -> None:
