@@ -64,8 +64,16 @@ def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
     """Returns the registered builder class of a name, which says which version is the canonical one; None for none.
 
     A builder that cannot be made without arguments of its own, as those of anybody's files, says nothing without them.
+
+    Raises:
+        DatasetNotFoundError: there are arguments, and no builder that could take them.
     """
     builder = _registered.get(name)
+    if builder is None and kwargs:
+        raise DatasetNotFoundError(
+            f"no builder called {name!r} is registered that could take {', '.join(kwargs)}. "
+            "Import the module that has it; or leave that out, to read what is published."
+        )
     if builder is not None and not kwargs:
         try:
             inspect.signature(builder).bind(data_dir=None, config=None, version=None)
@@ -82,12 +90,16 @@ def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
         storage_options: of its store. Paths that are made of it carry them.
 
     Raises:
-        ValueError: there are options for a local path.
+        TypeError: data_dir is no path.
+        ValueError: it is empty, or there are options for a local path.
     """
-    given = [os.environ[name] for name in DATA_DIR_VARIABLES if os.environ.get(name)]
-    return storage.with_options(
-        data_dir if data_dir is not None else next(iter(given), DEFAULT_DATA_DIR), storage_options
-    )
+    if data_dir is None:
+        data_dir = next(filter(None, map(os.environ.get, DATA_DIR_VARIABLES)), DEFAULT_DATA_DIR)
+    if not isinstance(data_dir, (str, os.PathLike)):
+        raise TypeError(f"data_dir must be a str or an os.PathLike, not {data_dir!r}.")
+    if data_dir == "":
+        raise ValueError("data_dir is empty; is a variable unset? None is the default directory.")
+    return storage.with_options(data_dir, storage_options)
 
 
 def is_published(dataset_dir: str) -> bool:

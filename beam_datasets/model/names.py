@@ -63,8 +63,11 @@ class DatasetName:
         DatasetName(name='my_digits', config='small', version='1.*.*', kwargs={'rate': 0.5}, namespace=None)
 
         Raises:
+            TypeError: it is no text.
             ValueError: the text does not read so.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {text!r}.")
         found = _NAME.match(text)
         if not found:
             raise ValueError(
@@ -138,8 +141,11 @@ def check_config_name(name: str) -> str:
     """Returns a config's name; a ValueError if it is none.
 
     Raises:
+        TypeError: it is no str.
         ValueError: it has other characters than letters, digits, `_`, `+`, `-` and `.`, or nothing but dots.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"a config is named by a str, not {name!r}.")
     if not re.fullmatch(_CONFIG, name) or not name.strip("."):
         raise ValueError(
             f"{name!r} is no config name; needed: letters, digits, '_', '+', '-' or '.', and not dots alone."

@@ -126,7 +126,7 @@ class Version:
         >>> Version.is_valid("1.2.3"), Version.is_valid("1.2"), Version.is_valid("1.*.*")
         (True, False, False)
         """
-        return isinstance(version, Version) or (version is not None and _VERSION.match(version) is not None)
+        return isinstance(version, Version) or (isinstance(version, str) and _VERSION.match(version) is not None)
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"

@@ -54,6 +54,37 @@ def test_what_is_not_there(name: str, words: str) -> None:
         bd.load(name, split="train", data_dir=ROOT)
 
 
+@pytest.mark.parametrize(
+    "arguments,error,text",
+    [
+        ({"data_dir": ""}, ValueError, "data_dir is empty; is a variable unset?"),
+        ({"data_dir": b"data"}, TypeError, "data_dir must be a str or an os.PathLike, not b'data'"),
+        ({"data_dir": 3}, TypeError, "data_dir must be a str or an os.PathLike, not 3"),
+        (
+            {"data_dir": __file__},
+            bd.errors.DatasetNotFoundError,
+            "test_opening.py: there is no such directory",
+        ),
+        ({"name": None}, TypeError, "a dataset's name is a str such as 'digits' .*, not None"),
+        ({"name": Path("spec_three")}, TypeError, "a dataset's name is a str .*, not PosixPath"),
+        ({"name": "spec_three:9"}, ValueError, "'spec_three:9' is no dataset name; needed: "),
+        ({"name": "spec_three:*.*.*:x"}, ValueError, r"'spec_three:\*.\*.\*:x' is no dataset name; needed: "),
+        ({"name": "spec_three/"}, ValueError, "'spec_three/' is no dataset name; needed: "),
+        ({"config": 3}, TypeError, "a config is named by a str, not 3"),
+        ({"version": 3}, ValueError, r"'3' is no version pattern; needed: 'x\.y\.z'"),
+        ({"verison": "1.2.3"}, bd.errors.DatasetNotFoundError, "no builder called 'spec_three' .* could take verison"),
+        ({"name": "spec_three/a=1"}, bd.errors.DatasetNotFoundError, "no builder called 'spec_three' .* could take a"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    given = {"name": "spec_three", "data_dir": ROOT, **arguments}
+    with pytest.raises(error, match=text):
+        bd.builder(**given)
+    where = {name: given.pop(name) for name in ("name", "data_dir")}
+    with pytest.raises(error, match=text):
+        bd.load(**where, builder_kwargs=given)
+
+
 def test_load() -> None:
     dataset, info = bd.load("spec_three", split="train[:10]", data_dir=ROOT, with_info=True)
     assert len(dataset) == 10
