@@ -6,7 +6,7 @@ from collections.abc import Sequence as AbstractSequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_datasets.errors import FeatureValueError
+from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, repr=False)
 class NestedDataset(AbstractSequence[Any]):
     """The items of a `Dataset` feature: a sequence that decodes an item when it is asked for.
+
+    Where an item does not decode, the error has its number, but not the record's, which is not known by then: that is
+    named where the items are taken in `map()`, and by `verify --decode`.
 
     Attributes:
         size: how many items there are.
@@ -32,13 +35,20 @@ class NestedDataset(AbstractSequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self.item(i) for i in range(*index.indices(self.size))]
+            return list(map(self._item, range(*index.indices(self.size))))
         if not -self.size <= index < self.size:
             raise IndexError(f"index {index} of a dataset of {self.size} items")
-        return self.item(index % self.size)
+        return self._item(index % self.size)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self.item, range(self.size))
+        return map(self._item, range(self.size))
+
+    def _item(self, index: int) -> Any:
+        try:
+            return self.item(index)
+        except FeatureError as error:
+            error.args = (f"{str(error).removesuffix('.')} (item {index})",)
+            raise
 
     def __repr__(self) -> str:
         return f"<NestedDataset of {self.size} items>"

@@ -29,7 +29,7 @@ def decoding_check(features: Any, decoders: Any = None) -> Check:
         decoders: for some of them, as in `as_dataset`.
     """
     decode = compile_decoder(features, decoders=decoders)
-    return lambda record: _touch(decode(record))
+    return lambda record: touch(decode(record))
 
 
 def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
@@ -46,7 +46,7 @@ def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
             examples = decode(records)
             if examples and _has_items(examples[0]):
                 for example in examples:
-                    _touch(example)
+                    touch(example)
         except (FeatureError, ValueError):
             return False
         return True
@@ -54,14 +54,14 @@ def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
     return check
 
 
-def _touch(example: Any) -> None:
-    """Decodes what is decoded when it is asked for."""
+def touch(example: Any) -> None:
+    """Decodes what is decoded when it is asked for, of an example or of a tuple of its features."""
     if isinstance(example, dict):
         for value in example.values():
-            _touch(value)
-    elif isinstance(example, NestedDataset):
+            touch(value)
+    elif isinstance(example, (NestedDataset, tuple)):
         for item in example:
-            _touch(item)
+            touch(item)
 
 
 def _has_items(example: Any) -> bool:
