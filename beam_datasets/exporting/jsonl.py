@@ -56,7 +56,7 @@ class JsonLines:
         """Writes a shard.
 
         Raises:
-            FeatureError: a text is not UTF-8; it names the record.
+            FeatureError: a text is not UTF-8; it names file, byte and record.
         """
         convert = json_converter(schema)
         for block in blocks:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crc32c import crc32c
 
+from beam_datasets.reading.shards import Shard
+from beam_datasets.reading.undecoded import place_of
+
 if TYPE_CHECKING:
+    from beam_datasets.model.shards import FileInstruction
     from beam_datasets.storage import Writer
 
 
@@ -15,13 +19,13 @@ class Row(NamedTuple):
     """An example to write.
 
     Attributes:
-        path: the source's shard, for errors.
-        record: its number in that.
+        run: of the source's shard it is from, for errors; the name is the whole path.
+        record: its number in the shard.
         nth: the example's index in the split that is written.
         value: the decoded example, or its record.
     """
 
-    path: str
+    run: FileInstruction
     record: int
     nth: int
     value: Any
@@ -29,7 +33,7 @@ class Row(NamedTuple):
     @property
     def place(self) -> str:
         """Where it comes from, for errors."""
-        return f"{self.path} (record {self.record})"
+        return place_of(Shard(self.run.filename, self.run.examples_in_shard), self.record)
 
 
 class Output(io.RawIOBase):

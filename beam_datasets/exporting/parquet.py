@@ -61,7 +61,7 @@ class Parquet:
         """Writes a shard.
 
         Raises:
-            FeatureError: a value does not fit, as a text that is not UTF-8; it names the record.
+            FeatureError: a value does not fit, as a text that is not UTF-8; it names file, byte and record.
         """
         arrow, parquet = _pyarrow(), framework("pyarrow.parquet", needed_by="Parquet", name="pyarrow", extra="export")
         convert, types = arrow_converter(arrow, schema), arrow_schema(arrow, schema)

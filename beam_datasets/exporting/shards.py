@@ -50,7 +50,7 @@ def write_shard(plan: ExportPlan, shard: ExportedShard) -> WrittenFile:
     """Writes a shard into the staging directory; done again, or twice at once, it writes the same.
 
     Raises:
-        BeamDatasetsError: a record is damaged or cannot be written; it names file and record.
+        BeamDatasetsError: a record is damaged or cannot be written; it names file, byte and record.
     """
     counted = count()
     path = storage.join(plan.staging_dir, shard.filename)
@@ -72,7 +72,7 @@ def _blocks(plan: ExportPlan, shard: ExportedShard, counted: Iterator[int]) -> I
     block: list[Row] = []
     for run in shard.files:
         for record, value in read_range(run, pool, steps):
-            block.append(Row(run.filename, record, shard.first + next(counted), value))
+            block.append(Row(run, record, shard.first + next(counted), value))
             if len(block) == size:
                 yield block
                 block = []

@@ -78,7 +78,7 @@ class WebDataset:
         """Writes a shard.
 
         Raises:
-            FeatureError: a text is not UTF-8; it names the record.
+            FeatureError: a text is not UTF-8; it names file, byte and record.
         """
         sample = sample_maker(schema)
         prefix = split.replace(".", "_")

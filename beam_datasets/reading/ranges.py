@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.errors import FeatureError
-from beam_datasets.formats.example import ExampleError
 from beam_datasets.model.shards import FileInstruction
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, read_visits
+from beam_datasets.reading.undecoded import UNDECODED, place_of
 from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
@@ -85,9 +84,9 @@ def read_range(
     Raises:
         StorageError: the shard cannot be read.
         CorruptRecordError: a record is damaged; it names file, byte and record.
-        FeatureError: a record does not fit the features; it names file and record.
+        FeatureError: a record does not fit the features; it names file, byte and record.
     """
-    maker, path = Maker.of(steps), storage.join(pool.directory, run.filename)
+    maker = Maker.of(steps)
     with contextlib.ExitStack() as stack:
         blocks = _read(run, pool, stack)
         made = itertools.chain.from_iterable(maker.make(blocks, size_of(run, pool) / max(run.take, 1)))
@@ -97,8 +96,9 @@ def read_range(
                 return
             try:
                 value = next(values)
-            except (FeatureError, ExampleError) as error:
-                raise type(error)(f"{path} (record {number}): {error}") from error
+            except UNDECODED as error:
+                place = place_of(pool.open(run.filename, run.examples_in_shard), number)
+                raise type(error)(f"{place}: {error}") from error
             yield number, value
 
 

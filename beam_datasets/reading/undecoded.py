@@ -18,6 +18,7 @@ from beam_datasets.errors import CorruptRecordError, FeatureError
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.interleave import InterleaveOrder
+from beam_datasets.reading.record_checks import touch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.operations import Operation
+    from beam_datasets.reading.shards import Shard
     from beam_datasets.reading.source import Source
 
     Ints = NDArray[np.int64]
@@ -78,7 +80,7 @@ class Undecoded:
         decode = step.compile()
         for record, of_record in _pairs(item, place):
             try:
-                decode(record)
+                touch(decode(record))
             except UNDECODED as same:
                 if (type(same), str(same)) == (type(error), str(error)):
                     self._add(error, of_record)
@@ -87,12 +89,17 @@ class Undecoded:
     def _add(self, error: Exception, place: Place) -> None:
         (run, record), instructions = place, self.source.instructions
         shard = self.source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
-        offsets = shard.known_offsets
-        if offsets is None and shard.reader.descriptor is not None:  # a remote one would be fetched to its end for it
-            with contextlib.suppress(CorruptRecordError):
-                offsets = shard.offsets
-        byte = "" if offsets is None else f", byte {offsets[record]}"
-        error.args = (f"{str(error).removesuffix('.')}. It is in {shard.path}{byte} (record {record})",)
+        error.args = (f"{str(error).removesuffix('.')}. It is in {place_of(shard, record)}",)
+
+
+def place_of(shard: Shard, record: int) -> str:
+    """Returns the file, the byte where it can be known, and the number of a record, for errors."""
+    offsets = shard.known_offsets
+    if offsets is None and shard.reader.descriptor is not None:  # a remote one would be fetched to its end for it
+        with contextlib.suppress(CorruptRecordError):
+            offsets = shard.offsets
+    byte = "" if offsets is None else f", byte {offsets[record]}"
+    return f"{shard.path}{byte} (record {record})"
 
 
 def watched(function: Callable[[Any], Any], failed: Callable[[Exception, Any], None]) -> Callable[[Any], Any]:

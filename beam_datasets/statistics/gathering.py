@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets import storage
 from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError
 from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.model.names import did_you_mean
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
+from beam_datasets.reading.undecoded import place_of
 from beam_datasets.statistics.leaves import Leaf, compile_columns, leaves_of, stored_tree
 from beam_datasets.statistics.summary import Summary, add, empty
 
@@ -151,7 +151,7 @@ def gather(part: Range, request: Request) -> Gathered:
     Raises:
         StorageError: the shard cannot be read.
         CorruptRecordError: a record is damaged; it names file, byte and record.
-        FeatureError: a record does not fit the features; it names file and record.
+        FeatureError: a record does not fit the features; it names file, byte and record.
     """
     leaves = list(request.leaves)
     summaries = [empty(leaf) for leaf in leaves]
@@ -195,11 +195,11 @@ def _blocks(part: Range, pool: ShardPool) -> Iterator[list[bytes]]:
 
 def _named(error: Exception, records: list[bytes], part: Range, done: int, request: Request) -> Exception:
     """Returns the error of the first record that cannot be decoded, with its place."""
-    path = storage.join(request.pool.directory, part.run.filename)
     decode = compile_decoder(stored_tree(request.features, {leaf.path for leaf in request.leaves}))
     for number, record in enumerate(records, part.run.skip + done):
         try:
             decode(record)
         except (FeatureError, ExampleError) as problem:
-            return type(problem)(f"{path} (record {number}): {problem}")
+            place = place_of(request.pool.open(part.run.filename, part.run.examples_in_shard), number)
+            return type(problem)(f"{place}: {problem}")
     return error

@@ -232,7 +232,7 @@ class Transform:
             CorruptRecordError: a record is damaged.
             BeamDatasetsError: the filter fails, or a record does not fit the features.
         """
-        keep = self._keeper(stretch)
+        keep = self._keeper(stretch, records)
         for first, offsets, buffer in records.chunks():
             data = records.unframe(first, offsets, buffer)
             kept = range(len(data)) if keep is None else [i for i, record in enumerate(data) if keep(first + i, record)]
@@ -241,7 +241,7 @@ class Transform:
     def _cut(self, record: bytes) -> bytes:
         return record if self.names is None else entries.keep(record, self.names)
 
-    def _keeper(self, stretch: Stretch) -> Callable[[int, bytes], bool] | None:
+    def _keeper(self, stretch: Stretch, records: Records) -> Callable[[int, bytes], bool] | None:
         if self.filter is None:
             return None
         decode, name, chosen = compile_decoder(self.features[stretch.dataset]), self.filter.name, self.filter.function
@@ -250,16 +250,16 @@ class Transform:
             try:
                 example = decode(record)
             except (FeatureError, ExampleError) as error:
-                raise type(error)(f"{_where(stretch, place)}: {error}") from error
+                raise type(error)(f"{_where(stretch, records, place)}: {error}") from error
             try:
                 answer = chosen(example)
             except Exception as error:
                 raise BeamDatasetsError(
-                    f"{_where(stretch, place)}: the filter {name} raised {_described(error)}"
+                    f"{_where(stretch, records, place)}: the filter {name} raised {_described(error)}"
                 ) from error
             if not isinstance(answer, (bool, np.bool_)):
                 raise BeamDatasetsError(
-                    f"{_where(stretch, place)}: the filter {name} returned {answer!r:.200} of type "
+                    f"{_where(stretch, records, place)}: the filter {name} returned {answer!r:.200} of type "
                     f"{type(answer).__name__}; it must return True or False (a bool, or a NumPy bool)."
                 )
             return bool(answer)
@@ -267,9 +267,10 @@ class Transform:
         return keep
 
 
-def _where(stretch: Stretch, place: int) -> str:
+def _where(stretch: Stretch, records: Records, place: int) -> str:
     """Returns the name of a record in an error."""
-    return f"{stretch.file.filename} (record {stretch.file.skip + place}; {stretch.source}[{stretch.index + place}])"
+    file, byte, example = stretch.file, records.offsets[place], f"{stretch.source}[{stretch.index + place}]"
+    return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
 
 
 def _described(error: Exception) -> str:

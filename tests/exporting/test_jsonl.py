@@ -100,7 +100,7 @@ def test_text_that_is_none(tmp_path: Path) -> None:
     examples: list[Any] = [{"text": f"{i}\n\u2028é", "words": ["a", "b"]} for i in range(9)]
     examples[7]["words"] = [b"\xff", b""]
     source = dataset_of(tmp_path, features, examples)
-    with pytest.raises(errors.FeatureError, match=r"00001-of-00002 \(record 2\): words: b'\\xff' is no text"):
+    with pytest.raises(errors.FeatureError, match=r"00001-of-00002, byte \d+ \(record 2\): words: b'\\xff' is no text"):
         export(source, tmp_path / "out", "jsonl")
     found = lines(export(source, tmp_path / "out", "jsonl", binary=["words"]))
     assert found[3]["text"] == "3\n\u2028é"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 import weakref
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import beam_datasets as bd
 from beam_datasets import features, storage
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import ExampleError, serialize
+from beam_datasets.formats.example import ExampleError, parse, serialize
 from tests.reading.conftest import write_dataset
 
 if TYPE_CHECKING:
@@ -228,6 +229,40 @@ def test_an_image_that_is_none(images: Path, chain: list[Any]) -> None:
     if chain in ([], [("map", dict)]):
         with pytest.raises(FeatureError, match=place):
             dataset[10:20]
+
+
+@pytest.fixture
+def episodes(tmp_path: Path) -> Path:
+    """9 examples of 3 items each; item 2 of number 4 is no image."""
+    directory = write_dataset(tmp_path / "episodes" / "1.0.0", {"train": [9]}, indexed=False)
+    tree = features.FeaturesDict({"id": np.int64, "steps": features.Dataset(features.Image(shape=(2, 2, 3)))})
+    encode = features.compile_encoder(tree)
+    records = [encode({"id": i, "steps": [np.full((2, 2, 3), i, np.uint8)] * 3}) for i in range(9)]
+    records[4] = serialize({"id": [4], "steps": [*parse(records[4])["steps"][:2], b"no image"]})
+    next(directory.glob("*.tfrecord-*")).write_bytes(b"".join(tfrecord.frame_all(records)))
+    (directory / "features.json").write_text(features.to_json_text(tree))
+    info = directory / "dataset_info.json"
+    keys = {"tuple": {"items": [{"featureKey": "id"}, {"featureKey": "steps"}]}}
+    info.write_text(json.dumps({**json.loads(info.read_text()), "supervisedKeys": keys}))
+    return directory
+
+
+@pytest.mark.parametrize("as_supervised", [False, True])
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_an_item_of_a_nested_dataset_that_map_takes(episodes: Path, as_supervised: bool, with_ids: bool) -> None:
+    def last(example: Any) -> Any:
+        return {"last": (example[1] if as_supervised else example["steps"])[-1]}
+
+    config = bd.ReadConfig(add_tfds_id=with_ids)
+    builder = bd.builder_from_directory(episodes)
+    dataset = builder.as_dataset("train", as_supervised=as_supervised, read_config=config).map(last)
+    file = next(episodes.glob("*.tfrecord-*"))
+    byte = tfrecord.scan(file.read_bytes(), path="")[4]
+    place = rf"^steps: .* \(item 2\)\. It is in {file}, byte {byte} \(record 4\)$"
+    for get in (list, lambda ds: list(ds.batch(3)), lambda ds: ds[4], lambda ds: ds[2:6]):
+        with pytest.raises(FeatureError, match=place):
+            get(dataset)
+    assert len(list(dataset.take(4))) == 4
 
 
 def test_of_images_that_make_no_batch_it_is_not_said(images: Path) -> None:

@@ -137,7 +137,7 @@ def parity(number):
     return number % 2 == 0
 
 
-WHERE = r"-00000-of-00001 \(record {0}; src:1.0.0, train\[{0}\]\)"
+WHERE = r"-00000-of-00001, byte \d+ \(record {0}; src:1.0.0, train\[{0}\]\)"
 
 
 @pytest.mark.parametrize("more", [{}, {"reshuffle": "x"}], ids=str)
