@@ -15,8 +15,8 @@ from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_r
 from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
 from beam_datasets.features.decode import SkipDecoding
 from beam_datasets.features.png import encode
+from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.formats.endings import ending_of
-from beam_datasets.reading.comparing.features import readable
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from beam_datasets.features import FeatureConnector
 
 THUMBNAIL_COLUMNS = 48
+_PICTURES = (Image, Video)
 
 
 def run(args: Items[str]) -> int:
@@ -35,22 +36,21 @@ def run(args: Items[str]) -> int:
         raise UsageError(f"--count is {known.count}; needed: how many examples, 0 or more")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
-    records = published.as_dataset(split=split).raw()
-    features = readable(published.info.features)
-    decode = compile_decoder(features)
+    dataset = published.as_dataset(split=split, decoders=_skipping(published.info.features, UnknownFeature))
+    features = dataset.features
     if known.images:
-        if not _skipping(features):
+        if not _skipping(features, *_PICTURES):
             raise UsageError(f"{published.info.full_name} has no images that --images {known.images} could take")
         storage.make_dirs(known.images)
     pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
-    say(f"{published.info.full_name}, {split}: {len(records):,} examples")
-    for i in range(min(known.count, len(records))):
-        record = records[i]
+    say(f"{published.info.full_name}, {split}: {len(dataset):,} examples")
+    records, shown = dataset.raw(), dataset.map(lambda example: list(_lines(example, features, pictures)))
+    for i in range(min(known.count, len(dataset))):
         say(f"\nexample {i}")
-        for line in _lines(decode(record), features, pictures):
+        for line in shown[i]:
             print(f"  {line}")
         if known.images:
-            for path in write_images(record, features, known.images, f"{_file_name(split)}-{i:05d}"):
+            for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")
     return 0
 
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _lines(example: Any, features: FeatureConnector, pictures: bool) -> Iterator[str]:
     leaves = leaves_with_features(example, features)
-    images = {path: value for path, value, leaf in leaves if isinstance(leaf, (Image, Video))}
+    images = {path: value for path, value, leaf in leaves if isinstance(leaf, _PICTURES)}
     for path, line in feature_lines(example, features, line_width() - 2):
         yield line
         if pictures and isinstance(images.get(path), np.ndarray) and images[path].ndim in (3, 4):
@@ -101,9 +101,9 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
         name: what the files' names begin with.
     """
     written = []
-    stored = compile_decoder(features, decoders=_skipping(features))(record)
+    stored = compile_decoder(features, decoders=_skipping(features, *_PICTURES))(record)
     for path, value, leaf in leaves_with_features(stored, features):
-        if isinstance(leaf, (Image, Video)):
+        if isinstance(leaf, _PICTURES):
             files = [value] if isinstance(value, bytes) else list(_files_in(value))
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
             for number, data in zip(numbers, files):
@@ -114,14 +114,14 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
     return written
 
 
-def _skipping(feature: FeatureConnector) -> Any:
-    """Returns the decoders that leave images as they are stored; None where there is no image."""
-    if isinstance(feature, (Image, Video)):
+def _skipping(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> Any:
+    """Returns the decoders that leave features of some classes as they are stored; None where there are none."""
+    if isinstance(feature, kinds):
         return SkipDecoding()
     if isinstance(feature, Sequence):
-        return _skipping(feature.feature)
+        return _skipping(feature.feature, *kinds)
     if isinstance(feature, FeaturesDict):
-        found = {name: _skipping(child) for name, child in feature.items()}
+        found = {name: _skipping(child, *kinds) for name, child in feature.items()}
         return {name: decoder for name, decoder in found.items() if decoder} or None
     return None
 

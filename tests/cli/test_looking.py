@@ -23,8 +23,11 @@ from beam_datasets.cli.slices import bar
 from beam_datasets.cli.thumbnails import thumbnail, to_rgb
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
+from beam_datasets.features.decode import SkipDecoding
+from beam_datasets.formats import tfrecord
 from beam_datasets.reading.opening import builder_from_directory
 from tests.reading.comparing.versions import PETS, Made
+from tests.reading.conftest import write_dataset
 
 TFDS = Path(__file__).parents[1] / "data" / "tfds"
 MANY = TFDS / "spec_many" / "2.0.1"
@@ -50,6 +53,40 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # --------------------------------------------------------------------------------------------------------------- head
+
+
+def test_head_names_the_record_that_does_not_decode(tmp_path: Path, run: Run) -> None:
+    directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [2, 7]})
+    file = next(directory.glob("*-00001-of-00002"))
+    data = file.read_bytes()
+    start, stop = tfrecord.scan(data, path="")[3:5].tolist()
+    file.write_bytes(data[:start] + tfrecord.frame(data[start + 12 : stop - 4].replace(b"id", b"jd")) + data[stop:])
+    code, out, err = run("head", directory, "--count", 9)
+    assert code == 1
+    assert [line for line in out.splitlines() if "id: " in line] == [f"  id: {i}" for i in range(5)]
+    assert f"It is in {file}, byte {start} (record 3)" in err
+
+
+@pytest.mark.parametrize("nested", ["dataset_feature.Dataset", "sequence_feature.Sequence"])
+def test_head_names_the_record_of_an_item_that_does_not_decode(tmp_path: Path, run: Run, nested: str) -> None:
+    directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [3]})
+    tree = features.FeaturesDict({"text": features.Dataset(features.Image())})
+    text = features.to_json_text(tree).replace("dataset_feature.Dataset", nested)
+    (directory / "features.json").write_text(text)
+    file = next(directory.glob("*-00000-of-00001"))
+    code, _, err = run("head", directory)
+    assert code == 1
+    assert f"It is in {file}, byte 0 (record 0)" in err
+
+
+def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path: Path, run: Run) -> None:
+    directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [3]})
+    file = directory / "features.json"
+    file.write_text(file.read_text().replace("core.features.text_feature.Text", "their.own.Connector"))
+    code, out, _ = run("head", directory, "--count", 1)
+    dataset = builder_from_directory(directory).as_dataset("train", decoders={"text": SkipDecoding()})
+    assert code == 0
+    assert f"text/text: ['{dataset[0]['text']['text'][0].decode()}']\n" in out
 
 
 def test_head_shows_examples_in_dataset_order(pets: Path, run: Run) -> None:
