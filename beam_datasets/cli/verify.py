@@ -24,9 +24,9 @@ from beam_datasets.reading.verifying import verify
 from beam_datasets.writing.repair import repair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from beam_datasets.reading.verifying import Report
+    from beam_datasets.reading.verifying import Finding, Report
     from beam_datasets.writing.repair import Repair, Step
 
 FOUND = 1
@@ -156,28 +156,29 @@ def _repair(directory: str, known: argparse.Namespace) -> int:
     return 0 if (done.before if done.after is None else done.after).whole else FOUND
 
 
-def report_lines(report: Report, seconds: float | None = None) -> Iterator[str]:
+def report_lines(report: Report, seconds: float | None = None, refused: Collection[str] = ()) -> Iterator[str]:
     """Yields a report as lines for people.
 
     Args:
         report: what to show.
         seconds: how long it took; None leaves it out.
+        refused: the files that a repair left, and said why: it is not recommended for them, unless they cannot be read.
     """
     yield f"{report.dataset or 'a dataset'} in {report.directory}"
     for finding in report.findings:
         yield str(finding)
         if finding.lost is not None:
             yield f"    lost: {finding.lost}, {_count(len(finding.lost), 'example')}"
-    yield from _remedies(report)
+    yield from _remedies([f for f in report.findings if f.file not in refused or f.kind == "unreadable"])
     yield from (f"not known: {text}" for text in report.not_known)
     rest = "" if seconds is None else f" in {seconds:.1f} s"
     yield f"{_result(report)}; {_read(report)}{rest}"
 
 
-def _remedies(report: Report) -> Iterator[str]:
+def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
     """Yields what can be done about each kind of finding, the same once."""
     kinds: dict[str, dict[str, None]] = {}
-    for finding in report.findings:
+    for finding in findings:
         kinds.setdefault(finding.remedy, {})[finding.kind] = None
     if kinds:
         yield "what can be done:"
@@ -208,13 +209,13 @@ def _count(number: int, what: str) -> str:
 def repair_lines(done: Repair) -> Iterator[str]:
     """Yields what a repair came to as lines for people; its steps only where they were not done."""
     if done.after is None:
-        yield from report_lines(done.before)
+        yield from report_lines(done.before, refused=done.refused)
         yield from (f"would write {step}" for step in done.steps)
     yield from (f"left as it is {file}: {why}" for file, why in done.refused.items())
     if done.after is None:
         yield "nothing was written (--dry_run)"
     else:
-        yield from report_lines(done.after)
+        yield from report_lines(done.after, refused=done.refused)
 
 
 def repair_json(done: Repair) -> dict[str, object]:

@@ -163,7 +163,7 @@ def _columns(facts: Sequence[ShardFacts]) -> ShardColumns:
         num_bytes=[shard.num_bytes for shard in facts],
         file_bytes=[shard.size for shard in facts],
         crc32c=[shard.crc32c or 0 for shard in facts],
-        index_crc32c=[shard.index.crc32c if shard.index else 0 for shard in facts],
+        index_crc32c=[(shard.index and shard.index.crc32c) or 0 for shard in facts],
     )
 
 

@@ -202,9 +202,9 @@ class _Job:
                 return
         self._refuse(file)
 
-    def _refuse(self, file: str) -> None:
-        where = "a good copy" if self._copy is None else "a good copy, which this one is not,"
-        self.refused[file] = f"only {where} can restore it"
+    def _refuse(self, file: str, why: str = "only a good copy can restore it") -> None:
+        which = "one" if self._copy is None else "another one than this"
+        self.refused[file] = f"{why}: give {which} by --from, or generate a new version"
 
     # ----------------------------------------------------------------------------------------------------------- shards
 
@@ -279,8 +279,9 @@ class _Job:
         start = 0 if split.num_examples is None else split.starts[number]
         path = storage.join(self._directory, shard)
         content, proved = rebuild_index(path, old, self._published(finding.file), start)
-        if not proved and finding.kind == "keys":
-            self.refused[finding.file] = "its offsets serve, its keys are lost; only a good copy has them"
+        if not proved and finding.kind in ("keys", "unreadable"):  # what cannot be read now may be good
+            why = "its offsets serve, its keys are lost" if finding.kind == "keys" else "its keys cannot be read"
+            self._refuse(finding.file, f"{why}; only a good copy has them")
             return False
         message = "built again from the shard and the keys that are left; checksums prove it"
         if not proved:

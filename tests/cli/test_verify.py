@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
+REFUSAL = "only a good copy can restore it: give one by --from, or generate a new version"
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
@@ -55,7 +56,8 @@ def test_a_damaged_one(copy: Path, published: Path, capsys: pytest.CaptureFixtur
     before = contents(copy)
     code, out, _ = run(capsys, copy, "--repair")
     assert (code, contents(copy)) == (1, before)
-    assert f"left as it is {SHARD}: only a good copy can restore it" in out
+    assert f"left as it is {SHARD}: {REFUSAL}\n" in out
+    assert "--repair" not in out
     code, out, _ = run(capsys, copy, "--repair", "--from", published, "--dry-run")
     assert (code, contents(copy)) == (1, before)
     assert f"would write {SHARD}: copied from {published}; its CRC-32C is the published one" in out
@@ -66,6 +68,33 @@ def test_a_damaged_one(copy: Path, published: Path, capsys: pytest.CaptureFixtur
     assert "\nwhole; read" in out
 
 
+@pytest.mark.parametrize("dry_run", [(), ("--dry_run",)], ids=["done", "dry_run"])
+def test_what_was_refused_is_not_recommended(
+    copy: Path,  # noqa: F811
+    published: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    dry_run: tuple[str, ...],
+) -> None:
+    """What else was found keeps its advice, also where it is of the same kind."""
+    for file in (SHARD, f"{SHARD}.index"):
+        (copy / file).unlink()
+        (copy / file).mkdir()
+    code, out, _ = run(capsys, copy, "--repair", "--from", published, *dry_run)
+    assert code == 1
+    for file in (SHARD, f"{SHARD}.index"):
+        assert f"left as it is {file}: a directory stands in its place; move that away first\n" in out
+        assert f"{file}: unreadable: Is a directory\n" in out
+    remedy = "see to the disk and the rights, move away a directory in its place; if need be, --repair --from COPY"
+    assert f"what can be done:\n    unreadable: {remedy} restores it\n" in out
+    for file in (SHARD, f"{SHARD}.index"):
+        (copy / file).rmdir()
+    (copy / SHARD).write_bytes(b"")
+    (copy / "ds-train.tfrecord-00009-of-00004").touch()
+    code, out, _ = run(capsys, copy, "--repair", *dry_run)
+    assert "what can be done:\n    extra: nothing reads it; move it away by hand\n" in out
+    assert "--repair" not in out
+
+
 def test_json(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     code, out, _ = run(capsys, copy, "--json")
     assert (code, json.loads(out)["whole"]) == (0, True)
@@ -74,7 +103,7 @@ def test_json(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -
     assert (code, json.loads(out)["lost"]) == (1, ["train[16:17]"])
     code, out, _ = run(capsys, copy, "--json", "--repair", "--dry_run")
     assert code == 1
-    assert json.loads(out)["refused"] == {SHARD: "only a good copy can restore it"}
+    assert json.loads(out)["refused"] == {SHARD: REFUSAL}
     code, out, _ = run(capsys, copy, "--json", "--repair", "--from", published)
     done = json.loads(out)
     assert (code, [step["file"] for step in done["steps"]], done["after"]["whole"]) == (0, [SHARD], True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import random
 import re
 import resource
@@ -34,6 +35,7 @@ from tests.reading.verifying.conftest import (
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 INDEX = f"{SHARD}.index"
+ADVICE = "give one by --from, or generate a new version"
 
 
 def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
@@ -159,7 +161,7 @@ def test_an_index_without_keys_serves_all_but_find(copy: Path, published: Path) 
     done = bd.repair(copy)
     assert (done.steps, done.refused) == (
         (),
-        {INDEX: "its offsets serve, its keys are lost; only a good copy has them"},
+        {INDEX: f"its offsets serve, its keys are lost; only a good copy has them: {ADVICE}"},
     )
     repaired(copy, INDEX, copy=published)
     assert contents(copy) == contents(published)
@@ -229,7 +231,8 @@ def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> Non
     before = contents(copy)
     done = bd.repair(copy, copy=other)
     assert done.steps == ()
-    assert set(done.refused.values()) == {"only a good copy, which this one is not, can restore it"}
+    advice = "give another one than this by --from, or generate a new version"
+    assert set(done.refused.values()) == {f"only a good copy can restore it: {advice}"}
     (copy / "manifest.json").unlink()
     with pytest.raises(MetadataError, match="cannot be told to be the same dataset"):
         bd.repair(copy, copy=other)
@@ -339,6 +342,20 @@ def test_a_directory_in_a_files_place_keeps_nothing_else_from_repair(
     (copy / file).rmdir()
     bd.repair(copy, copy=published)
     assert contents(copy) == contents(published)
+
+
+def test_keys_that_cannot_be_read_are_not_given_up(copy: Path, ordered: Path, tmp_path: Path) -> None:  # noqa: F811
+    """A disk or a store that fails may serve again; what is proved is written."""
+    (copy / INDEX).unlink()
+    os.mkfifo(copy / INDEX)
+    done = bd.repair(copy)
+    assert (done.steps, done.refused) == ((), {INDEX: f"its keys cannot be read; only a good copy has them: {ADVICE}"})
+    assert (copy / INDEX).is_fifo()
+    directory = Path(shutil.copytree(ordered, tmp_path / "ds" / "1.0.0"))
+    (directory / INDEX).unlink()
+    os.mkfifo(directory / INDEX)
+    repaired(directory, INDEX)
+    assert contents(directory) == contents(ordered)
 
 
 def test_a_directory_that_may_not_be_written(copy: Path, published: Path) -> None:  # noqa: F811

@@ -16,7 +16,7 @@ REMEDIES: Mapping[str, str] = {
     "cut": _FROM_COPY,
     "missing": _FROM_COPY,
     "replaced": _FROM_COPY,
-    "unreadable": f"see to the disk and the rights; else {_FROM_COPY}",
+    "unreadable": f"see to the disk and the rights, move away a directory in its place; if need be, {_FROM_COPY}",
     "count": _FROM_COPY,
     "size": _FROM_COPY,
     "example": "features.json and the records are of different versions: restore the one that is wrong",

@@ -220,9 +220,11 @@ class _Shard:
             if self.known.indexed:
                 yield Finding(name, None, None, "index", "there is no such file")
             return
-        as_published = published is not None and index.crc32c == published
-        if published is not None and not as_published:
-            yield Finding(name, None, None, self._index_kind(index), self._index_message(index, published))
+        if index.crc32c is None:
+            yield Finding(name, None, None, "unreadable", index.problem or "")
+        elif published is not None and index.crc32c != published:
+            message = self._index_message(index, index.crc32c, published)
+            yield Finding(name, None, None, self._index_kind(index), message)
         elif index.problem is not None:
             yield Finding(name, None, None, "index", index.problem)
         elif index.keys_problem is not None:
@@ -234,18 +236,18 @@ class _Shard:
         serves = index.problem is None and index.mismatch is None and not self.facts.broken
         return "keys" if serves else "index"
 
-    def _index_message(self, index: IndexFacts, published: int) -> str:
+    def _index_message(self, index: IndexFacts, found: int, published: int) -> str:
         """Returns what is wrong with an index that is not the published one."""
-        other = self.names.indexes.get(index.crc32c)
+        other = self.names.indexes.get(found)
         if other is not None:
-            return f"it is the index {other}: CRC-32C {index.crc32c:08x}, published was {published:08x}"
+            return f"it is the index {other}: CRC-32C {found:08x}, published was {published:08x}"
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
             reasons.append(self._difference(index))
         if index.problem is None and not index.has_keys:
             reasons.append("it has no sort keys")
         reason = "; ".join(filter(None, reasons))
-        return f"its CRC-32C is {index.crc32c:08x}, published was {published:08x}" + (reason and f": {reason}")
+        return f"its CRC-32C is {found:08x}, published was {published:08x}" + (reason and f": {reason}")
 
     def _difference(self, index: IndexFacts) -> str:
         mismatch = index.mismatch

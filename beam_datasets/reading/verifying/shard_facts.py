@@ -37,7 +37,7 @@ class IndexFacts:
 
     Attributes:
         problem: why it is no index; None where it is one. All below is empty where it is none.
-        crc32c: of the file.
+        crc32c: of the file; None where it cannot be read.
         num_records: that it tells of.
         shard_size: of the shard that it is of, in bytes.
         has_keys: whether there are sort keys.
@@ -50,7 +50,7 @@ class IndexFacts:
     """
 
     problem: str | None
-    crc32c: int
+    crc32c: int | None
     num_records: int = 0
     shard_size: int = 0
     has_keys: bool = False
@@ -199,7 +199,7 @@ def _take_index(file: _IndexFile) -> tuple[Index | None, IndexFacts | None]:
     """Returns a shard's index, where it can be used, and what is known of the file, where there is one."""
     name, buffer, problem = file
     if buffer is None:
-        return None, None if problem is None else IndexFacts(problem, 0)
+        return None, None if problem is None else IndexFacts(problem, None)
     crc = crc32c(buffer)
     try:
         index = Index.from_bytes(buffer, path=name)

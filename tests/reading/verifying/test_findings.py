@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,6 +20,9 @@ from beam_datasets.model.manifest import Manifest
 from beam_datasets.reading.verifying import Finding, Lost, Report, walking
 from tests.reading.verifying import test_corruptions as corruptions
 from tests.reading.verifying.conftest import contents, edit_json, restore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 SHORT = "ds-test.tfrecord-00001-of-00002"
@@ -286,6 +291,24 @@ def test_a_directory_in_the_place_of_a_shard(copy: Path) -> None:
     (copy / SHARD).mkdir()
     finding = one(copy)
     assert (finding.kind, str(finding.lost)) == ("unreadable", "train[15:30]")
+    assert "move away a directory in its place" in finding.remedy
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "FIFO"])
+def test_what_is_no_file_in_the_place_of_an_index(
+    copy: Path, make: Callable[[Path], object], has_manifest: bool
+) -> None:
+    """Nothing of it was read, so no checksum is told."""
+    if not has_manifest:
+        (copy / "manifest.json").unlink()
+    index = f"{SHARD}.index"
+    (copy / index).unlink()
+    make(copy / index)
+    (finding,) = [finding for finding in bd.verify(copy).findings if finding.kind != "manifest"]
+    what = "Is a directory" if make is Path.mkdir else "it is no regular file but a FIFO (a named pipe)"
+    assert str(finding) == f"{index}: unreadable: {what}"
+    assert finding.lost is None
 
 
 def test_huge_numbers_allocate_nothing(as_tfds: Path, tmp_path: Path) -> None:
