@@ -66,10 +66,10 @@ def as_tf_dataset(dataset: Dataset, *, output_signature: Any = None, state: Mapp
 
 
 def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None) -> Any:
-    convert = _converter(tf, spec)
+    converted = dataset.map(_converter(tf, spec))  # so that an item that does not decode then names its record
 
     def generate() -> Iterator[Any]:
-        return map(convert, dataset.iterate(state=state))
+        return converted.iterate(state=state)
 
     return tf.data.Dataset.from_generator(generate, output_signature=spec)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -82,7 +83,7 @@ class Undecoded:
             try:
                 touch(decode(record))
             except UNDECODED as same:
-                if (type(same), str(same)) == (type(error), str(error)):
+                if _said(same) == _said(error):
                     self._add(error, of_record)
                     return
 
@@ -90,6 +91,11 @@ class Undecoded:
         (run, record), instructions = place, self.source.instructions
         shard = self.source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
         error.args = (f"{str(error).removesuffix('.')}. It is in {place_of(shard, record)}",)
+
+
+def _said(error: Exception) -> tuple[type[Exception], str]:
+    """Returns what two errors of the same cause have in common: not the addresses of objects, as Pillow names one."""
+    return type(error), re.sub(r"\b0x[0-9a-fA-F]+", "", str(error))
 
 
 def place_of(shard: Shard, record: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,30 @@ def test_same_as_tfds(tf: Any, tfds: Any, version: str) -> None:
     got, expected = ([plain(tf, element) for element in dataset] for dataset in (ours, theirs))
     assert got == expected
     assert got
+
+
+def test_an_item_that_does_not_decode_names_its_record(tf: Any, tmp_path: Path) -> None:
+    directory = tmp_path / "episodes" / "1.0.0"
+    directory.mkdir(parents=True)
+    tree = bd.features.FeaturesDict({"steps": bd.features.Dataset(bd.features.Image(shape=(2, 2, 3)))})
+    encode = bd.features.compile_encoder(tree)
+    records = [encode({"steps": [np.full((2, 2, 3), i, np.uint8)] * 3}) for i in range(5)]
+    records[3] = records[3].replace(b"PNG", b"GNP")
+    file = directory / "episodes-train.tfrecord-00000-of-00001"
+    file.write_bytes(b"".join(frame_all(records)))
+    (directory / "features.json").write_text(bd.features.to_json_text(tree))
+    split = {
+        "name": "train",
+        "shardLengths": ["5"],
+        "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+    }
+    info = {"fileFormat": "tfrecord", "name": "episodes", "version": "1.0.0", "splits": [split]}
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    elements = iter(bd.builder_from_directory(directory).as_dataset("train").as_tf_dataset())
+    assert [len(next(elements)["steps"]) for _ in range(3)] == [3] * 3
+    byte = sum(len(record) + 16 for record in records[:3])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{file}, byte {byte} \(record 3\)"):
+        next(elements)
 
 
 def test_batches(tf: Any, many: Any) -> None:

@@ -265,6 +265,22 @@ def test_an_item_of_a_nested_dataset_that_map_takes(episodes: Path, as_supervise
     assert len(list(dataset.take(4))) == 4
 
 
+def test_an_error_that_names_an_object_of_its_own(images: Path) -> None:
+    objects = []
+
+    @bd.decode.make_decoder()
+    def refuse(stored: bytes, feature: Any) -> bytes:
+        if stored == b"no image":
+            objects.append(object())
+            raise FeatureValueError(f"{objects[-1]!r} is none")
+        return stored
+
+    dataset = bd.builder_from_directory(images).as_dataset("train", decoders={"image": refuse()})
+    for get in (lambda: dataset[17], lambda: dataset[3:20], lambda: list(dataset.batch(30))):
+        with pytest.raises(FeatureError, match=r"at 0x\w+> is none\. It is in .*, byte \d+ \(record 17\)$"):
+            get()
+
+
 def test_of_images_that_make_no_batch_it_is_not_said(images: Path) -> None:
     iterator = iter(bd.builder_from_directory(images).as_dataset("train").skip(20).batch(10))
     with pytest.raises(FeatureValueError, match="pad=True") as raised:
