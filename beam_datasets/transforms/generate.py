@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import remote
+from beam_datasets.transforms.failures import pair_of
 from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import WriteExamples
@@ -153,7 +154,8 @@ def _read_iterable(split: str, builder: Builder, _: Any) -> Iterator[tuple[Any, 
     if not builder.info.disable_shuffling:
         yield from examples
         return
-    for position, (key, example) in enumerate(examples):
+    for position, element in enumerate(examples):
+        key, example = pair_of(element, split)
         yield (key if isinstance(key, (int, np.integer)) else position), example
 
 

@@ -23,7 +23,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
-from beam_datasets.transforms.failures import SourceError
+from beam_datasets.transforms.failures import SourceError, pair_of
 from beam_datasets.transforms.progress import told
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
@@ -228,12 +228,7 @@ class _EncodeBlocks(beam.DoFn):
         self._bundle_examples = self._bundle_bytes = 0
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
-        try:
-            key, example = element
-        except (TypeError, ValueError):
-            raise BeamDatasetsError(
-                f"split {self._split!r}: an element is {element!r:.200}; expected a pair (key, example)."
-            ) from None
+        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
         return self._outputs() if self._builder.add(key, example) else None
 
     def finish_bundle(self) -> Iterator[Any]:

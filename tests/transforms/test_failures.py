@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from beam_datasets import errors
-from beam_datasets.transforms.failures import GenerationError, SourceError, reason
+from beam_datasets.transforms.failures import GenerationError, SourceError, pair_of, reason
 
 
 class Unlucky(Exception):
@@ -169,3 +169,14 @@ def test_what_a_generator_raises_names_the_example_before(error, message, in_wor
     assert "\n  (in stage 'Encode train', after key \"a]'b\" (example 2,000 of 'train'), at " in made
     assert made.endswith("in behind_example)")
     assert made.count("after key") == 1
+
+
+def test_a_pair_is_one():
+    assert pair_of(("key", {"n": 1}), "train") == pair_of(["key", {"n": 1}], "train") == ("key", {"n": 1})
+
+
+@pytest.mark.parametrize("element", [{"n": 1, "t": ""}, {"n": 1}, "ab", b"ab", 7, None, (1, 2, 3), ()])
+def test_what_is_no_pair_is_shown(element):
+    with pytest.raises(errors.BeamDatasetsError, match=r"^split 'train': an element is .*; expected a pair") as raised:
+        pair_of(element, "train")
+    assert repr(element) in str(raised.value)

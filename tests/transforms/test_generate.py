@@ -11,7 +11,7 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.errors import InvalidKeyError
+from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.model.info import DatasetInfo
 
 
@@ -124,3 +124,19 @@ def test_no_example_at_all_is_no_limit(tmp_path):
         Made([(1, {"n": 1})], False, data_dir=tmp_path).download_and_prepare(
             download_config=SimpleNamespace(max_examples_per_split=0)
         )
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("element", [{"n": 1, "word": ""}, {"n": 1, "word": "", "more": 0}, "ab"], ids=str)
+def test_an_example_without_its_key_is_no_pair(tmp_path, element, ordered):
+    class Words(DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+        def _info(self):
+            return DatasetInfo(builder=self, features={"n": np.int64, "word": F.Text()}, disable_shuffling=ordered)
+
+        def _split_generators(self):
+            return {"train": lambda: [(0, {"n": 0, "word": "x"}), element]}
+
+    with pytest.raises(BeamDatasetsError, match=r"^split 'train': an element is .*; expected a pair"):
+        Words(data_dir=tmp_path).build(num_workers=1)
