@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
@@ -30,20 +31,33 @@ def main(text: str) -> None:
     system = f"{step.system}, {shards:,} shard{'s' * (shards > 1)}" if shards else step.system
     line = {"system": system, "workload": job.workload, "way": step.way}
     run = step.prepare(job)
-    if step.way not in WRITING:
-        _read_through(job.directory)
+    size = _read_through(job.directory)
+    if step.way in WRITING:
+        _provide_memory(job.directory, size)
     line |= _timed(run, step.way, len(job.picks()) if step.way == RANDOM else job.count, given.get("seconds"))
     line["versions"] = {package: metadata.version(package) for package in module.PACKAGES}
     print(json.dumps(line), flush=True)
 
 
-def _read_through(directory: str) -> None:
-    """Reads all files once, so that they are in the page cache for whoever comes first, too."""
+def _read_through(directory: str) -> int:
+    """Reads all files once, so that they are in the page cache for whoever comes first, too; returns their size."""
+    size = 0
     for path in Path(directory).rglob("*"):
         if path.is_file():
             with path.open("rb", buffering=0) as file:
-                while file.read(1 << 20):
-                    pass
+                while some := file.read(1 << 20):
+                    size += len(some)
+    return size
+
+
+def _provide_memory(directory: str, size: int) -> None:
+    """Has the page cache grow once by so many bytes.
+
+    A virtual machine may have to get memory from its host first, which takes several times as long as to copy files.
+    """
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for start in range(0, size, 1 << 20):
+            file.write(bytes(min(1 << 20, size - start)))
 
 
 def _timed(run: Any, way: str, count: int, seconds: float | None) -> dict[str, Any]:
