@@ -300,7 +300,11 @@ def test_no_descriptor_is_kept_and_none_is_needed_for_long(tmp_path: Path) -> No
     names = [f"{number}" for number in range(200)]
     for name in names:
         write(tmp_path, name, shard, index)
-    lowest = os.dup(0)
+    highest = max(map(int, os.listdir("/dev/fd")))
+    held = [os.dup(0)]
+    while held[-1] < highest:  # so that none is free below what the limit leaves
+        held.append(os.dup(0))
+    lowest = held.pop()
     os.close(lowest)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -310,7 +314,8 @@ def test_no_descriptor_is_kept_and_none_is_needed_for_long(tmp_path: Path) -> No
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     again = os.dup(0)
-    os.close(again)
+    for descriptor in (again, *held):
+        os.close(descriptor)
     assert again == lowest
 
 
