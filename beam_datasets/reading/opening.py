@@ -327,12 +327,12 @@ def builder(
         version: instead of one in the name: a version, a pattern, or 'latest'.
         storage_options: of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`, as obstore
             (for other schemes fsspec) calls them. What is made of the builder carries them, also pickled.
-        **kwargs: for a registered builder.
+        **kwargs: for a registered builder; where there is none they are refused.
 
     Raises:
         DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
         StorageError: the store cannot be read, or does not know an option.
-        ValueError: the name or the version cannot be read, or there are options for a local path.
+        ValueError: an argument cannot be read, or there are options for a local path; TypeError where it is no text.
     """
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
@@ -341,7 +341,7 @@ def builder(
     kwargs = {**wanted.kwargs, **kwargs}
     code = catalog.code_of(wanted.name, kwargs)
     known = code is not None and (config is None or not isinstance(config, str) or config in code.configs())
-    if code is not None and known and (version is None or kwargs):
+    if code is not None and (kwargs or (known and version is None)):
         return code(data_dir=data_dir, config=config, version=version, **kwargs)
     try:
         directory = catalog.find_dataset_dir(wanted.name, data_dir, config=config, version=version)
@@ -384,7 +384,7 @@ def load(
     Raises:
         DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
         SplitError: the split cannot be read, or does not fit the dataset.
-        ValueError: another argument does not fit.
+        ValueError: another argument does not fit; TypeError where it is of another type.
     """
     with_info = boolean("with_info", with_info)
     found = builder(name, data_dir=data_dir, storage_options=storage_options, **builder_kwargs or {})

@@ -85,6 +85,25 @@ def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], text
         bd.load(**where, builder_kwargs=given)
 
 
+def test_arguments_are_for_the_registered_builder_whatever_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a config of that name is published, which the code does not know: they would be ignored."""
+
+    class Multi(bd.DatasetBuilder, skip_registration=True):
+        name = "spec_multi"
+        VERSION = "1.0.0"
+        BUILDER_CONFIGS = (bd.BuilderConfig("other"),)
+
+        def __init__(self, *, rate: int = 1, **arguments: Any) -> None:
+            self.rate = rate
+            super().__init__(**arguments)
+
+    monkeypatch.setitem(catalog._registered, "spec_multi", Multi)
+    assert bd.builder("spec_multi/other", data_dir=ROOT, rate=3).rate == 3
+    assert bd.builder("spec_multi/small", data_dir=ROOT).info.full_name == "spec_multi/small/1.0.0"
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="small"):
+        bd.builder("spec_multi/small", data_dir=ROOT, rate=3)
+
+
 def test_load() -> None:
     dataset, info = bd.load("spec_three", split="train[:10]", data_dir=ROOT, with_info=True)
     assert len(dataset) == 10
