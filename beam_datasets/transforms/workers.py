@@ -110,31 +110,42 @@ class ForkedWorkers(_Pool):
     """
 
     def __init__(self, count: int, log: str) -> None:
-        global _served
         super().__init__()
+        self._count, self._log = count, log
         self._waiting: list[tuple[int, int]] = []
         self._pids: list[int] = []
         self._freezes = gc.get_freeze_count() == 0
-        gc.freeze()  # what was imported stays; looking through it again and again takes a twentieth of the time
-        for _ in range(count):
-            self._fork(log)
-        _served = True
 
-    def _fork(self, log: str) -> None:
+    def __enter__(self) -> Self:
+        global _served
+        super().__enter__()
+        gc.freeze()  # what was imported stays; looking through it again and again takes a twentieth of the time
+        try:
+            with _interrupts_held():
+                for _ in range(self._count):
+                    self._fork()
+                _served = True
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _fork(self) -> None:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _work(reading, [writing, *(pipe for _, pipe in self._waiting)], log)
+            _work(reading, [writing, *(pipe for _, pipe in self._waiting)], self._log)
         os.close(reading)
         self._waiting.append((pid, writing))
         self._pids.append(pid)
 
     def __exit__(self, *error: object) -> None:
-        del _pools[self._name]
-        for _, pipe in self._waiting:
-            os.close(pipe)
-        for pid in self._pids:
-            _end(pid)
+        with _interrupts_held():
+            del _pools[self._name]
+            for _, pipe in self._waiting:
+                os.close(pipe)
+            for pid in self._pids:
+                _end(pid)
         if self._freezes:
             gc.unfreeze()
 
@@ -159,11 +170,12 @@ class NewWorkers(_Pool):
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __exit__(self, *error: object) -> None:
-        del _pools[self._name]
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
+        with _interrupts_held():
+            del _pools[self._name]
+            for process in self._processes:
+                process.kill()
+            for process in self._processes:
+                process.wait()
 
     def take(self, settings: dict[str, str]) -> int:
         """Begins a process and returns its number."""
@@ -171,10 +183,27 @@ class NewWorkers(_Pool):
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         variables = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | settings
         command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-        with open(self._log, "ab") as log:
+        with open(self._log, "ab") as log, _interrupts_held():
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, stderr=log, env=variables)
-        self._processes.append(process)
+            self._processes.append(process)
         return process.pid
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Lets Ctrl-C take effect only afterwards: what is half begun or half ended would outlive the run."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler in (None, signal.SIG_IGN):
+        yield  # it does not strike here
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _work(reading: int, others: Iterable[int], log: str) -> None:

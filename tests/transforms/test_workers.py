@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import subprocess
 import sys
 import weakref
@@ -109,16 +110,47 @@ import beam_datasets
 from beam_datasets.transforms import workers
 
 threading.Thread(target=threading.Event().wait, daemon=True).start()  # so that nothing is forked
-take, begun = workers.NewWorkers.take, []
+popen, begun = workers.subprocess.Popen, []
 
-def interrupted(pool, settings):
-    begun.append(take(pool, settings))
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()  # long before it has imported Beam
+class Interrupted(popen):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if "sdk_worker_main" in self.args[-1]:
+            begun.append(self.pid)
+            if sys.argv[3] == "begins":
+                os.kill(os.getpid(), signal.SIGINT)
+            elif len(begun) == 1:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()  # long before it has imported Beam
+
+    def kill(self):
+        super().kill()
+        if sys.argv[3] == "ends":
+            os.kill(os.getpid(), signal.SIGINT)
+
+workers.subprocess.Popen = Interrupted
+"""
+
+
+_INTERRUPTED_FORK = """
+import os, signal, sys
+import beam_datasets
+from beam_datasets.transforms import workers
+
+fork, begun = os.fork, []
+
+def interrupted():
+    begun.append(fork())
+    if begun[-1]:
+        os.kill(os.getpid(), signal.SIGINT)
     return begun[-1]
 
-workers.NewWorkers.take = interrupted
+os.fork = interrupted
+"""
+
+
+_ENDING = """
 try:
-    beam_datasets.materialize(sys.argv[1], to="made", data_dir=sys.argv[2], filter=bool, num_workers=1 + 1)
+    beam_datasets.materialize(sys.argv[1], to="made", data_dir=sys.argv[2], filter=bool, num_workers=3)
 except KeyboardInterrupt:
     for pid in begun:
         try:
@@ -128,12 +160,42 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_run_that_is_interrupted_while_new_workers_begin_ends_with_them(tmp_path):
+@pytest.mark.parametrize(
+    "script, again",
+    [(_INTERRUPTED, ""), (_INTERRUPTED, "begins"), (_INTERRUPTED, "ends"), (_INTERRUPTED_FORK, "")],
+    ids=["once", "while they begin", "while they end", "while they are forked"],
+)
+def test_a_run_that_is_interrupted_ends_with_its_workers(tmp_path, script, again):
     source = write_dataset(tmp_path / "source" / "1.0.0", {"train": [40, 30]}, manifest=True)
-    command = [sys.executable, "-c", _INTERRUPTED, str(source), str(tmp_path / "out")]
+    command = [sys.executable, "-c", script + _ENDING, str(source), str(tmp_path / "out"), again]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert set(done.stdout.split()) == {"ended"}, done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_that_is_held_comes_afterwards():
+    def run(error=None):
+        with workers._interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            done.append(error)
+            if error is not None:
+                raise error
+
+    done = []
+    for error in (None, OSError):
+        with pytest.raises(KeyboardInterrupt):
+            run(error)
+    assert done == [None, OSError]
+
+
+def test_what_begins_while_interrupts_are_held_ignores_them_as_before():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with workers._interrupts_held():
+            command = [sys.executable, "-c", "import signal; print(signal.getsignal(signal.SIGINT).name)"]
+            assert subprocess.check_output(command, text=True) == "SIG_IGN\n"
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_new_workers_make_the_same_bytes(tmp_path, monkeypatch):
