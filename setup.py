@@ -54,17 +54,19 @@ C_FILES = (
     "values",
     "encode",
     "glance",
+    "ahead",
     "runs",
 )
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=[f"beam_datasets/native/{name}.c" for name in C_FILES],
-    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "chunk", "decode", "encode")],
+    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "ahead", "chunk", "decode", "encode")],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]
     if sys.platform == "win32"
-    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
+    extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
     optional=True,
 )
 

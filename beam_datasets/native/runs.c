@@ -4,6 +4,7 @@
  * small_runs.py) reads it again then. The layouts are those of beam_datasets/formats/index.py and tfrecord.py.
  */
 #include "chunk.h"
+#include "ahead.h"
 
 #ifndef _WIN32
 #include <fcntl.h>
@@ -18,9 +19,11 @@
 
 /* What is left of a run: records of a shard up to one before `stop`. */
 typedef struct {
+    Job job;                /* which loads the next chunk */
     PyObject *owner;        /* keeps the descriptor open */
     int descriptor;         /* of the shard; where it has a name, of its directory */
-    PyObject *name;         /* bytes; NULL where the shard is open anyway */
+    PyObject *path;         /* of the shard, as bytes; NULL where it is open anyway */
+    const char *name;       /* what is in them */
     Py_ssize_t records;     /* that a shard with a name is to have */
     uint8_t *index;         /* of a shard with a name; of malloc(), NULL before it was read */
     dev_t device;           /* and the inode: which file that was */
@@ -28,11 +31,34 @@ typedef struct {
     Py_buffer view;         /* where the offsets of others are */
     const uint8_t *offsets; /* u64: where each record of the shard begins, and the last one ends */
     Py_ssize_t first, stop, chunk_bytes;
+    int ahead;              /* whether to load chunks ahead, the third at the earliest: many look at the first alone */
+    int has_begun;
 } Rest;
 
+/* What was loaded ahead. */
+typedef struct {
+    Rest rest; /* as it is then; nothing in it is its own but the index, where it was opened for the first time */
+    int opens;
+    int64_t *memory;
+    Py_ssize_t stop;
+} Loaded;
+
+static void loaded_drop(Loaded *loaded) {
+    if (loaded == NULL) return;
+    if (loaded->opens) free(loaded->rest.index);
+    free(loaded->memory);
+    free(loaded);
+}
+
 static void rest_drop(Rest *rest) {
+    if (rest->job.batch != NULL) {
+        int waited;
+        Py_BEGIN_ALLOW_THREADS /* it may be read just now, from a slow disk */
+        loaded_drop(ahead_take(&rest->job, &waited));
+        Py_END_ALLOW_THREADS
+    }
     Py_XDECREF(rest->owner);
-    Py_XDECREF(rest->name);
+    Py_XDECREF(rest->path);
     PyBuffer_Release(&rest->view);
     free(rest->index);
     PyMem_Free(rest);
@@ -149,7 +175,8 @@ static int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n) 
 
 /* Reads the chunk that begins with a record, and sets where it ends; NULL where that fails. Needs no GIL: nobody else
  * has the run. A shard with a name is closed again, so that no number of runs takes descriptors. */
-static int64_t *chunk_load(Rest *rest, const char *name, Py_ssize_t first, Py_ssize_t *stop) {
+static int64_t *chunk_load(Rest *rest, Py_ssize_t first, Py_ssize_t *stop) {
+    const char *name = rest->name;
     int descriptor = name == NULL ? rest->descriptor : rest->index ? open_again(rest, name) : open_first(rest, name);
     if (descriptor < 0) return NULL;
     *stop = end_of(rest, first);
@@ -158,14 +185,61 @@ static int64_t *chunk_load(Rest *rest, const char *name, Py_ssize_t first, Py_ss
     return memory;
 }
 
+/* Does a job: loads the next chunk of a run. */
+static void *load_ahead(const Job *job, size_t *size) {
+    Loaded *loaded = malloc(sizeof *loaded);
+    if (loaded == NULL) return NULL;
+    Rest *rest = &loaded->rest;
+    *rest = *(const Rest *)job; /* a Rest begins with its job */
+    loaded->opens = rest->index == NULL;
+    loaded->memory = chunk_load(rest, rest->first, &loaded->stop);
+    *size = sizeof *loaded + (loaded->opens && rest->index ? (size_t)index_size(rest->records) : 0);
+    if (loaded->memory == NULL) return loaded;
+    Py_ssize_t n = loaded->stop - rest->first;
+    *size += (size_t)(loaded->memory[n] + 8 * (n + 1));
+    return loaded;
+}
+
+/* Returns what chunk_load() would, of a chunk that was loaded ahead; NULL where it was not, or has not the record. */
+static int64_t *chunk_loaded(Rest *rest, Py_ssize_t *first, Py_ssize_t *stop) {
+    int waited;
+    Loaded *loaded = ahead_take(&rest->job, &waited);
+    int64_t *memory = NULL;
+    if (waited) rest->ahead = 0;
+    if (loaded != NULL && loaded->memory != NULL && *first < loaded->stop && *first >= rest->first) {
+        rest->index = loaded->rest.index;
+        rest->offsets = loaded->rest.offsets;
+        rest->device = loaded->rest.device;
+        rest->inode = loaded->rest.inode;
+        memory = loaded->memory;
+        *first = rest->first;
+        *stop = loaded->stop;
+        loaded->opens = 0;
+        loaded->memory = NULL;
+    }
+    loaded_drop(loaded);
+    return memory;
+}
+
+/* Has the chunk that begins with a record loaded ahead. */
+static void next_ahead(Rest *rest, Py_ssize_t first) {
+    Job *job = &rest->job;
+    int has_begun = rest->has_begun;
+    rest->first = first;
+    rest->has_begun = 1;
+    if (rest->ahead && has_begun && first < rest->stop) ahead_begin(&job, 1, 1, load_ahead);
+}
+
 PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
     Rest *rest = PyCapsule_GetPointer(capsule, REST);
     if (rest == NULL || first < 0 || first >= rest->stop) return NULL;
-    const char *name = rest->name == NULL ? NULL : PyBytes_AsString(rest->name);
     int64_t *memory;
     Py_ssize_t stop;
+    if (first != rest->first) rest->has_begun = 0; /* as in another epoch */
     Py_BEGIN_ALLOW_THREADS
-    memory = chunk_load(rest, name, first, &stop);
+    memory = chunk_loaded(rest, &first, &stop);
+    if (memory == NULL) memory = chunk_load(rest, first, &stop);
+    if (memory != NULL) next_ahead(rest, stop);
     Py_END_ALLOW_THREADS
     if (memory == NULL) return NULL;
     return chunk_own(memory, stop - first, first, stop < rest->stop ? Py_NewRef(capsule) : NULL);
@@ -173,18 +247,19 @@ PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
 
 /* ------------------------------------------------------------------------------------------------------- functions */
 
-PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, /)\n--\n\n"
+PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, ahead=0, /)\n--\n\n"
                       "Returns a chunk, see chunk(), without records, which is followed by records [first, stop) of a\n"
                       "file: RecordBlock.take() reads about so many bytes of them at a time, when it gets there. The\n"
                       "owner keeps the file open; offsets, uint64, say where each record of the file begins and the\n"
-                      "last one ends. Where they cannot be read, take() ends there and drops the chunk.");
+                      "last one ends. Where they cannot be read, take() ends there and drops the chunk. With `ahead`,\n"
+                      "a thread reads the third chunk and the others before they are needed.");
 
 static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *offsets;
     Rest *rest = PyMem_Calloc(1, sizeof *rest);
     if (rest == NULL) return PyErr_NoMemory();
-    int good = PyArg_ParseTuple(arguments, "OiOnnn:run", &rest->owner, &rest->descriptor, &offsets, &rest->first,
-                                &rest->stop, &rest->chunk_bytes);
+    int good = PyArg_ParseTuple(arguments, "OiOnnn|i:run", &rest->owner, &rest->descriptor, &offsets, &rest->first,
+                                &rest->stop, &rest->chunk_bytes, &rest->ahead);
     Py_XINCREF(rest->owner);
     if (good && bytes_get(offsets, &rest->view) == 0) {
         Py_ssize_t n = rest->view.len / 8 - 1;
@@ -228,10 +303,29 @@ static PyObject *chunk_coming(PyObject *directory, PyObject *name, const int64_t
     rest->first = (Py_ssize_t)numbers[n];
     rest->stop = (Py_ssize_t)numbers[2 * n];
     rest->chunk_bytes = chunk_bytes;
-    int good = rest->descriptor >= 0 && is_run(rest, rest->records) && PyUnicode_FSConverter(name, &rest->name);
-    if (good) return chunk_before(rest);
+    int good = rest->descriptor >= 0 && is_run(rest, rest->records) && PyUnicode_FSConverter(name, &rest->path);
+    if (good) {
+        rest->name = PyBytes_AsString(rest->path);
+        return chunk_before(rest);
+    }
     rest_drop(rest);
     return NULL;
+}
+
+/* Has runs read ahead that were made just now, some bytes at most. */
+static void read_ahead(PyObject *chunks, Py_ssize_t most) {
+    Py_ssize_t n = PyList_Size(chunks);
+    Job **jobs = most > 0 ? malloc((size_t)(n + 1) * sizeof *jobs) : NULL;
+    if (jobs == NULL) return;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Rest *rest = PyCapsule_GetPointer(chunk_get(PyList_GetItem(chunks, i))->rest, REST);
+        rest->ahead = 1;
+        jobs[i] = &rest->job;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    ahead_begin(jobs, (size_t)n, (size_t)most, load_ahead);
+    Py_END_ALLOW_THREADS
+    free(jobs);
 }
 
 static PyObject *chunks_coming(PyObject *directory, PyObject *names, const Ints *numbers, Py_ssize_t chunk_bytes) {
@@ -247,18 +341,19 @@ static PyObject *chunks_coming(PyObject *directory, PyObject *names, const Ints 
 }
 
 PyDoc_STRVAR(runs_doc,
-             "runs(directory, names, numbers, chunk_bytes, /)\n--\n\n"
+             "runs(directory, names, numbers, chunk_bytes, ahead=0, /)\n--\n\n"
              "Returns for each shard of a directory(), by name, a chunk as run() does. take() opens the shard when it\n"
              "gets there, and checks it against its index. Numbers are how many records each shard has, then the\n"
              "first record of each run, then the record behind its last. Where a shard cannot be read, is not as its\n"
              "index says, or has one larger than a chunk, take() ends there and drops the chunk. Between chunks it is\n"
-             "closed.");
+             "closed. A thread reads the first chunks ahead, in the order of the names, while it is less than `ahead`\n"
+             "bytes before take().");
 
 static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *directory, *names, *numbers, *chunks = NULL;
-    Py_ssize_t chunk_bytes;
+    Py_ssize_t chunk_bytes, ahead = 0;
     Ints ints;
-    if (!PyArg_ParseTuple(arguments, "OO!On:runs", &directory, &PyList_Type, &names, &numbers, &chunk_bytes))
+    if (!PyArg_ParseTuple(arguments, "OO!On|n:runs", &directory, &PyList_Type, &names, &numbers, &chunk_bytes, &ahead))
         return NULL;
     names = PyList_AsTuple(names); /* which code that a name runs cannot change */
     if (names == NULL) return NULL;
@@ -266,6 +361,7 @@ static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
         chunks = chunks_coming(directory, names, &ints, chunk_bytes);
         ints_drop(&ints);
     }
+    if (chunks != NULL) read_ahead(chunks, ahead);
     Py_DECREF(names);
     return chunks;
 }

@@ -1,7 +1,6 @@
 /* The schema of parse(): which features are wanted of records, and how they are found by their names. */
-#include <stdlib.h>
-
 #include "decode.h"
+#include <stdlib.h>
 
 #define MOST_FIELDS (1 << 20)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -69,7 +70,7 @@ class RunReader:
             CorruptRecordError: the shard has not as many records as recorded.
         """
         if self._submit is None and first != self._opened:
-            run = self.shard.run(first, self.stop, self._chunk_bytes)
+            run = self.shard.run(first, self.stop, self._chunk_bytes, ahead=num_cores() > 1)
             if run is not None:
                 self._turned(_NOTHING)
                 self._opened = first
@@ -127,6 +128,11 @@ class RunReader:
         places -= start
         buffer: Buffer = self.shard.reader.read(start, start + places.item(-1))
         return tfrecord.Chunk(first, start, places, memoryview(buffer))
+
+
+def num_cores() -> int:
+    """Returns how many cores this process may use: with one, a thread that reads ahead is in the way."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_visits(

@@ -143,15 +143,17 @@ class Shard:
             record=self.num_records if record is None else record,
         )
 
-    def run(self, first: int, stop: int, chunk_bytes: int) -> Any:
+    def run(self, first: int, stop: int, chunk_bytes: int, *, ahead: bool) -> Any:
         """Returns what a block takes the records [first, stop) from, and reads them by itself, a chunk at a time.
+
+        Where they are to be read ahead, a thread does, from the third chunk on.
 
         None where it has to be given the chunks: without the native module or offsets, and where the file is remote.
         """
         descriptor = self.reader.descriptor
         if _run is None or descriptor is None or self._places is None:
             return None
-        return _run(self, descriptor, self._places, first, stop, chunk_bytes)
+        return _run(self, descriptor, self._places, first, stop, chunk_bytes, ahead)
 
     def read(self, first: int, stop: int) -> list[bytes]:
         """Returns the data of the records [first, stop), read in one piece and checked.

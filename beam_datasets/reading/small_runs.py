@@ -8,6 +8,7 @@ import numpy as np
 
 from beam_datasets.native import core
 from beam_datasets.reading.blocks import sizes
+from beam_datasets.reading.runs import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ SMALL_BYTES = 1 << 20
 """How many bytes a run has on average where they are small."""
 
 _NAME_BYTES = 1 << 10  # what is held of a run that is still to be opened
+_AHEAD_BYTES = 2 << 20  # of what a thread reads before a block gets there
 
 _directory = getattr(core, "directory", None)
 
@@ -58,6 +60,7 @@ class SmallRuns:
         self._places[runs] = np.arange(len(runs))
         self._counts = sizes(_NAME_BYTES)
         self._tried = 0
+        self._ahead = _AHEAD_BYTES if num_cores() > 1 else 0
 
     @staticmethod
     def are_read(run_bytes: float) -> bool:
@@ -78,5 +81,5 @@ class SmallRuns:
         instructions, numbers = self._instructions, runs.tolist()
         names, skip = list(map(instructions.filename, numbers)), instructions.skip[runs]
         wanted = np.concatenate([instructions.examples_in_shard[runs], skip, skip + instructions.take[runs]])
-        found = core.runs(self._directory, names, wanted, self._chunk_bytes)  # type: ignore[union-attr]
+        found = core.runs(self._directory, names, wanted, self._chunk_bytes, self._ahead)  # type: ignore[union-attr]
         self.chunks.update(zip(numbers, found))

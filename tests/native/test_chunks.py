@@ -35,9 +35,9 @@ class Owner:
         os.close(self.descriptor)
 
 
-def run_of(path: Path, places: Any, first: int, stop: int, chunk_bytes: int) -> Any:
+def run_of(path: Path, places: Any, first: int, stop: int, chunk_bytes: int, ahead: bool = False) -> Any:
     owner = Owner(path)
-    return core.run(owner, owner.descriptor, np.asarray(places).astype("<u8"), first, stop, chunk_bytes)
+    return core.run(owner, owner.descriptor, np.asarray(places).astype("<u8"), first, stop, chunk_bytes, ahead)
 
 
 def counted(directory: str, records: list[bytes]) -> tuple[Path, Any]:
@@ -54,7 +54,7 @@ def test_takes_what_the_whole_would_give(records: list[bytes], data: Any) -> Non
     chunk_bytes, most = data.draw(st.integers(1, 5000)), data.draw(st.integers(1, 12))
     with tempfile.TemporaryDirectory() as directory:
         path, places = counted(directory, records)
-        chunks = {7: run_of(path, places, first, stop, chunk_bytes)}
+        chunks = {7: run_of(path, places, first, stop, chunk_bytes, data.draw(st.booleans()))}
         found, at = [], first
         while at < stop:
             block, count = core.RecordBlock(), data.draw(st.integers(1, stop - at))
@@ -101,7 +101,9 @@ def test_offsets_that_are_nonsense_give_nothing_else(records: list[bytes], offse
         path, places = counted(directory, records)
         chunk_bytes = data.draw(st.integers(1, 2**63 - 1) | st.integers(1, 400))
         owner, n = Owner(path), len(offsets) - 1
-        chunks = {0: core.run(owner, owner.descriptor, np.array(offsets, "<u8"), 0, n, chunk_bytes)}
+        chunks = {
+            0: core.run(owner, owner.descriptor, np.array(offsets, "<u8"), 0, n, chunk_bytes, data.draw(st.booleans()))
+        }
         block = core.RecordBlock()
         take(block, chunks, [(0, 0, n)])
         framed_ones = set(zip(places.tolist(), places[1:].tolist()))
