@@ -19,7 +19,12 @@ _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
-_WORKER_LOST = ("Channel closed prematurely", "exited with return code", "SDK worker disconnected")  # the last: Prism
+_WORKER_LOST = (
+    "Channel closed prematurely",
+    "exited with return code",
+    "SDK worker disconnected",  # Prism; and what it says where it was just about to send it something:
+    "panic in stage.Execute bundle processing goroutine: send on closed channel",
+)
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")

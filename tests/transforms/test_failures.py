@@ -131,8 +131,16 @@ def test_a_damaged_record_keeps_its_place(raised):
     assert (made.path, made.offset, made.record) == ("/data/a, b/x-00000-of-00001", 12, 3)
 
 
-def test_a_worker_that_prism_has_lost():
-    text = "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions",
+        "panic in stage.Execute bundle processing goroutine: send on closed channel, stage: &{ID:stage-022},stackTrace:"
+        "\ngoroutine 89 [running]:\nruntime/debug.Stack()\n\t/usr/local/go/src/runtime/debug/stack.go:26 +0x5e",
+    ],
+    ids=["working", "about to"],
+)
+def test_a_worker_that_prism_has_lost(text):
     assert "a worker process died" in str(reason(RuntimeError(text)))
 
 
