@@ -60,7 +60,7 @@ C_FILES = (
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=[f"beam_datasets/native/{name}.c" for name in C_FILES],
-    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "ahead", "chunk", "decode", "encode")],
+    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "ahead", "chunk", "decode", "encode", "known")],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]

@@ -5,17 +5,11 @@
  * which knows what to make of it or what to say.
  */
 #include "decode.h"
+#include "known.h"
 
 enum { ERROR = -1, REFUSED = 0, DONE = 1 };
 
 #define REMEMBERED 64 /* entries of a record whose names are compared with those of the record before */
-
-/* How the entry at a place began in the record before: its name with tag and length, and the tag of the feature. */
-typedef struct {
-    Span head;
-    uint64_t first, last, mask; /* the head's first eight bytes and its last, or all, where it has no more */
-    const Field *field;         /* NULL where nobody wants it */
-} Known;
 
 /* What parse() returns of a group. */
 typedef struct {
@@ -31,7 +25,7 @@ typedef struct {
     const Span *records;
     Output *outputs;
     Py_ssize_t *seen; /* of each field: behind the last record that had it */
-    Known known[REMEMBERED];
+    Known known[REMEMBERED + 1]; /* the last one is of all others */
 } Parse;
 
 /* ------------------------------------------------------------------------------------------------------- outputs */
@@ -192,51 +186,14 @@ static int take_span(const Parse *parse, Py_ssize_t i, Span tagged, Span feature
     return failed ? ERROR : DONE;
 }
 
-/* Whether it begins as it is known to; at least eight bytes are there. A call of memcmp() takes longer than this. */
-static inline int begins(const uint8_t *at, const Known *known, size_t size) {
-    size_t tail = size > 8 ? size - 8 : 0;
-    if ((u64_at(at) & known->mask) != known->first || (u64_at(at + tail) & known->mask) != known->last) return 0;
-    return size <= 16 || memcmp(at + 8, known->head.at + 8, size - 16) == 0;
-}
-
-/* Takes an entry apart that begins as the one before did and is short, as most are: one look at each of its parts. */
-static inline int take_known(const Known *known, Span *entries, Span *feature) {
-    const uint8_t *at = entries->at;
-    size_t size = (size_t)(known->head.end - known->head.at), left = (size_t)(entries->end - at);
-    if (size == 0 || left < size + 10 || at[0] != ENTRY) return 0;
-    size_t length = at[1];
-    if (length > 127 || length > left - 2 || length < size + 1 || !begins(at + 2, known, size)) return 0;
-    if (at[2 + size] != length - size - 1) return 0;
-    *feature = (Span){at + size + 3, entries->at = at + 2 + length};
-    return 1;
-}
-
-/* Returns how entries begin that have this head: three bytes with an empty name, else more. */
-static Known known_of(Span head, const Field *field) {
-    size_t size = (size_t)(head.end - head.at), some = size < 8 ? size : 8;
-    Known known = {.head = head, .mask = size < 8 ? ((uint64_t)1 << 8 * size) - 1 : ~(uint64_t)0, .field = field};
-    memcpy(&known.first, head.at, some);
-    memcpy(&known.last, head.end - some, some);
-    return known;
-}
-
-/* Takes any entry apart, and notes how it begins. */
-static int take_entry(const Schema *schema, Known *known, Span *entries, Span *feature) {
-    Span entry, name;
-    if (!take(entries, ENTRY, &entry)) return 0;
-    const uint8_t *start = entry.at;
-    if (!take(&entry, NAME, &name) || entry.at == entry.end) return 0;
-    Span head = {start, entry.at + 1};
-    *known = known_of(head, same(head, known->head) ? known->field : schema_find(schema, name));
-    return take(&entry, FEATURE, feature) && entry.at == entry.end;
-}
-
 /* Takes the entries of record i. */
 static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *spans) {
     Py_ssize_t found = 0;
-    for (Py_ssize_t place = 0; entries.at < entries.end; place++) {
-        Known unknown = {.field = NULL}, *known = place < REMEMBERED ? parse->known + place : &unknown;
+    Known *last = parse->known + REMEMBERED;
+    for (Known *known = parse->known;; known += known < last) {
         Span feature;
+        if (spans == NULL) known = pass_by(known, last, &entries);
+        if (entries.at == entries.end) break;
         if (!take_known(known, &entries, &feature) && !take_entry(parse->schema, known, &entries, &feature))
             return REFUSED;
         int result = spans == NULL ? DONE : take_span(parse, i, known->head, feature, spans);
@@ -324,6 +281,7 @@ static PyObject *parsed(const Schema *schema, const Span *records, Py_ssize_t n)
     Parse parse = {.schema = schema, .n = n, .records = records};
     parse.outputs = PyMem_Calloc((size_t)schema->num_groups + 1, sizeof *parse.outputs);
     parse.seen = PyMem_Calloc((size_t)schema->num_fields + 1, sizeof *parse.seen);
+    for (int i = 0; i <= REMEMBERED; i++) parse.known[i].least = PY_SSIZE_T_MAX;
     if (parse.outputs == NULL || parse.seen == NULL) {
         PyErr_NoMemory();
     } else {

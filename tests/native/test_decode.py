@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import builder_from_directory
 from beam_datasets import features as F
+from beam_datasets.features import compiler
 from beam_datasets.features.at_once import AtOnce
 from beam_datasets.features.columns import compile_block_decoder
 from beam_datasets.features.decode import PartialDecoding, SkipDecoding, make_decoder
@@ -222,11 +223,13 @@ def test_a_block_decoder_raises_an_error_for_unusual_records() -> None:
 # ------------------------------------------------------------------------------------------------- unusual records
 
 
-def test_damaged_records() -> None:
-    """Each byte another one, and cut at each byte."""
+@pytest.mark.parametrize("partial", [None, {"int64", "text"}], ids=["all", "two features"])
+def test_damaged_records(partial: set[str] | None) -> None:
+    """Each byte another one, and cut at each byte, behind a record that is good."""
     (good,) = records_of(1, seed=1)
-    decode, native = in_python(lambda: F.compile_decoder(KNOWN)), F.compile_decoder(KNOWN)
-    at_once = AtOnce(F.FeaturesDict(KNOWN))
+    decode = in_python(lambda: F.compile_decoder(KNOWN, partial=partial))
+    native = F.compile_decoder(KNOWN, partial=partial)
+    at_once = AtOnce(compiler.chosen(F.FeaturesDict(KNOWN), partial=partial))
     rng = random.Random(2)
     refused = 0
     for place in range(len(good)):
