@@ -22,6 +22,7 @@ from beam_datasets.features.decode import PartialDecoding, SkipDecoding, make_de
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.native import core
 from tests.features import vectors
+from tests.native import wire
 from tests.native.agreement import assert_agree, assert_same_outcome, in_python, outcome
 from tests.strategies import DTYPES, dicts, examples
 
@@ -190,7 +191,7 @@ def test_many_features_and_entries() -> None:
     assert_agree(feature, records, partial={"0003", "0004", "0499"})
 
 
-@pytest.mark.parametrize("size", range(1, 45))
+@pytest.mark.parametrize("size", [*range(1, 45), 64, 100, 122, 123, 124, 125, 126, 127, 128, 129, 200])
 def test_names_that_differ_in_one_character_from_those_of_the_record_before(size: int) -> None:
     names = ["a" * i + "b" + "a" * (size - i - 1) for i in range(size)]
     scalar = F.Scalar(np.int64, optional=True)
@@ -225,23 +226,24 @@ def test_a_block_decoder_raises_an_error_for_unusual_records() -> None:
 
 @pytest.mark.parametrize("partial", [None, {"int64", "text"}], ids=["all", "two features"])
 def test_damaged_records(partial: set[str] | None) -> None:
-    """Each byte another one, and cut at each byte, behind a record that is good."""
+    """Each byte another one, and cut at each byte with and without what the record says of its length."""
     (good,) = records_of(1, seed=1)
     decode = in_python(lambda: F.compile_decoder(KNOWN, partial=partial))
     native = F.compile_decoder(KNOWN, partial=partial)
     at_once = AtOnce(compiler.chosen(F.FeaturesDict(KNOWN), partial=partial))
+    entries = good[next(place for place in range(2, 9) if good[place - 1] < 128) :]  # behind tag and length
     rng = random.Random(2)
     refused = 0
     for place in range(len(good)):
         other = bytes([good[place] ^ rng.choice([1, 2, 4, 8, 16, 32, 64, 128, rng.randrange(1, 256)])])
-        for record in (good[:place], good[:place] + other + good[place + 1 :]):
+        for record in (good[:place], good[:place] + other + good[place + 1 :], wire.record([entries[:place]])):
             want = outcome(lambda record=record: decode(record))
             assert_same_outcome(outcome(lambda record=record: native(record)), want)
             found = outcome(lambda record=record: at_once([good, record]))
             refused += isinstance(want, tuple)
             if found is not None:
                 assert_same_outcome(found if isinstance(found, tuple) else found[1], want)
-    assert refused > len(good)
+    assert refused > 2 * len(good)
 
 
 @settings(max_examples=100)

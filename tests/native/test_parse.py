@@ -76,6 +76,20 @@ def test_records_of_foreign_writers(entries: list[list[bytes]], extra: bytes) ->
     assert_agree(FOREIGN, [wire.record(some) + extra for some in entries], usual=False)
 
 
+@pytest.mark.parametrize("first, second", [(0, 69), (3, 65), (66, 67), (64, 69)])
+@pytest.mark.parametrize("name", ["wanted", "other"])
+def test_a_name_that_is_there_twice_among_many(first: int, second: int, name: str) -> None:
+    """Entries behind the 64th are compared with what is remembered of all of them."""
+    names = [f"f{i:02}" for i in range(70)]
+    names[first] = names[second] = name
+    records = [
+        wire.record(wire.entry(each.encode(), wire.integers([i])) for i, each in enumerate([*some, "wanted"]))
+        for some in (names[:first], names)
+    ]
+    assert_agree({"wanted": np.int64}, records[:1])
+    assert_agree({"wanted": np.int64}, records, usual=name == "other")
+
+
 def test_what_is_not_packed_is_read_too() -> None:
     good = [
         (b"i", wire.loose_integers([1, -1, 300])),
