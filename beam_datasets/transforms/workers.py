@@ -1,6 +1,7 @@
 """Worker processes of a local run: forked from this one, which has imported already what new ones take seconds for.
 
-A fork is safe only from a process in which nothing else runs, so anywhere else the workers are new processes.
+A fork is safe only from a process in which no Python code runs besides, so anywhere else the workers are new processes.
+Threads of libraries prepare themselves for it, as those of NumPy and the one that reads shards ahead do.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Pool(ABC):
 
 
 class ForkedWorkers(_Pool):
-    """Forked processes that wait to be told which runner to work for; as a context manager it ends them.
+    """Forked processes that wait to be told which runner to work for; as a context manager it begins and ends them.
 
     Args:
         count: number of processes.
@@ -146,8 +147,8 @@ class ForkedWorkers(_Pool):
                 os.close(pipe)
             for pid in self._pids:
                 _end(pid)
-        if self._freezes:
-            gc.unfreeze()
+            if self._freezes:
+                gc.unfreeze()
 
     def take(self, settings: dict[str, str]) -> int:
         """Sets a waiting process to work and returns its process number."""
