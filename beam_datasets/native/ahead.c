@@ -16,6 +16,7 @@
 #define STACK (256 << 10)
 #define NICE 10        /* more than others */
 #define SPIN_NS 100000 /* to sleep and be woken takes longer than most jobs */
+#define LONG_NS 1000000
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define PAUSE() __builtin_ia32_pause()
@@ -196,9 +197,8 @@ static int64_t nanoseconds(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void spin(const Job *job) {
-    if (!is_being_done(job)) return;
-    for (int64_t start = nanoseconds(); nanoseconds() - start < SPIN_NS;)
+static void spin(const Job *job, int64_t start) {
+    while (nanoseconds() - start < SPIN_NS)
         for (int i = 0; i < 16; i++, PAUSE())
             if (!is_being_done(job)) return;
 }
@@ -207,15 +207,16 @@ void *ahead_take(Job *job, int *waited) {
     Batch *batch = job->batch;
     *waited = 0;
     if (batch == NULL) return NULL;
-    spin(job);
+    int64_t start = is_being_done(job) ? nanoseconds() : 0;
+    if (start) spin(job, start);
     pthread_mutex_lock(&lock);
-    if (job->state == DOING) { /* the core is needed by others, or the disk is slow: to go on would be to wait again */
-        *waited = 1;
-        batch->at = batch->n;
-    }
     num_waiting++;
     while (job->state == DOING) pthread_cond_wait(&ended, &lock);
     num_waiting--;
+    if (start && nanoseconds() - start > LONG_NS) { /* others need the core, or the disk is slow: so would the next be */
+        *waited = 1;
+        batch->at = batch->n;
+    }
     void *result = job->result;
     batch->ready -= job->size;
     batch->jobs[job->place] = NULL;

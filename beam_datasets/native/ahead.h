@@ -20,8 +20,8 @@ typedef struct Job {
  * open stays so. */
 typedef void *(*Work)(const Job *job, size_t *size);
 
-/* Has n jobs done in their order, the next one whenever results that are not taken have less than `most` bytes. Where
- * that is not possible none is done. */
+/* Has n jobs done in their order, until results that are not taken have `most` bytes, and again when half of these are
+ * taken. Where that is not possible none is done. */
 void ahead_begin(Job *const *jobs, size_t n, size_t most, Work work);
 
 /* Returns the result of a job, and waits for it where it is being done; NULL where it was not begun, and will not be.

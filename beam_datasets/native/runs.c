@@ -235,9 +235,10 @@ PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
     if (rest == NULL || first < 0 || first >= rest->stop) return NULL;
     int64_t *memory;
     Py_ssize_t stop;
-    if (first != rest->first) rest->has_begun = 0; /* as in another epoch */
+    int again = first != rest->first; /* as in another epoch, or behind what was passed over */
     Py_BEGIN_ALLOW_THREADS
-    memory = chunk_loaded(rest, &first, &stop);
+    memory = chunk_loaded(rest, &first, &stop); /* until then the thread may look at what is left */
+    if (again) rest->has_begun = 0;
     if (memory == NULL) memory = chunk_load(rest, first, &stop);
     if (memory != NULL) next_ahead(rest, stop);
     Py_END_ALLOW_THREADS
@@ -346,8 +347,8 @@ PyDoc_STRVAR(runs_doc,
              "gets there, and checks it against its index. Numbers are how many records each shard has, then the\n"
              "first record of each run, then the record behind its last. Where a shard cannot be read, is not as its\n"
              "index says, or has one larger than a chunk, take() ends there and drops the chunk. Between chunks it is\n"
-             "closed. A thread reads the first chunks ahead, in the order of the names, while it is less than `ahead`\n"
-             "bytes before take().");
+             "closed. With `ahead`, a thread reads the first chunks before they are needed, in the order of names,\n"
+             "until those that are not taken have so many bytes, and other chunks as run() says.");
 
 static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *directory, *names, *numbers, *chunks = NULL;

@@ -44,6 +44,13 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def take(chunks: dict[int, Any], run: int, count: int, first: int = 0) -> list[bytes]:
+    """Returns what a block takes of a run, so many records at most."""
+    block = core.RecordBlock()  # type: ignore[union-attr]
+    block.take(chunks, *(np.array([number]) for number in (run, first, count)), 0, 1, 10_000, 1 << 30)
+    return list(block)
+
+
 class Runs:
     """Runs [first, stop) of shards, and what was taken of each."""
 
@@ -56,9 +63,7 @@ class Runs:
         self.chunks: dict[int, Any] = dict(enumerate(found))
 
     def take(self, run: int, first: int, count: int) -> list[bytes]:
-        block = core.RecordBlock()
-        block.take(self.chunks, *(np.array([number]) for number in (run, first, count)), 0, 1, 10_000, 1 << 30)
-        return list(block)
+        return take(self.chunks, run, count, first)
 
 
 @given(st.data())
@@ -98,6 +103,26 @@ def test_so_many_are_read_before_they_are_taken(directory: Path) -> None:
         if sum(read) == 3:
             return
         assert sum(read) < 3
+    pytest.fail("nothing is read ahead")
+
+
+@pytest.mark.parametrize("ahead, ready", [(1, 1), (0, 0)], ids=["ahead", "as it is needed"])
+def test_of_a_large_run_the_next_chunk_is_read_before_it_is_taken(directory: Path, ahead: int, ready: int) -> None:
+    path, offsets = directory / "large", np.arange(61, dtype="<u8") * 116
+    framed = b"".join(tfrecord.frame(bytes([i]) * 100) for i in range(60))
+    for tries in range(1, 100):
+        path.write_bytes(framed)
+        with path.open("rb") as file:
+            chunks = {0: core.run(file, file.fileno(), offsets, 0, 60, 10 * 116, ahead)}  # type: ignore[union-attr]
+            found = [take(chunks, 0, 15)]  # of two chunks
+            time.sleep(0.001 * tries)
+            os.truncate(path, 0)
+            found += [take(chunks, 0, 60, first=15)]
+        assert found[0] == [bytes([i]) * 100 for i in range(15)]
+        assert found[1] == [bytes([i]) * 100 for i in range(15, 15 + len(found[1]))]
+        if len(found[1]) == 5 + 10 * ready:
+            return
+        assert len(found[1]) == 5
     pytest.fail("nothing is read ahead")
 
 

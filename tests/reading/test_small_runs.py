@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +131,26 @@ def test_an_iterator_holds_one_descriptor(write: Any) -> None:
     assert len(os.listdir("/dev/fd")) <= before + len(iterators) + 1  # which reads ahead for one of them
     del iterators, iterator
     assert len(os.listdir("/dev/fd")) == before
+
+
+_THREADS = """
+import os, sys
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:int(sys.argv[2])])
+import beam_datasets, numpy  # which has threads of its own
+before = len(os.listdir("/proc/self/task"))
+assert len(list(beam_datasets.builder_from_directory(sys.argv[1]).as_dataset("train").raw())) == 1200
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+@pytest.mark.parametrize("cores", [1, 2])
+def test_one_thread_reads_ahead_where_there_is_another_core(write: Any, cores: int) -> None:
+    if len(os.sched_getaffinity(0)) < cores:
+        pytest.skip("needs two cores")
+    directory = write({"train": [60] * 20}, size=100, manifest=True)
+    command = [sys.executable, "-c", _THREADS, str(directory), str(cores)]
+    assert subprocess.check_output(command, text=True) == f"{cores - 1}\n"
 
 
 # -------------------------------------------------------------------------------------------------------------- damage
