@@ -213,7 +213,7 @@ void *ahead_take(Job *job, int *waited) {
     num_waiting++;
     while (job->state == DOING) pthread_cond_wait(&ended, &lock);
     num_waiting--;
-    if (start && nanoseconds() - start > LONG_NS) { /* others need the core, or the disk is slow: so would the next be */
+    if (start && nanoseconds() - start > LONG_NS) { /* the core is needed by others, or the disk is slow */
         *waited = 1;
         batch->at = batch->n;
     }

@@ -148,10 +148,11 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 
 
 def test_others_run_while_it_reads(tmp_path: Path) -> None:
-    path, places = counted(str(tmp_path), [b"abc"] * 1000)
-    chunks, ran = {0: run_of(path, places, 0, 1000, 1)}, []
+    count = 200_000  # it may take a while until the other thread gets a core
+    path, places = counted(str(tmp_path), [b"abc"] * count)
+    chunks, ran = {0: run_of(path, places, 0, count, 1)}, []
     with when_it_is_free(lambda: ran.append(1)):
-        for record in range(1000):
+        for record in range(count):
             take(core.RecordBlock(), chunks, [(0, record, 1)])
             if ran:
                 break
