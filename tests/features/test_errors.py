@@ -51,6 +51,8 @@ def test_good():
         ({"n": "one"}, FeatureValueError, "n: 'one' cannot be converted to uint8"),
         ({"n": None}, FeatureTypeError, "n: the value is None or has a None in it; expected uint8"),
         ({"n": [1]}, FeatureValueError, "n: the value has the shape (1,); the feature has ()"),
+        ({"n": 1.5j}, FeatureTypeError, "n: 1.5j is complex; expected uint8. Give its real part, or both"),
+        ({"t": [1, 2j]}, FeatureTypeError, "t: [1, 2j] is complex; expected int32. Give its real part, or both"),
         ({"n": {}}, FeatureTypeError, "n: {} cannot be converted to uint8"),
         ({"n": np.int64(1) + np.zeros((), int)}, None, ""),
         ({"n": np.array(1)}, FeatureValueError, "n: the array has the dtype int64; the feature has uint8"),
