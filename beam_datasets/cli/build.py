@@ -79,13 +79,14 @@ def run(args: Sequence[str]) -> int:
         say(f"{_splits_to_come(builder, known)}\nNothing was run (--dry_run).")
         return 0
     started = time.monotonic()
-    with as_usage_errors("build"), ProgressBar() as bar:
-        directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
-    if not builder.is_prepared():  # a job that is not waited for
-        say(f"Submitted; it will publish in {directory}")
-        return 0
-    say(splits_table(builder.info.splits))
-    say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    with publishing_in(builder.dataset_dir):
+        with as_usage_errors("build"), ProgressBar() as bar:
+            directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
+        if not builder.is_prepared():  # a job that is not waited for
+            say(f"Submitted; it will publish in {directory}")
+            return 0
+        say(splits_table(builder.info.splits))
+        say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
@@ -174,6 +175,17 @@ def as_usage_errors(what: str) -> Iterator[None]:
         raise
     except (TypeError, ValueError) as error:
         raise UsageError(f"{what}: {error}") from error
+
+
+@contextlib.contextmanager
+def publishing_in(directory: str) -> Iterator[None]:
+    """Has Ctrl-C say that the version is published, where it is by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not catalog.is_published(directory):
+            raise
+        raise KeyboardInterrupt(f"{directory} is published") from None
 
 
 def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as stop:  # argparse has printed why
         return stop.code if isinstance(stop.code, int) else USAGE
-    except KeyboardInterrupt:
-        say("interrupted; nothing was published", file=sys.stderr)
+    except KeyboardInterrupt as pressed:
+        say(f"interrupted; {str(pressed) or 'nothing was published'}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # who reads the output has seen enough, as `| head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from beam_datasets.catalog import is_published
-from beam_datasets.cli.build import as_usage_errors, import_beam
+from beam_datasets.cli.build import as_usage_errors, import_beam, publishing_in
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     Parser,
@@ -62,22 +62,25 @@ def run(args: Sequence[str]) -> int:
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
-    with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
-        directory = run_job(
-            job,
-            beam_options=beam_options,
-            num_workers=known.num_workers,
-            payload=known.payload,
-            spill_dir=known.spill_dir,
-            shared_disk=known.shared_disk,
-            wait=not known.no_wait,
-            progress=None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, _total(job)),
-        )
-    if not is_published(directory):  # a job that is not waited for
-        say(f"Submitted; it will publish in {directory}")
-        return 0
-    say(splits_table(builder_from_directory(directory).info.splits))
-    say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    with publishing_in(job.dataset_dir):
+        with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
+            total = _total(job)
+            progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)
+            directory = run_job(
+                job,
+                beam_options=beam_options,
+                num_workers=known.num_workers,
+                payload=known.payload,
+                spill_dir=known.spill_dir,
+                shared_disk=known.shared_disk,
+                wait=not known.no_wait,
+                progress=progress,
+            )
+        if not is_published(directory):  # a job that is not waited for
+            say(f"Submitted; it will publish in {directory}")
+            return 0
+        say(splits_table(builder_from_directory(directory).info.splits))
+        say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 

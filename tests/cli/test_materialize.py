@@ -117,6 +117,23 @@ def test_a_copy_by_default_and_shorthands(data: Path, capsys: pytest.CaptureFixt
     assert ids("named", "train") == [0, 1]
 
 
+@pytest.mark.parametrize("when", ["publish", "splits_table"])
+def test_ctrl_c_says_whether_the_version_is_published(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def pressed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    place = "beam_datasets.cli.materialize.splits_table" if when == "splits_table" else "os.rename"
+    monkeypatch.setattr(place, pressed)
+    copy = ["materialize", "one", "--data_dir", "copies", "--source_data_dir", "data", "--num_workers", "1"]
+    code, _, err = run(capsys, *copy)
+    there = Path("copies/one/1.0.0").exists()
+    assert (code, there) == (130, when == "splits_table")
+    said = f"{Path('copies/one/1.0.0').absolute()} is published" if there else "nothing was published"
+    assert err.splitlines()[-1] == f"interrupted; {said}"
+
+
 def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipelines.materialize", "--dataset", "one", "--data_dir", "data", "--to", "even"]
     root = Path(__file__).parents[2]
