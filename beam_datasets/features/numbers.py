@@ -67,7 +67,7 @@ def _convert(value: Any, dtype: np.dtype[Any], path: str) -> NDArray[Any]:
         if natural.dtype.kind == "O" and any(item is None for item in natural.flat):
             raise FeatureTypeError(f"{path}: the value is None or has a None in it; expected {dtype}")
         if natural.dtype.kind == "c" and dtype.kind != "c":
-            raise FeatureTypeError(f"{path}: {_short(value)} is complex; expected {dtype}. Give its real part, or both")
+            raise FeatureTypeError(f"{path}: {_short(value)} is complex; expected {dtype}. Store .real and .imag")
         if dtype == np.uint64 and natural.dtype == np.float64:
             natural = _exact(value, natural)
         if dtype.kind in "iu" and natural.dtype.kind in "iuf" and natural.size:

@@ -16,8 +16,7 @@ typedef struct Job {
 } Job;
 
 /* Does a job in another thread, from which Python cannot be called, without changing it. Returns the result, and sets
- * how many bytes it takes. In a process that is forked meanwhile it is lost, and what the job has
- * open stays so. */
+ * how many bytes it takes. In a process that is forked meanwhile it is lost, and what the job has open stays so. */
 typedef void *(*Work)(const Job *job, size_t *size);
 
 /* Has n jobs done in their order, until results that are not taken have `most` bytes, and again when half of these are

@@ -104,6 +104,17 @@ def test_build_info_show_list(small: str, tmp_path: Path, capsys: pytest.Capture
     assert out.splitlines()[1].split()[:3] == ["small:1.2.3", "25", "5"]
 
 
+def test_ctrl_c_says_that_the_version_is_published(
+    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("beam_datasets.cli.build.splits_table", pressed)
+    code, _, err = run(capsys, "build", small, "--data_dir", str(tmp_path / "data"), "--num_workers", "1")
+    assert (code, err.splitlines()[-1]) == (130, f"interrupted; {tmp_path}/data/small/1.2.3 is published")
+
+
 def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = ["--data_dir", str(tmp_path / "data")]
     code, _, err = run(capsys, "build", small, *data, "--num_workers", "1", "--fail_at", "3")

@@ -173,6 +173,30 @@ def test_a_run_that_is_interrupted_ends_with_its_workers(tmp_path, script, again
     assert not (tmp_path / "out").exists()
 
 
+_INTERRUPTED_END = """
+import gc, os, signal, sys
+from beam_datasets.transforms import workers
+
+end = workers._end
+
+def interrupted(pid):
+    end(pid)
+    os.kill(os.getpid(), signal.SIGINT)
+
+workers._end = interrupted
+try:
+    with workers.ForkedWorkers(2, sys.argv[1]):
+        assert gc.get_freeze_count() > 0
+except KeyboardInterrupt:
+    print(gc.get_freeze_count())
+"""
+
+
+def test_nothing_stays_frozen_where_the_end_is_interrupted(tmp_path):
+    command = [sys.executable, "-c", _INTERRUPTED_END, str(tmp_path / "log")]
+    assert subprocess.check_output(command, text=True, timeout=60) == "0\n"
+
+
 def test_an_interrupt_that_is_held_comes_afterwards():
     def run(error=None):
         with workers._interrupts_held():
