@@ -20,8 +20,16 @@ class AlreadyPublishedError(BeamDatasetsError, FileExistsError):
     """The version is published already; a published version never changes."""
 
 
+class AbandonedError(BeamDatasetsError, RuntimeError):
+    """The run was given up, by its launcher or by `beam-datasets gc`; it publishes nothing."""
+
+
 class VersionError(BeamDatasetsError, ValueError):
     """A version number promises more than the data keep, or there is no version to check it against."""
+
+
+class ResultKeptError(VersionError):
+    """The version number promises more than the data keep; all is written, and kept to be published under another."""
 
 
 class SplitError(BeamDatasetsError, ValueError):
@@ -115,9 +123,22 @@ class LostExamplesError(BeamDatasetsError, RuntimeError):
     """The numbers of examples read, planned and written differ; nothing was published."""
 
 
+class JobStateUnknownError(BeamDatasetsError, RuntimeError):
+    """The engine cannot be asked whether a job still runs; nothing of the job was deleted."""
+
+
 class StateError(BeamDatasetsError, ValueError):
     """An iterator's saved state belongs to another dataset, slice or configuration, or is malformed."""
 
 
 class MissingDependencyError(BeamDatasetsError, ImportError):
     """An optional package is needed; the message says what to install."""
+
+
+def without_beam(what: str, error: ImportError) -> ImportError:
+    """Returns the error that says that something needs Apache Beam, if that is what could not be imported."""
+    if error.name != "apache_beam":
+        return error
+    return MissingDependencyError(
+        f"{what} needs Apache Beam, which is not installed: pip install 'beam_datasets[beam]'"
+    )

@@ -11,10 +11,13 @@ they begin with the path.
 
 from beam_datasets.storage.backend import Reader, Usage, Writer
 from beam_datasets.storage.files import (
+    check_can_create,
     check_writable,
     copy,
     create_bytes,
+    create_copy,
     exists,
+    file_sizes,
     is_dir,
     is_link,
     link,
@@ -55,11 +58,14 @@ __all__ = [
     "Usage",
     "Writer",
     "basename",
+    "check_can_create",
     "check_writable",
     "copy",
     "create_bytes",
+    "create_copy",
     "dirname",
     "exists",
+    "file_sizes",
     "glob",
     "has_wildcard",
     "is_dir",

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from beam_datasets.storage.paths import PathLike
 
 _FILES_AT_ONCE = 8
-_OBJECT_STORES = frozenset(
-    ["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "https", "http", "memory"],
-)
+_CREATING_STORES = frozenset(["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory"])
+_OBJECT_STORES = _CREATING_STORES | {"https", "http"}
 
 
 def exists(path: PathLike) -> bool:
@@ -167,6 +166,48 @@ def create_bytes(path: PathLike, data: Buffer) -> None:
     backend.create_bytes(path, data)
 
 
+def check_can_create(path: PathLike) -> None:
+    """Checks that files can be created there on the condition that there are none, which publishing needs.
+
+    Raises:
+        StorageError: the storage cannot do that: a web server, or a file system that is used through fsspec.
+    """
+    scheme = paths.scheme(paths.normalize(path))
+    if scheme != "file" and scheme not in _CREATING_STORES:
+        raise StorageError(
+            f"{path}: expected a local path or an object store ({', '.join(sorted(_CREATING_STORES))}), got "
+            f"{scheme}://, from which datasets can be read only: two runs could publish one version there, because it "
+            "cannot create a file on the condition that there is none. Publish elsewhere and copy the directory."
+        )
+
+
+def create_copy(source: PathLike, target: PathLike) -> None:
+    """Has an object store copy a file within itself on the condition that the target does not exist.
+
+    On S3, files of more than 4 GiB are copied by reading and writing, and what appears under the target's name in the
+    meantime is replaced.
+
+    Raises:
+        FileNotFoundError: the source does not exist.
+        FileExistsError: the target exists.
+        StorageError: the paths are not in one object store.
+    """
+    (one, source), (other, target) = _at(source), _at(target)
+    if one is not other or one is local or _root(source) != _root(target):
+        raise StorageError(f"{source}: expected a file in the object store of {target}")
+    one.create_copy(source, target)
+
+
+def file_sizes(path: PathLike) -> dict[str, int]:
+    """Returns {path below the directory: size in bytes} of all files below it.
+
+    Raises:
+        FileNotFoundError: there is no such directory; on an object store, there is nothing below it.
+    """
+    backend, path = _at(path)
+    return backend.file_sizes(path)
+
+
 def copy(source: PathLike, target: PathLike) -> None:
     """Copies a file, instead of one that is there; within an object store the store does it.
 
@@ -205,7 +246,10 @@ def remove(path: PathLike) -> None:
 
 
 def remove_tree(path: PathLike) -> None:
-    """Removes a directory and all below it; nothing where there is none."""
+    """Removes a directory and all below it; nothing where there is none.
+
+    A local one gets a temporary name first, in one step, so that nobody finds or renames what is left of it.
+    """
     backend, path = _at(path)
     backend.remove_tree(path)
 
@@ -222,6 +266,8 @@ def remove_empty_dir(path: PathLike) -> None:
 
 def rename_dir(source: PathLike, target: PathLike) -> None:
     """Renames a local directory, in one step; directories above the target are made.
+
+    All files below it, and it itself, are on the disk before (fsync), and the directories above after.
 
     Raises:
         FileExistsError: the target exists and is no empty directory.

@@ -1,28 +1,24 @@
-"""Schemes that neither `os` nor obstore serves (hdfs://, ftp://, ...), by fsspec and its plugins."""
+"""Schemes that neither `os` nor obstore serves (hdfs://, ftp://, ...), by fsspec and its plugins: for reading only."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import time
-import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.errors import (
     MissingDependencyError,
-    PathExistsError,
     PathNotFoundError,
     PathPermissionError,
     StorageError,
 )
-from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
+from beam_datasets.storage.backend import Range, Reader, Usage, check_range
 from beam_datasets.storage.options import StoreOptions, options_of
-from beam_datasets.storage.paths import TEMPORARY_PREFIX, basename
+from beam_datasets.storage.paths import basename
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from typing_extensions import Buffer
+    from collections.abc import Iterator, Sequence
 
 _TIMES = ("mtime", "LastModified", "modified", "created")
 _TAGS = ("ETag", "etag", *_TIMES)
@@ -41,42 +37,6 @@ class GenericReader(Reader):
 
     def close(self) -> None:
         """Does nothing."""
-
-
-class GenericWriter(Writer):
-    """Writes under a temporary name of its own beside the file, and moves it at the end."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._fs, self._target = _at(path)
-        parent, _, _ = self._target.rpartition("/")
-        self._temporary = f"{parent}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
-        with _named(path):
-            self._fs.makedirs(parent, exist_ok=True)
-            self._file = self._fs.open(self._temporary, "wb")
-
-    def write(self, buffers: Iterable[Buffer]) -> None:
-        """Appends the buffers."""
-        with _named(self.path):
-            for buffer in buffers:
-                self._file.write(buffer)
-
-    def commit(self) -> None:
-        """Moves the file to its place."""
-        try:
-            with _named(self.path):
-                self._file.close()
-                self._fs.mv(self._temporary, self._target)
-        except StorageError:
-            self.abort()
-            raise
-
-    def abort(self) -> None:
-        """Removes the temporary file."""
-        with contextlib.suppress(Exception):
-            self._file.close()
-        with contextlib.suppress(Exception):
-            self._fs.rm_file(self._temporary)
 
 
 def exists(path: str) -> bool:
@@ -114,13 +74,6 @@ def list_dir(path: str) -> list[str]:
         return [basename(entry) for entry in fs.ls(name, detail=False)]
 
 
-def make_dirs(path: str) -> None:
-    """Makes the directory and those above it."""
-    fs, name = _at(path)
-    with _named(path):
-        fs.makedirs(name, exist_ok=True)
-
-
 def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
     fs, name = _at(path)
@@ -143,32 +96,6 @@ def open_reader(path: str) -> GenericReader:
     return GenericReader(path)
 
 
-def open_writer(path: str) -> GenericWriter:
-    """Returns a writer."""
-    return GenericWriter(path)
-
-
-def create_bytes(path: str, data: Buffer) -> None:
-    """Writes a whole file where there is none; in one step only where the file system can create exclusively."""
-    fs, name = _at(path)
-    with _named(path):
-        fs.makedirs(name.rpartition("/")[0], exist_ok=True)
-        if fs.exists(name):
-            raise FileExistsError(name)
-        try:
-            file = fs.open(name, "xb")
-        except (ValueError, NotImplementedError):
-            file = fs.open(name, "wb")
-        with file:
-            file.write(data)
-
-
-def copy(source: str, target: str) -> None:
-    """Copies a file."""
-    with open_reader(source) as reader, open_writer(target) as writer:
-        copy_bytes(reader, writer)
-
-
 def usage(path: str) -> Usage:
     """Returns what a file or a directory takes; a file system that does not say when counts as changed just now."""
     fs, name = _at(path)
@@ -185,18 +112,14 @@ def _modified(entry: dict[str, Any]) -> float:
     return float(when) if isinstance(when, (int, float)) else time.time()
 
 
-def remove(path: str) -> None:
-    """Removes a file."""
-    fs, name = _at(path)
-    with _named(path), contextlib.suppress(FileNotFoundError):
-        fs.rm_file(name)
+def _refuse(path: str, *_: object) -> NoReturn:
+    raise StorageError(
+        f"{path}: expected a local path or an object store, got a file system that is used by fsspec, which is "
+        "for reading only. Write elsewhere and copy it."
+    )
 
 
-def remove_tree(path: str) -> None:
-    """Removes a directory and all below it."""
-    fs, name = _at(path)
-    with _named(path), contextlib.suppress(FileNotFoundError):
-        fs.rm(name, recursive=True)
+open_writer = create_bytes = create_copy = copy = make_dirs = file_sizes = remove = remove_tree = _refuse
 
 
 def _at(path: str) -> tuple[Any, str]:
@@ -230,7 +153,5 @@ def _named(path: str) -> Iterator[None]:
 def _translated(path: str, error: Exception, options: StoreOptions) -> StorageError:
     if isinstance(error, FileNotFoundError):
         return PathNotFoundError(f"{path}: there is no such file or directory")
-    if isinstance(error, FileExistsError):
-        return PathExistsError(f"{path}: exists already")
     kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
     return kind(f"{path}: {options.redact(str(error)) or type(error).__name__}")

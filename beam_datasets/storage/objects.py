@@ -30,6 +30,17 @@ _LIST_SIZE = 1000
 _MOST_ATTEMPTS = 6
 _LARGEST_COPY = 4 << 30  # S3 copies objects of up to 5 GiB in one request
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
+_NO_CREDENTIALS = (
+    "/latest/api/token", "/latest/meta-data/", "/computeMetadata/", "/metadata/identity/", "Account must be specified",
+)  # fmt: skip
+"""What errors contain if no credentials were found: the metadata server of a cloud machine is asked last."""
+
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in storage_options access_key_id and secret_access_key",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS to the path of a key file, or application_credentials in storage_options",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or in storage_options account_name, account_key",
+}
+_CREDENTIALS["s3a"] = _CREDENTIALS["s3"]
 _MEMORY: dict[str, Any] = {}
 """The stores of `memory://`: what is put there lives as long as the process."""
 
@@ -190,6 +201,37 @@ def copy(source: str, target: str) -> None:
             obstore.copy(store, key, split_remote(target)[1], overwrite=True)
 
 
+def create_copy(source: str, target: str) -> None:
+    """Has the store copy an object on the condition that there is none under the new name.
+
+    One that is too large for that is read and written after a look whether there is one: see `files.create_copy`.
+    """
+    obstore, store, key = _at(source)
+    if size(source) > _LARGEST_COPY:
+        if exists(target):
+            raise PathExistsError(f"{target}: exists already")
+        copy(source, target)
+        return
+    try:
+        for attempt in _attempts():
+            with attempt, _named(source):
+                obstore.copy(store, key, split_remote(target)[1], overwrite=False)
+    except PathExistsError:
+        raise PathExistsError(f"{target}: exists already") from None
+
+
+def file_sizes(path: str) -> dict[str, int]:
+    """Returns {path below: size in bytes} of all objects below."""
+    _check_can_list(path)
+    obstore, store, key = _at(path)
+    prefix = f"{key}/" if key else ""
+    with _named(path):
+        found = [item for batch in obstore.list(store, prefix or None) for item in batch]
+    if not found:
+        raise PathNotFoundError(f"{path}: there is nothing below it")
+    return {item["path"][len(prefix) :]: item["size"] for item in found if item["path"] != prefix}
+
+
 def usage(path: str) -> Usage:
     """Returns what an object and all below take."""
     obstore, store, key = _at(path)
@@ -257,6 +299,8 @@ def _store(root: str, options: StoreOptions) -> Any:
             client = {"allow_http": kind == "http", **client}
             # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
             return HTTPStore.from_url(root, client_options=client, **given)
+        if kind in ("s3", "s3a") and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
+            given.setdefault("copy_if_not_exists", "multipart")  # else obstore refuses `create_copy`
         if any(_is_plain(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
             client = {"allow_http": True, **client}
         connect: Any = from_url
@@ -354,6 +398,12 @@ def _translated(path: str, error: Exception, options: StoreOptions) -> StorageEr
     if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
         return PathExistsError(f"{path}: exists already")
     reason = options.redact(_reason(error))
+    if any(place in reason for place in _NO_CREDENTIALS):
+        names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
+        return PathPermissionError(
+            f"{path}: no credentials found, in storage_options, in the environment and from this machine's metadata "
+            f"server. Set {names}; for public data skip_signature=true in storage_options. ({reason:.300})"
+        )
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         whose = "in storage_options" if options else "in the environment"
         return PathPermissionError(f"{path}: {reason}. Do the credentials {whose} allow it?")

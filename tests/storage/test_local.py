@@ -18,6 +18,7 @@ import pytest
 from beam_datasets import storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local
+from tests.permissions import closed_directory
 
 
 def test_paths(monkeypatch, tmp_path):
@@ -346,10 +347,46 @@ def test_a_directory_is_removed_that_somebody_still_writes_to(tmp_path, monkeypa
 
     def write_before(path, **where):
         if late:
-            (tmp_path / "a" / "late").write_bytes(late.pop())
+            storage.write_bytes(tmp_path / "a" / "late", late.pop())
         rmdir(path, **where)
 
     monkeypatch.setattr(os, "rmdir", write_before)
     storage.remove_tree(tmp_path / "a")
-    assert not (tmp_path / "a").exists()
+    assert not list(tmp_path.iterdir())
     assert not late
+
+
+def test_nobody_finds_a_part_of_a_directory_that_is_removed(tmp_path, monkeypatch):
+    """P4: a publisher that was suspended must not rename a directory of which some files are gone already."""
+    for name in "xyz":
+        storage.write_bytes(tmp_path / "a" / name, b"1")
+    seen, unlink = [], os.unlink
+
+    def looking(path, **where):
+        seen.append((tmp_path / "a").exists())
+        unlink(path, **where)
+
+    monkeypatch.setattr(os, "unlink", looking)
+    storage.remove_tree(tmp_path / "a")
+    assert seen == [False] * 3
+
+
+def test_a_directory_is_on_the_disk_before_it_is_renamed_and_its_place_after(tmp_path, monkeypatch):
+    """P5: every file, every directory, then the rename, then the directories above."""
+    for name in ("a/x", "a/y", "a/b/z"):
+        storage.write_bytes(tmp_path / name, b"1")
+    calls, fsync, rename = [], os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(os, "rename", lambda *paths: (calls.append("rename"), rename(*paths)))
+    storage.rename_dir(tmp_path / "a", tmp_path / "new" / "c")
+    before, after = calls[: calls.index("rename")], calls[calls.index("rename") + 1 :]
+    assert set(before[:3]) == {str(tmp_path / name) for name in ("a/x", "a/y", "a/b/z")}
+    assert set(before[3:]) == {str(tmp_path / name) for name in ("a", "a/b")}
+    assert after[:2] == [str(tmp_path / "new"), str(tmp_path)]
+
+
+@pytest.mark.parametrize("act", [storage.exists, storage.is_dir, storage.list_dir, storage.size])
+def test_a_path_that_this_user_may_not_look_at_is_not_taken_for_missing(act):
+    """F9: permission denied, with the path."""
+    with closed_directory("ds") as folder, pytest.raises(PermissionError, match=f"^{folder}/ds/1.0.0: "):
+        act(f"{folder}/ds/1.0.0")

@@ -18,7 +18,7 @@ def root(request, tmp_path):
     remote = f"memory://{uuid.uuid4().hex}/root" if request.param == "objects" else f"local://{tmp_path}/root"
     path = str(tmp_path / "root") if request.param == "local" else remote
     for name in FILES:
-        storage.write_bytes(f"{path}/{name}", b"1")
+        storage.write_bytes(f"{path.removeprefix('local://')}/{name}", b"1")
     return path
 
 

@@ -1,0 +1,30 @@
+"""Directories that the user of a test may not enter, also where that is root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def closed_directory(*names: str) -> Iterator[str]:
+    """Makes directories in a new one and closes the last; yields the new one. Root becomes another user meanwhile."""
+    with tempfile.TemporaryDirectory() as root:
+        os.chmod(root, 0o755)
+        last = root
+        for name in names:
+            os.makedirs(last := os.path.join(root, name))
+        os.chmod(last, 0)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield root
+        finally:
+            os.seteuid(user)
+            os.chmod(last, 0o700)
