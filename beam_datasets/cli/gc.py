@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 FAILED = 1
 _HOUR = 3600.0
 _DESCRIPTION = """\
-Lists what runs left in DATA_DIR that were killed: staging directories (incomplete.*), unfinished files (.tmp-*),
-versions that an object store has half, empty directories. With --yes it removes what nobody works at any more.
-Nothing that is published is touched, and no link is followed.
+Lists what killed runs left in DATA_DIR: staging directories (incomplete.*), versions of an object store that a run has
+reserved, unfinished files (.tmp-*), empty directories. With --yes it removes what nobody works at any more, and
+finishes runs that had decided to publish. Nothing that is published is touched, and no link is followed.
 
-A run of this machine is asked by its process. What is of another machine, or of an unknown one, counts as abandoned
-when nothing in it was changed for so many hours as --older_than says."""
+Whether a run of this machine is alive is known from its process. Files of another machine, or of an unknown one, count
+as abandoned if nothing in them was changed for --older_than hours. A reservation never expires: if its process cannot
+be asked, give the run up with --abandon RUN. Should it be alive, it fails and publishes nothing."""
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints what killed runs left, and removes it if asked to; returns 1 where something could not be removed."""
+    """Prints what killed runs left, and removes it if asked to; returns 1 if something could not be removed."""
     known = _parser().parse_args(with_underscores(args))
     if not 0 <= known.older_than < float("inf"):
         raise UsageError(f"--older_than is {known.older_than}; needed: hours, 0 or more")
@@ -42,6 +43,8 @@ def run(args: Sequence[str]) -> int:
         say(f"nothing is left over in {root}")
         return 0
     say("\n".join(_lines(found, root, now)))
+    if known.abandon:
+        return _give_up(known.abandon, found, root)
     abandoned = [leftover for leftover in found if leftover.abandoned]
     if known.yes:
         return _remove(abandoned, root, older_than)
@@ -61,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("data_dir", metavar="DATA_DIR", help="where datasets stand, or a directory below")
     add_store_options(parser)
     add("--yes", action="store_true", help="remove what is abandoned; without it, nothing is removed")
+    add("--abandon", metavar="RUN", help="give up the run with this id, which may be alive; removes nothing else")
     add("--older_than", type=float, default=WEEK / _HOUR, metavar="HOURS", help="default: 168, a week")
     return parser
 
@@ -91,6 +95,20 @@ def _ago(seconds: float) -> str:
     if seconds < 3600:
         return f"{max(0, seconds) / 60:.0f} min ago"
     return f"{seconds / 3600:.1f} h ago" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days ago"
+
+
+def _give_up(job: str, found: Sequence[Leftover], root: str) -> int:
+    """Gives up a run, or finishes it if it had decided to publish."""
+    runs = [leftover for leftover in found if leftover.kind == "run" and leftover.job == job]
+    if not runs:
+        known = ", ".join(str(leftover.job) for leftover in found if leftover.kind == "run")
+        raise UsageError(
+            f"--abandon: expected the id of a run that has reserved a version, got {job}; {known or 'none'}"
+        )
+    for leftover in runs:
+        remove_leftover(leftover, root, by_force=True)
+    say(f"run {job} is " + ("finished" if "decided to publish" in runs[0].reason else "given up"))
+    return 0
 
 
 def _remove(abandoned: Sequence[Leftover], root: str, older_than: float) -> int:

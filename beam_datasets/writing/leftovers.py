@@ -1,10 +1,9 @@
-"""What runs left that were killed: staging directories, unfinished files, empty directories; and whose they are."""
+"""What killed runs left: staging directories, reservations, unfinished files, empty directories; and whose they are."""
 
 from __future__ import annotations
 
 import re
 import time
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +11,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.model.names import check_dataset_name
 from beam_datasets.model.version import Version
-from beam_datasets.writing import claims
+from beam_datasets.writing import runs
 from beam_datasets.writing.owners import LOCAL_RUNNERS, Owner
 
 if TYPE_CHECKING:
@@ -20,50 +19,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 WEEK = 7 * 24 * 3600.0
-"""After how many seconds without a change something is abandoned whose owner cannot be asked."""
-
-EXPORT_FILE = "_export.json"
-"""What an export says of itself, written last. Whoever reads a directory of Parquet files passes over such names."""
+"""After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
 
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
-_STAGING = re.compile(r"incomplete\.[0-9A-Za-z]+_.+")
+_STAGING = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
+_SPILL_SUFFIX = ".spill"
 _EMPTY_SECONDS = 3600.0  # after which nobody is just about to put something into an empty directory
+
+Kind = Literal["staging", "run", "temporary", "empty"]
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that is no part of a published dataset.
+    """Something that is not part of a published dataset.
 
     Attributes:
         path: of the file or directory.
-        kind: 'staging' of a run, 'half' of a version that was being put in place, a 'temporary' file, an 'empty'
-            directory.
-        num_bytes: that it takes.
+        kind: 'staging' directory of a run, 'run' that has reserved a directory of an object store, 'temporary' file or
+            directory, 'empty' directory.
+        num_bytes: its size.
         modified: when something in it was last changed, in seconds since the epoch.
-        abandoned: whether nobody works at it any more.
+        abandoned: whether nobody works at it any more; a run that has decided to publish is to be finished then.
         reason: why, or why not.
+        job: id of the run; None if it is unknown.
     """
 
     path: str
-    kind: Literal["staging", "half", "temporary", "empty"]
+    kind: Kind
     num_bytes: int
     modified: float
     abandoned: bool
     reason: str
+    job: str | None = None
 
 
 def find_leftovers(
     data_dir: str | os.PathLike[str], *, older_than: float = WEEK, storage_options: Mapping[str, Any] | None = None
 ) -> list[Leftover]:
-    """Returns what is below a data_dir and no part of a published dataset, in the order of the paths.
+    """Returns what is below a data_dir and not part of a published dataset, in the order of the paths.
 
-    Looked at are the directories of datasets, configs and versions. Links are not followed.
+    The directories of datasets, configs and versions are searched. Links are not followed.
 
     Args:
         data_dir: root of datasets, or a directory below one.
-        older_than: after how many seconds without a change something is abandoned whose owner cannot be asked: one on
-            another machine, or none that is known.
-        storage_options: of the store of `data_dir`; see `beam_datasets.builder`. What is found carries them.
+        older_than: after how many seconds without a change something counts as abandoned if its owner cannot be asked:
+            one on another machine, or an unknown one. Reservations never count as abandoned by their age.
+        storage_options: of the store of `data_dir`; see `beam_datasets.builder`. The returned paths carry them.
 
     Raises:
         PathNotFoundError: there is no such directory.
@@ -77,50 +78,65 @@ def find_leftovers(
     return list(_Search(older_than, time.time()).below(root, ()))
 
 
-def remove_leftover(leftover: Leftover, data_dir: str | os.PathLike[str], *, older_than: float = WEEK) -> bool:
+def remove_leftover(
+    leftover: Leftover, data_dir: str | os.PathLike[str], *, older_than: float = WEEK, by_force: bool = False
+) -> bool:
     """Removes what is abandoned, if it still is, and the directories that are empty then; returns whether it did.
 
-    Links in it are removed, not followed.
+    A run that has decided to publish is finished instead. Links in it are removed, not followed.
 
     Args:
         leftover: of `find_leftovers`.
         data_dir: see there; it stays.
         older_than: see there.
+        by_force: gives up a run that may be alive. It fails then, and publishes nothing.
 
     Raises:
         StorageError: it cannot be removed.
     """
     now = _Search(older_than, time.time()).judge(leftover.path, leftover.kind)
-    if now is None or not now.abandoned:
+    if now is None or not (now.abandoned or (by_force and now.job == leftover.job)):
         return False
-    if now.kind == "temporary":
-        storage.remove(now.path)
-    elif now.kind == "empty":
+    if now.kind == "run":
+        _end_run(_target_of(now.path), now.job)
+        return True
+    if now.kind == "empty":
         storage.remove_empty_dir(now.path)
-    elif now.kind == "staging":
+    elif now.kind == "temporary":
+        (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
+    elif _is_given_up(now.path):
         storage.remove_tree(now.path)
     else:
-        _remove_half(now.path)
+        return False
     _remove_empty(storage.dirname(now.path), storage.normalize(data_dir))
     return True
 
 
-def _remove_half(path: str) -> None:
-    """Removes what a publisher left that died, while no other one can begin."""
-    claim = claims.take(path, f"gc-{uuid.uuid4().hex[:8]}")
-    if _is_complete(path):
-        storage.remove(claim.path)
-        return
-    for name in storage.list_dir(path):
-        inner = storage.join(path, name)
-        if name != claims.CLAIMS_DIR:
-            (storage.remove_tree if storage.is_dir(inner) else storage.remove)(inner)
-    storage.remove_tree(storage.join(path, claims.CLAIMS_DIR))
+def _end_run(target: str, job: str | None) -> None:
+    """Finishes the run that holds a directory if it has decided to publish; else gives it up and deletes its files.
+
+    Another run, which has reserved the directory since `job` was found to be gone, is not given up.
+    """
+    held = runs.holder(target)
+    if held is not None and (
+        runs.is_complete(target) or (held.run.job == job and not runs.discard(held.run, by="beam-datasets gc"))
+    ):
+        runs.finish(target)
+    if runs.is_complete(target):
+        storage.remove_tree(runs.runs_dir(target))  # that of a run without a decision, too
 
 
-def _is_complete(path: str) -> bool:
-    """Returns whether a directory is a published version or an export, whatever else stands in it."""
-    return catalog.is_published(path) or storage.exists(storage.join(path, EXPORT_FILE))
+def _is_given_up(staging_dir: str) -> bool:
+    """Makes sure that the run of a staging directory cannot publish it any more; returns whether that is so."""
+    match = _STAGING.fullmatch(storage.basename(staging_dir))
+    if match is None or not storage.is_remote(staging_dir) or match["name"].endswith(_SPILL_SUFFIX):
+        return True  # a local directory gets another name before anything in it is removed
+    target = storage.join(storage.dirname(staging_dir), match["name"])
+    return runs.abandon(target, match["job"], by="beam-datasets gc").kind == runs.ABANDON
+
+
+def _target_of(runs_dir: str) -> str:
+    return storage.join(storage.dirname(runs_dir), storage.basename(runs_dir).removeprefix(runs.RUNS_PREFIX))
 
 
 def _remove_empty(path: str, root: str) -> None:
@@ -147,39 +163,33 @@ class _Search:
         entries = _list(folder)
         if not entries and names and _may_be_ours(names):
             yield from self._found(folder, "empty")
-        if claims.CLAIMS_DIR in entries:
-            yield from self._found(folder, "half")
         for name in entries:
             path = storage.join(folder, name)
             if storage.is_link(path):
                 continue
             if storage.is_temporary(name):
                 yield from self._found(path, "temporary")
+            elif name.startswith(runs.RUNS_PREFIX) and storage.is_remote(path):
+                yield from self._found(path, "run")
             elif _STAGING.fullmatch(name):
                 yield from self._found(path, "staging")
             elif len(names) < _DEPTH and not _is_file_of_a_dataset(name) and storage.is_dir(path):
                 yield from self.below(path, (*names, name))
 
-    def _found(self, path: str, kind: Literal["staging", "half", "temporary", "empty"]) -> Iterator[Leftover]:
+    def _found(self, path: str, kind: Kind) -> Iterator[Leftover]:
         leftover = self.judge(path, kind)
         if leftover is not None:
             yield leftover
 
-    def judge(self, path: str, kind: Literal["staging", "half", "temporary", "empty"]) -> Leftover | None:
+    def judge(self, path: str, kind: Kind) -> Leftover | None:
         """Returns what a path is now; None where it is gone, or is no leftover any more."""
         if storage.is_link(path):
             return None
-        try:
-            usage = storage.usage(path)
-        except PathNotFoundError:
+        usage = _usage(path)
+        if usage is None:
             return None
-        if kind == "half":
-            claim = claims.latest(path)[1]
-            if claim is None or _is_complete(path):
-                return None
-            who = f"job {claim.job}, process {claim.pid} on {claim.host}"
-            reason = f"in use by {who}" if claim.is_alive else f"its publisher is gone: {who}"
-            return Leftover(path, kind, usage.num_bytes, usage.modified, not claim.is_alive, reason)
+        if kind == "run":
+            return self._judge_run(path, usage)
         if kind == "empty":
             abandoned = not _list(path) and self.now - usage.modified >= min(_EMPTY_SECONDS, self.older_than)
             reason = "nothing is in it" if abandoned else "nothing is in it yet"
@@ -187,8 +197,33 @@ class _Search:
         owner = Owner.read(path) if kind == "staging" else None
         if kind == "staging" and owner is None and _holds_published(path):
             return None
+        if kind == "staging" and _belongs_to_holder(path):
+            return None  # shown with the reservation
         abandoned, reason = self._whose(owner, usage.modified)
-        return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason)
+        return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)
+
+    def _judge_run(self, path: str, usage: storage.Usage) -> Leftover | None:
+        """Returns the run that holds a directory; None if none does, and the records must stay."""
+        target = _target_of(path)
+        if runs.is_complete(target):
+            reason = "records of runs; the version is published"
+            return Leftover(path, "run", usage.num_bytes, usage.modified, True, reason)
+        held = runs.holder(target)
+        if held is None or (held.decision is not None and held.decision.kind == runs.ABANDON):
+            return None
+        staged = _usage(held.run.staging_dir)
+        num_bytes = usage.num_bytes + (staged.num_bytes if staged else 0)
+        modified = max(usage.modified, staged.modified if staged else 0)
+        owner, job = held.run.owner, held.run.job
+        if held.decision is not None:
+            abandoned, why = self._whose(owner, modified)
+            reason = f"run {job} has staged everything and decided to publish, --yes finishes it; {why}"
+        else:
+            abandoned = owner.is_dead
+            _, why = (True, f"{owner.text} is gone") if abandoned else self._whose(owner, time.time())
+            reason = f"reserved by run {job}; {why.partition(';')[0]}"
+            reason += "" if abandoned else f"; --abandon {job} gives it up"
+        return Leftover(path, "run", num_bytes, modified, abandoned, reason, job)
 
     def _whose(self, owner: Owner | None, modified: float) -> tuple[bool, str]:
         """Returns whether something is abandoned, and why."""
@@ -198,11 +233,29 @@ class _Search:
             return old, f"no owner is known; {age}"
         if not owner.is_here:
             return old, f"of process {owner.pid} on {owner.host}, which cannot be asked; {age}"
-        if owner.runs:
+        if owner.is_running:
             return False, f"in use by process {owner.pid}"
         if owner.runner in LOCAL_RUNNERS:
             return True, f"process {owner.pid} is gone"
         return old, f"process {owner.pid} is gone, but {owner.runner} may work on; {age}"
+
+
+def _usage(path: str) -> storage.Usage | None:
+    try:
+        return storage.usage(path)
+    except PathNotFoundError:
+        return None
+
+
+def _belongs_to_holder(staging_dir: str) -> bool:
+    """Returns whether a staging directory is that of the run that holds a directory of an object store."""
+    match = _STAGING.fullmatch(storage.basename(staging_dir))
+    if match is None or not storage.is_remote(staging_dir):
+        return False
+    held = runs.holder(storage.join(storage.dirname(staging_dir), match["name"]))
+    if held is None or held.run.job != match["job"]:
+        return False
+    return held.decision is None or held.decision.kind != runs.ABANDON
 
 
 def _list(folder: str) -> list[str]:

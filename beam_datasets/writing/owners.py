@@ -1,4 +1,4 @@
-"""Who owns a staging directory: its owner.json, and whether that process still runs."""
+"""The process that owns a run: owner.json in its directories, and whether the process is still running."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import os
 import socket
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
 
 OWNER_FILE = "owner.json"
 LOCAL_RUNNERS = ("", "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner")
-"""Runners of Beam that run in this machine and end with the process that started them; '' is where none is named."""
+"""Beam's runners that run on this machine and end with the process that started them; '' is an unnamed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,8 @@ class Owner:
         pid: the process there.
         started: when the job began, in seconds since the epoch.
         runner: name of the runner.
-        space: in which process numbers are unique: this start of the machine, and the container; '' where the system
-            does not tell.
-        began: when the process began, in ticks since the machine was started; None where the system does not tell.
+        pid_namespace: in which process numbers are unique: this boot of the machine, and the container; '' if unknown.
+        start_ticks: when the process started, in ticks since the machine booted; None if unknown.
     """
 
     job: str
@@ -35,44 +35,62 @@ class Owner:
     pid: int
     started: float
     runner: str = ""
-    space: str = ""
-    began: int | None = None
+    pid_namespace: str = ""
+    start_ticks: int | None = None
 
     @classmethod
     def of_this_process(cls, job: str, started: float, runner: str) -> Owner:
         """Returns this process as the owner of a job."""
-        return cls(job, socket.gethostname(), os.getpid(), started, runner, _space(), _began(os.getpid()))
+        return cls(job, socket.gethostname(), os.getpid(), started, runner, _pid_namespace(), _start_ticks(os.getpid()))
 
     @classmethod
-    def read(cls, staging_dir: str) -> Owner | None:
-        """Returns the owner of a staging directory; None where it does not say it."""
+    def from_json(cls, content: Any) -> Owner:
+        """Returns the owner that a JSON object describes.
+
+        Raises:
+            ValueError: it describes none.
+        """
+        known = {field.name: content[field.name] for field in fields(cls) if field.name in content}
+        if {"job", "host", "pid", "started"} - set(known) or not isinstance(known["host"], str):
+            raise ValueError("host, job, pid or started is missing")
+        if type(known["pid"]) is not int or known["pid"] < 1:
+            raise ValueError(f"pid is {known['pid']!r}")
+        return cls(**known)
+
+    @classmethod
+    def read(cls, directory: str) -> Owner | None:
+        """Returns the owner of a staging or spill directory; None if it has no readable owner.json."""
         try:
-            content = json.loads(storage.read_bytes(storage.join(staging_dir, OWNER_FILE)))
-            return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})._checked()
+            return cls.from_json(json.loads(storage.read_bytes(storage.join(directory, OWNER_FILE))))
         except (StorageError, ValueError, TypeError):
             return None
 
-    def _checked(self) -> Owner:
-        if not isinstance(self.host, str) or type(self.pid) is not int or self.pid < 1:
-            raise ValueError("this is no owner")
-        return self
-
-    def write(self, staging_dir: str) -> None:
-        """Makes the staging directory this owner's."""
+    def write(self, directory: str) -> None:
+        """Writes owner.json into a staging or spill directory."""
         text = json.dumps(asdict(self), indent=1, sort_keys=True)
-        storage.write_bytes(storage.join(staging_dir, OWNER_FILE), text.encode())
+        storage.write_bytes(storage.join(directory, OWNER_FILE), text.encode())
+
+    @property
+    def text(self) -> str:
+        """The process, for messages."""
+        return f"process {self.pid} on {self.host}"
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the run has certainly ended: its process is gone, and a local run ends with its process."""
+        return bool(self.pid_namespace) and self.is_here and not self.is_running and self.runner in LOCAL_RUNNERS
 
     @property
     def is_here(self) -> bool:
-        """Whether this process can tell if it runs: it is of this machine, not started anew since, and container."""
-        return self.host == socket.gethostname() and self.space in ("", _space())
+        """Whether this process can see the owner: same machine, same boot, same container."""
+        return self.host == socket.gethostname() and self.pid_namespace in ("", _pid_namespace())
 
     @property
-    def runs(self) -> bool:
-        """Whether the process, which is here, is there: it, not a later one of the same number."""
+    def is_running(self) -> bool:
+        """Whether the process, which is here, is running; a later process of the same number does not count."""
         if not _is_there(self.pid):
             return False
-        return self.began is None or self.began == _began(self.pid)
+        return self.start_ticks is None or self.start_ticks == _start_ticks(self.pid)
 
 
 def _is_there(pid: int) -> bool:
@@ -85,7 +103,7 @@ def _is_there(pid: int) -> bool:
     return (_stat(pid) or ["R"])[0] not in "ZX"  # dead, though nobody has asked yet how it ended
 
 
-def _began(pid: int) -> int | None:
+def _start_ticks(pid: int) -> int | None:
     stat = _stat(pid)
     return int(stat[19]) if stat is not None else None
 
@@ -99,7 +117,7 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def _space() -> str:
+def _pid_namespace() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"

@@ -1,9 +1,12 @@
 """Publishing: everything is staged, complete and counted; then the version becomes visible at once.
 
-On a local disk the staging directory stands beside the final one and takes its name in one rename, which fails where
-somebody else published first. An object store has no such step: there one publisher claims the place, the store copies
-the staged files into it, and dataset_info.json, without which nothing counts as published, is created last. A reader
-never sees half a version, and a published version never changes.
+On a local disk the staging directory stands beside the final one and gets its name in one rename, which fails if
+somebody else published first; everything is on the disk (fsync) before. On an object store the phases are those of
+`runs`. A reader never sees half a version, and a published version never changes.
+
+    announce -> reserve -> (shards are staged) -> decide -> commit_file, for each file -> make_visible
+
+An engine may run each phase several times, late, and at once.
 """
 
 from __future__ import annotations
@@ -16,25 +19,37 @@ import tempfile
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import crc32c
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
-from beam_datasets.model.info import INFO_FILE
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    JobStateUnknownError,
+    LostExamplesError,
+    ResultKeptError,
+    StorageError,
+)
 from beam_datasets.model.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
-from beam_datasets.writing import claims, promises
-from beam_datasets.writing.owners import Owner
+from beam_datasets.model.names import FilenameTemplate
+from beam_datasets.model.version import Version
+from beam_datasets.writing import compatibility, runs, shard_writer
+from beam_datasets.writing.owners import OWNER_FILE, Owner
+from beam_datasets.writing.runs import Decision, Run, StagedFile
+from beam_datasets.writing.shard_writer import WrittenShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.model.info import DatasetInfo
+    from beam_datasets.model.version import VersionOrStr
     from beam_datasets.writing.plan import ShardingOptions
-    from beam_datasets.writing.shard_writer import WrittenShard
 
-COPIES_AT_ONCE = 8
+RESULT_DIR = "result"
+"""Directory in a staging directory of an object store with a complete version that was not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +57,28 @@ class Publication:
     """A version that is about to be published: all that is known before its examples are.
 
     Attributes:
-        info: what dataset_info.json says, but for the splits.
+        info: the content of dataset_info.json, without the splits.
         features: the feature tree.
         dataset_dir: the version's directory.
-        staging_dir: where it is put together.
-        job: unique to this run.
-        runner: name of the runner, for run.json.
+        owner: the process that runs it, with the run's id, the runner and the start.
         builder: module and class of the builder, for the manifest.
-        options: what was asked for and fixes the bytes, for the manifest.
+        options: options that decide the bytes, for the manifest.
         source: where a materialized dataset came from; None for a generated one.
-        started: seconds since the epoch.
         check_against: directory of a published version, to whose readers this one must keep what its number promises.
+        spill_dir: directory of intermediate files; None if there are none.
+        notes: remarks for readers, for run.json.
     """
 
     info: DatasetInfo
     features: Any
     dataset_dir: str
-    staging_dir: str
-    job: str
-    runner: str
+    owner: Owner
     builder: str
     options: Mapping[str, Any]
     source: Mapping[str, Any] | None
-    started: float
     check_against: str | None = None
+    spill_dir: str | None = None
+    notes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -75,12 +88,33 @@ class Publication:
     @property
     def full_name(self) -> str:
         """The dataset's name, configuration and version."""
-        return self.info.full_name
+        return self.info.display_name
+
+    @property
+    def job(self) -> str:
+        """The run's id."""
+        return self.owner.job
+
+    @property
+    def staging_dir(self) -> str:
+        """Directory in which the version is put together."""
+        return runs.staging_dir(self.dataset_dir, self.job)
+
+    @property
+    def run(self) -> Run:
+        """The run, for the records on an object store."""
+        outside = self.spill_dir and storage.dirname(self.spill_dir) != self.staging_dir
+        return Run(self.dataset_dir, self.owner, spill_dir=self.spill_dir if outside else None)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the version is published on an object store."""
+        return storage.is_remote(self.dataset_dir)
 
     @property
     def worker_log(self) -> str:
-        """File that takes what the worker processes of a local run log."""
-        folder = tempfile.gettempdir() if storage.is_remote(self.staging_dir) else self.staging_dir
+        """File for the logs of the worker processes of a local run."""
+        folder = tempfile.gettempdir() if self.is_remote else self.staging_dir
         return storage.join(folder, f"workers-{self.job}.log")
 
 
@@ -93,103 +127,139 @@ def announce(
     builder: str,
     source: Mapping[str, Any] | None = None,
     check_against: str | None = None,
+    notes: Sequence[str] = (),
 ) -> Publication:
-    """Returns what is going to be published, having checked that it can be.
+    """Returns what is going to be published, after checking that it can be; changes nothing.
 
     Args:
         info: the dataset's description, without splits.
         dataset_dir: the version's directory.
-        sharding: what decides the shards.
+        sharding: options that decide the shards.
         runner: name of the runner.
         builder: module and class of the builder, as 'module:Class'.
         source: where a materialized dataset comes from.
-        check_against: see `Publication`.
+        check_against: see `Publication`. What can be known before the examples are is checked here.
+        notes: see `Publication`.
 
     Raises:
         AlreadyPublishedError: the version is published already.
+        StorageError: the storage cannot be published to.
+        VersionError: the version's number promises more than its features and description keep.
     """
-    check_free(dataset_dir, info.full_name)
+    storage.check_can_create(dataset_dir)
+    check_free(dataset_dir, info.display_name)
+    if check_against:
+        compatibility.check_known(check_against, info)
+    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), runner)
+    options = _byte_options(sharding)
     return Publication(
-        info=info,
-        features=info.features,
-        dataset_dir=dataset_dir,
-        staging_dir=_staging_dir(dataset_dir, job := uuid.uuid4().hex[:8]),
-        job=job,
-        runner=runner,
-        builder=builder,
-        options=_bytes_fixing(sharding),
-        source=source,
-        started=time.time(),
-        check_against=check_against,
+        info, info.features, dataset_dir, owner, builder, options, source, check_against, notes=tuple(notes)
     )
 
 
 def check_free(dataset_dir: str, full_name: str) -> None:
-    """Checks that a version can be published in this directory.
+    """Checks that a version is not published in this directory, and that nothing else is in its place.
 
     Raises:
-        AlreadyPublishedError: it is published already, or something else is in its place.
+        AlreadyPublishedError: the version is published, or something else is there.
     """
     if catalog.is_published(dataset_dir):
         raise AlreadyPublishedError(
             f"{full_name} is already published in {dataset_dir}. A published version never changes: "
             "raise the version to publish again."
         )
-    if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or _foreign(dataset_dir)):
+    if storage.is_remote(dataset_dir):
+        return  # files may be those of a run that is publishing: `reserve` finds out
+    if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or storage.list_dir(dataset_dir)):
         raise AlreadyPublishedError(
             f"{dataset_dir} exists but is no published dataset (it lacks dataset_info.json or features.json). "
             f"Move it away to publish {full_name} there."
         )
 
 
-def _foreign(dataset_dir: str) -> bool:
-    """Returns whether a directory has something in it, and not what a publisher left who died at it."""
-    names = storage.list_dir(dataset_dir)
-    return bool(names) and not (storage.is_remote(dataset_dir) and claims.CLAIMS_DIR in names)
-
-
-def _staging_dir(dataset_dir: str, job: str) -> str:
-    name = f"incomplete.{job}_{storage.basename(dataset_dir)}"
-    return storage.join(storage.dirname(dataset_dir), name)
-
-
-def _bytes_fixing(sharding: ShardingOptions) -> dict[str, Any]:
-    """Returns the options that decide what is written, those that differ from the defaults."""
+def _byte_options(sharding: ShardingOptions) -> dict[str, Any]:
+    """Returns the options that decide what is written, if they differ from the defaults."""
     defaults = type(sharding)()
     names = ("num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates")
     return {name: getattr(sharding, name) for name in names if getattr(sharding, name) != getattr(defaults, name)}
 
 
-@contextlib.contextmanager
-def staging(publication: Publication, spill_dir: str | None = None, *, wait: bool = True) -> Iterator[None]:
-    """Makes the staging directory for a run; where the run does not end well, removes it and those made above it.
+def reserve(publication: Publication) -> None:
+    """Reserves the version on an object store, and makes the run's directories; may be called again.
 
-    A file in it says which process on which machine owns it, so that what a killed run leaves can be told from a run
-    that is under way. A job that is not waited for removes what it spilled when it publishes.
+    `owner.json` in each directory contains the process that runs it, so that `gc` can find out whether it is gone.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or another run holds it.
+        AbandonedError: this run was given up.
+    """
+    if publication.is_remote:
+        runs.reserve(publication.run)
+    for directory in filter(None, (publication.staging_dir, publication.run.spill_dir)):
+        storage.make_dirs(directory)
+        publication.owner.write(directory)
+
+
+@contextlib.contextmanager
+def staging(publication: Publication, *, wait: bool = True) -> Iterator[None]:
+    """Reserves a version for the duration of a run; if the run fails, gives it up and removes what it wrote.
+
+    Nothing is removed if the engine has not confirmed that the job ended (JobStateUnknownError), if the run has decided
+    to publish and only the last steps failed, and if the result is kept to be published under another number.
+
+    Args:
+        publication: what is published.
+        wait: whether the run ends with the context. A job that is not waited for removes its intermediate files itself.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or another run holds it.
+        StorageError: the run has decided to publish, and then failed.
     """
     above = _missing_above(publication.staging_dir)
     try:
-        storage.make_dirs(publication.staging_dir)
-        Owner.of_this_process(publication.job, publication.started, publication.runner).write(publication.staging_dir)
+        reserve(publication)
         yield
-    except BaseException:
-        for directory in filter(None, (publication.staging_dir, spill_dir)):
-            with contextlib.suppress(StorageError):  # why the run failed is what is to be told
-                storage.remove_tree(directory)
-        with contextlib.suppress(StorageError):  # somebody else has something in it by now
+    except JobStateUnknownError:
+        raise
+    except BaseException as error:
+        _give_up(publication, error)
+        with contextlib.suppress(StorageError):  # somebody else has put something there
             for directory in above:
                 storage.remove_empty_dir(directory)
         raise
     else:
-        if spill_dir and wait:
-            storage.remove_tree(spill_dir)
+        if publication.spill_dir and wait:
+            storage.remove_tree(publication.spill_dir)
     finally:
-        if storage.is_remote(publication.staging_dir):
+        if publication.is_remote:
             storage.remove(publication.worker_log)
 
 
+def _give_up(publication: Publication, error: BaseException) -> None:
+    """Abandons a run that failed, and removes its files."""
+    try:
+        decided = publication.is_remote and runs.abandon(publication.dataset_dir, publication.job, by="its launcher")
+        if decided and decided.kind == runs.PUBLISH:
+            if isinstance(error, Exception):
+                raise StorageError(
+                    f"{publication.dataset_dir}: run {publication.job} has staged everything and decided to publish "
+                    f"it, but the last steps failed: {error}. To finish it, run the same command again, or "
+                    f"beam-datasets gc {storage.dirname(publication.dataset_dir)} --yes"
+                ) from error
+            return
+        if publication.run.spill_dir:
+            storage.remove_tree(publication.run.spill_dir)
+        if not isinstance(error, ResultKeptError):
+            storage.remove_tree(publication.staging_dir)
+        elif publication.is_remote:
+            _tidy(publication.staging_dir, {RESULT_DIR})
+    except StorageError as failed:
+        if failed.__cause__ is error:
+            raise  # else the run's own error is what matters; gc finds what is left
+
+
 def _missing_above(directory: str) -> list[str]:
-    """Returns the directories above one that are not there yet, the nearest first; object stores have none."""
+    """Returns the directories above one that do not exist yet, the nearest first; object stores have none."""
     missing: list[str] = []
     while not storage.is_remote(directory) and not storage.exists(directory := storage.dirname(directory)):
         missing.append(directory)
@@ -221,22 +291,45 @@ class AnyPlan(Protocol):
 
 
 def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> str:
-    """Publishes a staged dataset and returns its directory; done again by the same run it only tidies up.
+    """Publishes staged shards and returns the version's directory: all phases from `decide` on, in this process.
 
     Raises:
         LostExamplesError: the shards do not hold just the examples that were planned.
-        AlreadyPublishedError: somebody else published this version meanwhile.
-        VersionError: the version's number promises more than the data keep.
+        AlreadyPublishedError: somebody else published this version, or holds it.
+        AbandonedError: this run was given up.
+        ResultKeptError: the version's number promises more than the data keep.
     """
-    if _is_ours(publication):
-        storage.remove_tree(publication.staging_dir)  # an engine that ran all again has staged all again
-        return publication.dataset_dir
+    decision = decide(publication, plan, shards)
+    if publication.is_remote:
+        runs.commit_all(publication.run, decision)
+    return make_visible(publication, decision)
+
+
+def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
+    """Checks that all shards are staged, writes the metadata, and decides that this run publishes.
+
+    On an object store the files of the decision are to be committed next. The decision has no files if this run has
+    published already.
+
+    Raises:
+        LostExamplesError, AlreadyPublishedError, AbandonedError, ResultKeptError: see `publish`.
+    """
+    if not _is_ours(publication):
+        try:
+            return _decide(publication, plan, shards)
+        except (AlreadyPublishedError, LostExamplesError):
+            if not _is_ours(publication):  # else another attempt was faster, and has deleted the staged files
+                raise
+    return Decision(publication.job, runs.PUBLISH)
+
+
+def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
+    if publication.is_remote:
+        runs.reserve(publication.run)
     columns = {
         split.split: _columns(split.split, split.num_shards, split.num_examples, shards) for split in plan.splits
     }
     texts = _metadata(publication, columns)
-    for name, text in texts.items():
-        storage.write_bytes(storage.join(publication.staging_dir, name), text)
     manifest = Manifest(
         name=publication.info.name,
         config=publication.info.config_name,
@@ -247,23 +340,199 @@ def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         options=publication.options,
         source=publication.source,
     )
-    storage.write_bytes(storage.join(publication.staging_dir, RUN_FILE), _run_report(publication, columns))
-    storage.write_bytes(storage.join(publication.staging_dir, MANIFEST_FILE), manifest.to_text().encode())
-    shard_files = {storage.basename(shard.path) for shard in shards}
-    wanted = {*texts, RUN_FILE, MANIFEST_FILE, *shard_files, *(f"{s}.index" for s in shard_files)}
-    _check_staged(publication.staging_dir, wanted)
+    texts |= {RUN_FILE: _run_report(publication, columns), MANIFEST_FILE: manifest.to_text().encode()}
+    files = _stage(publication, texts, shards)
     if publication.check_against:
-        promises.check(publication.check_against, publication.staging_dir)
-    if storage.is_remote(publication.dataset_dir):
-        _copy_in_place(publication, wanted)
+        compatibility.check(publication.check_against, _result(publication, files))
+    if not publication.is_remote:
+        return Decision(publication.job, runs.PUBLISH, manifest.digest, files)
+    return runs.decide(publication.run, files, manifest.digest)
+
+
+def _stage(publication: Publication, texts: Mapping[str, bytes], shards: Sequence[WrittenShard]) -> list[StagedFile]:
+    """Writes the metadata into the staging directory; returns all staged files, after checking that they are there."""
+    root = publication.staging_dir
+    folder = shard_writer.new_dir(root)
+    for name, text in texts.items():
+        storage.write_bytes(storage.join(folder, name), text)
+    checksums = {storage.join(folder, name): crc32c.crc32c(text) for name, text in texts.items()}
+    for shard in shards:
+        checksums |= {shard.path: shard.crc32c, f"{shard.path}.index": shard.index_crc32c}
+    try:
+        sizes = storage.file_sizes(root)
+    except FileNotFoundError:
+        sizes = {}
+    staged = {path[len(root) + 1 :]: checksum for path, checksum in checksums.items()}
+    expected = {shard.path[len(root) + 1 :]: shard.file_bytes for shard in shards}
+    wrong = sorted(path for path in staged if path not in sizes or expected.get(path, sizes[path]) != sizes[path])
+    if wrong:
+        raise LostExamplesError(
+            f"{root}: {len(wrong)} of {len(staged)} files that were written are not there or of another size, such as "
+            f"{wrong[0]}. Somebody removed them, or the run was given up; nothing was published. Run it again."
+        )
+    return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, checksum in staged.items()]
+
+
+def _result(publication: Publication, files: Sequence[StagedFile]) -> str:
+    """Returns a directory that holds the complete version and nothing else, unpublished."""
+    root = publication.staging_dir
+    if not publication.is_remote:
+        _tidy(root, {file.name for file in files})
+        return root
+    result = storage.join(root, RESULT_DIR)
+    with ThreadPoolExecutor(runs.COPIES_AT_ONCE) as executor:
+        copies = [(storage.join(root, file.staged), storage.join(result, file.name)) for file in files]
+        for done in [executor.submit(storage.copy, *paths) for paths in copies]:
+            done.result()
+    return result
+
+
+def commit_file(publication: Publication, file: StagedFile) -> None:
+    """Copies one file of a decision to its final name, on an object store; see `runs.commit_file`."""
+    runs.commit_file(publication.run, file)
+
+
+def make_visible(publication: Publication, decision: Decision) -> str:
+    """Publishes a version of which all files are there, removes what the run needed, and returns the directory.
+
+    Raises:
+        StorageError: a file is missing.
+        AlreadyPublishedError: somebody else published this version.
+    """
+    if _is_ours(publication):  # an engine that ran all again has staged all again
+        runs.delete_files(publication.run) if publication.is_remote else storage.remove_tree(publication.staging_dir)
+    elif publication.is_remote:
+        runs.complete(publication.run, decision)
     else:
-        _tidy(publication.staging_dir, wanted)
-        _put_in_place(publication)
+        _rename(publication, decision)
     return publication.dataset_dir
 
 
+def _rename(publication: Publication, decision: Decision) -> None:
+    """Renames the staging directory to a name of this attempt, checks it, and renames it to its final name.
+
+    Under its own name, `gc` could remove it, and another attempt could make it anew, between the check and the rename.
+    """
+    sizes = {file.name: file.num_bytes for file in decision.files}
+    private = f"{publication.staging_dir}.{uuid.uuid4().hex[:8]}"
+    try:
+        _tidy(publication.staging_dir, {*sizes, OWNER_FILE})
+        storage.rename_dir(publication.staging_dir, private)
+        _tidy(private, set(sizes))
+        found = storage.file_sizes(private)
+        wrong = [name for name in sizes if name not in found or (name != RUN_FILE and found[name] != sizes[name])]
+        if wrong:
+            raise LostExamplesError(
+                f"{publication.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
+                f"{wrong[0]}; nothing was published. Run it again."
+            )
+        storage.rename_dir(private, publication.dataset_dir)
+    except BaseException as error:
+        try:
+            storage.rename_dir(private, publication.staging_dir)  # for another attempt, or the launcher to remove
+        except StorageError:
+            storage.remove_tree(private)
+        if not isinstance(error, (FileExistsError, FileNotFoundError)):
+            raise
+        if not _is_ours(publication):
+            check_free(publication.dataset_dir, publication.full_name)
+            raise
+        storage.remove_tree(publication.staging_dir)
+
+
+def _tidy(directory: str, wanted: set[str]) -> None:
+    """Removes what is not part of the dataset: spilled blocks, parts, what a killed attempt left."""
+    for name in storage.list_dir(directory):
+        if name not in wanted:
+            path = storage.join(directory, name)
+            (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)
+
+
+def publish_as(result_dir: str, version: VersionOrStr) -> str:
+    """Publishes a result that was kept because its number promised too much, under another version number.
+
+    Shards are taken as they are; metadata and manifest are written anew.
+
+    Args:
+        result_dir: directory of the result, as the error named it.
+        version: the new number.
+
+    Returns:
+        The directory of the published version, beside the one that was refused.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or another run holds it.
+        StorageError: `result_dir` is not the directory of such a result.
+    """
+    result = storage.normalize(result_dir)
+    root = storage.dirname(result) if storage.basename(result) == RESULT_DIR else result
+    path = storage.join(result, MANIFEST_FILE)
+    if not storage.basename(root).startswith("incomplete.") or not storage.exists(path):
+        raise StorageError(f"{result}: expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}.")
+    manifest = Manifest.from_text(storage.read_bytes(path), path=path)
+    publication = _renumbered(result, storage.join(storage.dirname(root), str(Version(version))), manifest)
+    shards = [shard for split, columns in manifest.splits.items() for shard in _kept(manifest.name, split, columns)]
+    with staging(publication):
+        folder = shard_writer.new_dir(publication.staging_dir)
+        for shard in shards:
+            for name in (shard.path, f"{shard.path}.index"):
+                _take(storage.join(result, name), storage.join(folder, name))
+        staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
+        directory = publish(publication, _KeptPlan(manifest), staged)
+    storage.remove_tree(root)
+    return directory
+
+
+def _take(source: str, target: str) -> None:
+    """Gives a file another name, or copies it on an object store or a file system without hard links."""
+    try:
+        storage.link(source, target)
+    except StorageError:
+        storage.copy(source, target)
+
+
+def _renumbered(result: str, dataset_dir: str, manifest: Manifest) -> Publication:
+    from beam_datasets.reading.opening import builder_from_directory
+    from beam_datasets.writing.plan import ShardingOptions
+
+    info = builder_from_directory(result).info
+    identity = replace(info.identity, version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir)
+    made = announce(
+        info.replace(identity=identity),
+        dataset_dir,
+        sharding=ShardingOptions(),
+        runner="",
+        builder=manifest.builder,
+        source=manifest.source,
+    )
+    return replace(made, options=manifest.options)
+
+
+def _kept(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
+    """Yields the shards of a split with their file names as paths."""
+    name = FilenameTemplate(dataset, split, "tfrecord").pattern(columns.num_shards)
+    values = zip(
+        columns.num_examples, columns.num_bytes, columns.file_bytes, columns.crc32c, columns.index_crc32c, strict=True
+    )
+    for shard, row in enumerate(values):
+        yield WrittenShard(split, shard, 0, name(shard), *row)
+
+
+class _KeptSplit(NamedTuple):
+    split: str
+    num_shards: int
+    num_examples: int
+
+
+class _KeptPlan:
+    """The plan of a manifest."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.splits = [_KeptSplit(name, c.num_shards, sum(c.num_examples)) for name, c in manifest.splits.items()]
+
+
 def _is_ours(publication: Publication) -> bool:
-    """Returns whether this very run has published already (an engine may run the last step twice)."""
+    """Returns whether this very run has published already (an engine may run the last steps twice)."""
     path = storage.join(publication.dataset_dir, RUN_FILE)
     if not catalog.is_published(publication.dataset_dir) or not storage.exists(path):
         return False
@@ -303,80 +572,23 @@ def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> 
 
 
 def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -> bytes:
-    seconds = time.time() - publication.started
+    seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
     return _json(
         {
             "job": publication.job,
-            "runner": publication.runner,
-            "started": publication.started,
+            "runner": publication.owner.runner,
+            "started": publication.owner.started,
             "seconds": round(seconds, 3),
             "examples": examples,
             "bytes": sum(sum(c.num_bytes) for c in columns.values()),
             "examples_per_second": round(examples / max(seconds, 1e-9), 1),
             "python": platform.python_version(),
             "machine": platform.platform(),
+            **({"notes": list(publication.notes)} if publication.notes else {}),
         }
     )
 
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True).encode()
-
-
-def _check_staged(directory: str, wanted: set[str]) -> None:
-    """Checks that the files are there: a launcher that gave its run up removes what the run still writes to."""
-    missing = sorted(wanted.difference(storage.list_dir(directory)))
-    if missing:
-        raise LostExamplesError(
-            f"{directory}: {len(missing)} of {len(wanted)} files that were written are not there, {missing[0]} say. "
-            "Somebody removed them, or the run was given up; nothing was published. Run it again."
-        )
-
-
-def _tidy(directory: str, wanted: set[str]) -> None:
-    """Removes what does not belong to the dataset: spilled blocks, parts, what a killed attempt left."""
-    for name in storage.list_dir(directory):
-        if name not in wanted:
-            path = storage.join(directory, name)
-            (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)
-
-
-def _put_in_place(publication: Publication) -> None:
-    try:
-        storage.rename_dir(publication.staging_dir, publication.dataset_dir)
-    except FileExistsError:
-        if not _is_ours(publication):
-            check_free(publication.dataset_dir, publication.full_name)
-            raise
-        storage.remove_tree(publication.staging_dir)
-
-
-def _copy_in_place(publication: Publication, names: set[str]) -> None:
-    """Copies the staged files where readers look, the one that makes them a published version last."""
-    target = publication.dataset_dir
-    claim = claims.take(target, publication.job)
-    try:
-        check_free(target, publication.full_name)
-        if len(storage.list_dir(target)) > 1:
-            _tidy(target, {claims.CLAIMS_DIR})  # of a publisher that died at it
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as executor:
-            copies = [executor.submit(_copy, publication, name) for name in sorted(names - {INFO_FILE})]
-            for copied in copies:
-                copied.result()
-                claim = claim.renewed_now()
-        claims.check_held(target, claim)
-        text = storage.read_bytes(storage.join(publication.staging_dir, INFO_FILE))
-        storage.create_bytes(storage.join(target, INFO_FILE), text)
-    except FileExistsError:
-        if not _is_ours(publication):  # else the answer to the creation was lost
-            raise
-    finally:
-        storage.remove(claim.path)
-    with contextlib.suppress(StorageError):  # it is published; what is left harms nobody
-        storage.remove_tree(storage.join(target, claims.CLAIMS_DIR))
-        storage.remove_tree(publication.staging_dir)
-
-
-def _copy(publication: Publication, name: str) -> None:
-    storage.copy(storage.join(publication.staging_dir, name), storage.join(publication.dataset_dir, name))

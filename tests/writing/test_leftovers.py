@@ -15,10 +15,12 @@ import pytest
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli import main
-from beam_datasets.errors import PathNotFoundError
-from beam_datasets.writing import claims
-from beam_datasets.writing.leftovers import EXPORT_FILE, WEEK, find_leftovers, remove_leftover
+from beam_datasets.errors import AbandonedError, PathNotFoundError
+from beam_datasets.writing import leftovers, publish, runs
+from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
 from beam_datasets.writing.owners import Owner
+from tests.writing.test_publish import announced
+from tests.writing.test_publish import staged as staged_shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,17 +125,17 @@ def test_a_run_that_is_under_way_is_let_alone_and_a_killed_one_is_removed(data_d
 
 def test_a_later_process_of_the_same_number_owns_nothing(data_dir: Path) -> None:
     mine = this_process()
-    assert mine.runs
-    assert mine.began is not None
-    earlier = staged(data_dir, owner=this_process(began=mine.began - 1))
-    untold = staged(data_dir, owner=this_process(began=None))
+    assert mine.is_running
+    assert mine.start_ticks is not None
+    earlier = staged(data_dir, owner=this_process(start_ticks=mine.start_ticks - 1))
+    untold = staged(data_dir, owner=this_process(start_ticks=None))
     assert states(data_dir) == {
         earlier.name: (True, f"process {os.getpid()} is gone"),
         untold.name: (False, f"in use by process {os.getpid()}"),
     }
 
 
-@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"space": "another start of the machine"}], ids=str)
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"pid_namespace": "another start of the machine"}], ids=str)
 def test_what_is_of_another_machine_counts_by_its_age(data_dir: Path, elsewhere: dict[str, str]) -> None:
     owner = this_process(**elsewhere)
     young, old = staged(data_dir, owner=owner), staged(data_dir, owner=owner, age=WEEK + 1)
@@ -153,7 +155,7 @@ def test_one_new_file_in_it_makes_it_young(data_dir: Path) -> None:
 
 
 def test_an_engine_may_work_on_without_the_process_that_started_it(data_dir: Path) -> None:
-    flink = this_process(runner="FlinkRunner", began=1)
+    flink = this_process(runner="FlinkRunner", start_ticks=1)
     young, old = staged(data_dir, owner=flink), staged(data_dir, owner=flink, age=WEEK + 1)
     found = states(data_dir)
     assert (found[young.name][0], found[old.name][0]) == (False, True)
@@ -265,43 +267,137 @@ def test_what_cannot_be_removed_is_told(
     assert not second.exists()
 
 
-def test_a_version_that_a_store_has_half() -> None:
+@pytest.fixture
+def store() -> str:
     pytest.importorskip("obstore")
-    root = f"memory://{uuid.uuid4().hex}/data"
-    half, published = (storage.join(root, "ds", version) for version in ("1.0.0", "2.0.0"))
-    for directory in (half, published):
-        claims.take(directory, "job")
-        storage.write_bytes(storage.join(directory, "ds-train.tfrecord-00000-of-00001"), bytes(100))
-    for name in ("dataset_info.json", "features.json"):
-        storage.write_bytes(storage.join(published, name), b"{}")
-    (alive,) = find_leftovers(root)
-    assert (alive.path, alive.kind, alive.abandoned) == (half, "half", False)
-    assert not remove_leftover(alive, root)
-    claim = claims.latest(half)[1]
-    assert claim is not None
-    storage.write_bytes(claim.path, dataclasses.replace(claim, host="another", renewed=0.0).text)
-    (dead,) = find_leftovers(root)
-    assert (dead.abandoned, dead.reason.partition(":")[0]) == (True, "its publisher is gone")
-    assert remove_leftover(dead, root)
-    assert find_leftovers(root) == []
-    assert not storage.exists(half)
-    assert catalog.is_published(published)
+    return f"memory://{uuid.uuid4().hex}/data"
 
 
-@pytest.mark.parametrize("complete", [False, True])
-def test_an_export_that_a_store_has_half_or_whole(complete: bool) -> None:
-    pytest.importorskip("obstore")
-    place = f"memory://{uuid.uuid4().hex}/exports/squares"
-    claim = claims.take(place, "one")
-    storage.write_bytes(claim.path, dataclasses.replace(claim, renewed=0.0).text)
-    names = ["train-00000-of-00001.parquet", *[EXPORT_FILE] * complete]
-    for name in names:
-        storage.write_bytes(storage.join(place, name), b"x")
-    root = storage.dirname(place)
-    for leftover in find_leftovers(root):
-        assert remove_leftover(leftover, root)
-    assert storage.exists(place) == complete
-    assert not complete or set(names) < set(storage.list_dir(place))
+def reserved(root: str, version: str = "1.0.0", **owner: object) -> publish.Publication:
+    """Returns a version that a run has reserved and staged."""
+    run = announced(root)
+    place = storage.join(root, "ds", version)
+    run = dataclasses.replace(run, dataset_dir=place, owner=dataclasses.replace(run.owner, **owner))
+    publish.reserve(run)
+    return run
+
+
+GONE = {"start_ticks": 1}  # a process of this number runs, but it is another one
+
+
+def test_a_run_that_has_reserved_a_version_of_a_store(store: str, tmp_path: Path) -> None:
+    """F7: what a killed build to a store spilled on this machine is found with its reservation, and removed."""
+    alive, dead, far = (reserved(store, f"{n}.0.0", **more) for n, more in enumerate([{}, GONE, {"host": "far"}], 1))
+    staged_shards(dead)
+    found = {leftover.job: leftover for leftover in find_leftovers(store, older_than=0)}
+    assert {job: (each.kind, each.abandoned) for job, each in found.items()} == {
+        alive.job: ("run", False),
+        dead.job: ("run", True),
+        far.job: ("run", False),
+    }
+    assert f"process {os.getpid()} on" in found[dead.job].reason
+    assert found[far.job].reason.endswith(f"--abandon {far.job} gives it up")
+    assert [remove_leftover(each, store, older_than=0) for each in found.values()] == [False, True, False]
+    assert not storage.exists(dead.staging_dir)
+    assert storage.exists(far.staging_dir)
+    assert remove_leftover(found[far.job], store, by_force=True)
+    assert not storage.exists(far.staging_dir)
+    assert [each.job for each in find_leftovers(store)] == [alive.job]
+    for run in (dead, far):
+        with pytest.raises(AbandonedError, match="given up by beam-datasets gc"):
+            publish.publish(run, *staged_shards(run))
+    publish.publish(alive, *staged_shards(alive))
+    assert catalog.is_published(alive.dataset_dir)
+
+
+@pytest.mark.parametrize("by_force", [False, True])
+def test_only_the_run_that_was_judged_is_given_up(store: str, monkeypatch: pytest.MonkeyPatch, by_force: bool) -> None:
+    """P4: gc that is suspended does not give up the run that has reserved the version meanwhile."""
+    reserved(store, **GONE)
+    (found,) = find_leftovers(store)
+    judged = leftovers._Search.judge
+
+    def suspended_after(search: object, *what: str) -> object:
+        result = judged(search, *what)
+        later.append(reserved(store))  # takes the version over from the dead run
+        return result
+
+    later: list[publish.Publication] = []
+    monkeypatch.setattr(leftovers._Search, "judge", suspended_after)
+    remove_leftover(found, store, by_force=by_force)
+    publish.publish(later[0], *staged_shards(later[0]))
+    assert catalog.is_published(later[0].dataset_dir)
+
+
+@pytest.mark.parametrize("owner, finished", [(GONE, True), ({"host": "far"}, False), ({}, False)], ids=str)
+def test_a_dead_run_that_has_decided_to_publish_is_finished(store: str, owner: dict, finished: bool) -> None:
+    run = reserved(store, **owner)
+    publish.decide(run, *staged_shards(run))
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned) == ("run", finished)
+    assert "decided to publish" in found.reason
+    assert remove_leftover(found, store) == finished
+    assert catalog.is_published(run.dataset_dir) == finished
+    if not finished:
+        assert remove_leftover(found, store, by_force=True)  # it can no longer be given up
+    assert catalog.is_published(run.dataset_dir)
+    assert storage.list_dir(storage.join(store, "ds")) == ["1.0.0"]
+
+
+def test_records_that_were_left_beside_a_published_version(store: str) -> None:
+    run = reserved(store)
+    publish.publish(run, *staged_shards(run))
+    storage.write_bytes(storage.join(runs.runs_dir(run.dataset_dir), "00000001.reservation.json"), run.run.to_json())
+    run.owner.write(run.staging_dir)
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned, found.reason) == ("run", True, "records of runs; the version is published")
+    assert remove_leftover(found, store)
+    assert catalog.is_published(run.dataset_dir)
+    assert [each.kind for each in find_leftovers(store)] == ["staging"]
+
+
+def test_staged_files_of_a_run_that_has_not_reserved(store: str) -> None:
+    """Before they are deleted, the run is given up: it could reserve and decide to publish them in the meantime."""
+    run = announced(store)
+    run = dataclasses.replace(run, owner=dataclasses.replace(run.owner, **GONE))
+    ready = staged_shards(run)
+    run.owner.write(run.staging_dir)
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned) == ("staging", True)
+    assert remove_leftover(found, store)
+    assert find_leftovers(store) == []
+    with pytest.raises(AbandonedError):
+        publish.publish(run, *ready)
+    again = reserved(store)
+    publish.publish(again, *staged_shards(again))
+    assert catalog.is_published(again.dataset_dir)
+
+
+def test_what_a_killed_build_to_a_store_spilled_here(store: str, tmp_path: Path) -> None:
+    """F7: by itself, in the directory for temporary files, and with the reservation."""
+    for way in ("here", "store"):
+        spill = tmp_path / f"incomplete.{way}_1.0.0.spill"
+        run = announced(f"{store}/{way}")
+        owner = dataclasses.replace(run.owner, **GONE)
+        publish.reserve(dataclasses.replace(run, spill_dir=str(spill), owner=owner))
+        (spill / "train.block").write_bytes(bytes(100))
+        place: object = tmp_path if way == "here" else f"{store}/{way}"
+        (found,) = find_leftovers(place)
+        assert found.abandoned
+        assert remove_leftover(found, place)
+        assert not spill.exists()
+
+
+def test_directories_that_were_being_removed(data_dir: Path) -> None:
+    """A removal gives a directory a temporary name first."""
+    trash = data_dir / "ds" / f".tmp-{uuid.uuid4().hex}"
+    (trash / "spill").mkdir(parents=True)
+    (trash / "spill" / "block").write_bytes(bytes(100))
+    make_old(data_dir, 2 * WEEK)
+    (found,) = find_leftovers(data_dir)
+    assert (found.kind, found.num_bytes, found.abandoned) == ("temporary", 100, True)
+    assert remove_leftover(found, data_dir)
+    assert not (data_dir / "ds").exists()
 
 
 def test_staging_on_an_object_store() -> None:
@@ -312,7 +408,7 @@ def test_staging_on_an_object_store() -> None:
     this_process().write(folder)
     (found,) = find_leftovers(root)
     assert (found.path, found.abandoned) == (folder, False)
-    this_process(began=1).write(folder)
+    this_process(start_ticks=1).write(folder)
     (found,) = find_leftovers(root)
     assert found.abandoned
     assert found.num_bytes > 100

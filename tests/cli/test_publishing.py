@@ -1,0 +1,122 @@
+"""Commands around a version that is not published yet: refused, held by a run, decided but not finished."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets import catalog, storage
+from beam_datasets.cli.main import main
+from beam_datasets.errors import AlreadyPublishedError, ResultKeptError
+from beam_datasets.writing import publish
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.transforms.test_check_against import builder
+from tests.writing.test_publish import announced, staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("obstore")
+BUILD = f"{Numbers.__module__}:Numbers"
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory://{uuid.uuid4().hex}/data"
+
+
+def held(store: str, *, name: str = "numbers", decided: bool = False) -> publish.Publication:
+    """Returns a version that a run of another machine has reserved, and decided to publish if asked for."""
+    run = announced(store)
+    owner = dataclasses.replace(run.owner, host="far", runner="FlinkRunner")
+    run = dataclasses.replace(run, dataset_dir=storage.join(store, name, "1.0.0"), owner=owner)
+    publish.reserve(run)
+    if decided:
+        publish.decide(run, *staged(run))
+    return run
+
+
+def test_a_build_is_refused_when_it_starts(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run = held(store)
+    command = ["build", BUILD, "--count", "50", "--data_dir", store, "--num_workers", "1"]
+    for more in ([], ["--skip_published"]):
+        assert main([*command, *more]) == 1
+        assert f"run {run.job} (process" in (said := capsys.readouterr().err)
+        assert f"gc {store}/numbers --abandon {run.job}" in said
+    assert main(["gc", store, "--yes", "--older_than", "0"]) == 0
+    assert "1 of 1 abandoned" not in (said := capsys.readouterr().out)
+    assert f"kept: reserved by run {run.job}; of process" in said
+    assert main(["gc", store, "--abandon", "another"]) == 2
+    assert f"got another; {run.job}" in capsys.readouterr().err
+    assert main(["gc", store, "--abandon", run.job]) == 0
+    assert capsys.readouterr().out.endswith(f"run {run.job} is given up\n")
+    assert main(command) == 0
+    assert catalog.is_published(f"{store}/numbers/1.0.0")
+
+
+def test_a_run_that_had_decided_is_finished_by_a_build(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["build", BUILD, "--count", "50", "--data_dir", store, "--num_workers", "1"]
+    held(store, decided=True)
+    assert main([*command, "--skip_published"]) == 0
+    assert "put in place now, and the version is published" in capsys.readouterr().out
+    assert main(command) == 1  # without --skip_published
+
+
+def test_a_run_that_had_decided_is_finished_by_gc(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run = held(store, decided=True)
+    assert main(["gc", store, "--abandon", run.job]) == 0
+    assert capsys.readouterr().out.endswith(f"run {run.job} is finished\n")
+    assert storage.list_dir(f"{store}/numbers") == ["1.0.0"]
+
+
+def test_preparing_takes_what_another_run_has_published_meanwhile(store: str) -> None:
+    held(store, decided=True)
+    numbers = Numbers(data_dir=store, count=50)
+    numbers.download_and_prepare(num_workers=1)
+    assert numbers.is_prepared()
+    held(store + "2")
+    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+        Numbers(data_dir=store + "2", count=50).download_and_prepare(num_workers=1)
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["disk", "store"])
+def test_a_refused_result_is_published_under_another_number(
+    tmp_path: Path, store: str, remote: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P7: by the command that the error contains."""
+    data_dir = store if remote else tmp_path / "data"
+    builder("1.0.0", data_dir).build(num_workers=1)
+    with pytest.raises(ResultKeptError) as error:
+        builder("1.0.1", data_dir, range(19)).build(num_workers=1, check_against="latest")
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert "kept: no owner is known; changed lately" in capsys.readouterr().out
+    arguments = str(error.value).rpartition("beam-datasets ")[2].split()
+    assert main([*arguments[:-1], "first"]) == 2
+    assert main([*arguments[:-1], "1.0.0"]) == 1
+    assert "already published" in capsys.readouterr().err
+    assert main(arguments) == 0
+    directory = storage.join(str(data_dir), "squares", "small", "2.0.0")
+    assert capsys.readouterr().out == f"Published in {directory}\n"
+    names = storage.list_dir(storage.dirname(directory))
+    assert [name for name in names if not name.startswith("incomplete.runs.")] == ["1.0.0", "2.0.0"]
+    assert main(["verify", directory, "--decode"]) == 0
+    assert main(["gc", str(data_dir)]) == 0
+    assert main(arguments) == 1
+    assert "expected a result that was kept" in capsys.readouterr().err
+    built = builder("2.0.0", tmp_path / "again", range(19)).build(num_workers=1)
+    for name in storage.list_dir(built):
+        if name != "run.json":
+            assert storage.read_bytes(f"{directory}/{name}") == storage.read_bytes(f"{built}/{name}"), name
+
+
+def test_a_file_system_of_fsspec_is_refused_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """P6: two publishers could win there; reading stays possible."""
+    data_dir = f"local://{tmp_path}/data"
+    assert main(["build", BUILD, "--count", "50", "--data_dir", data_dir, "--num_workers", "1"]) == 1
+    assert f"{data_dir}/numbers/1.0.0: expected a local path or an object store" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    Numbers(data_dir=tmp_path / "data", count=50).build(num_workers=1)
+    assert main(["verify", f"{data_dir}/numbers/1.0.0"]) == 0
