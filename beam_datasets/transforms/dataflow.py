@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import TYPE_CHECKING
 
 from apache_beam.options.pipeline_options import (
@@ -28,6 +29,17 @@ def is_meant(options: PipelineOptions) -> bool:
 def makes_template(options: PipelineOptions) -> bool:
     """Returns whether the job is only written to a file, which the launcher of a template starts."""
     return is_meant(options) and bool(options.view_as(GoogleCloudOptions).template_location)
+
+
+def makes_classic_template(options: PipelineOptions) -> bool:
+    """Returns whether the job becomes a template that is started many times.
+
+    The launcher of a Flex Template passes `template_location` as well, and starts the job in that file once.
+    Its file is called job_object, and its image sets the environment variable.
+    """
+    location = str(options.view_as(GoogleCloudOptions).template_location or "")
+    is_flex = location.endswith("/job_object") or "FLEX_TEMPLATE_PYTHON_PY_FILE" in os.environ
+    return makes_template(options) and not is_flex
 
 
 def prepare(options: PipelineOptions, num_workers: int | None) -> None:

@@ -5,31 +5,28 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import tempfile
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import apache_beam as beam
 from apache_beam.options.pipeline_options import (
     DirectOptions,
     PipelineOptions,
     PortableOptions,
     StandardOptions,
 )
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import StorageError
-from beam_datasets.transforms import dataflow, flink, workers
+from beam_datasets.transforms import dataflow, flink, local_runner
 from beam_datasets.transforms.write import EngineOptions
 from beam_datasets.writing.owners import LOCAL_RUNNERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    import apache_beam as beam
 
 _Options = TypeVar("_Options", bound=PipelineOptions)
 
@@ -72,31 +69,35 @@ class Engine:
         return EngineOptions(spill_dir, block_size, many_machines=not self.local, holds_bundles=holds)
 
     @contextlib.contextmanager
-    def runner(self, worker_log: str) -> Iterator[beam.runners.PipelineRunner | None]:
-        """Provides the runner to give to the pipeline; None lets the options choose it. Workers end with the context.
+    def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:
+        """Provides a pipeline to run; its processes and its temporary directory end with the context.
 
         Args:
             worker_log: file that takes what the worker processes log; what they print goes to standard error.
         """
-        if not self.local:
-            yield None
-            return
-        with workers.sparing():
-            if self.num_workers == 1:
-                yield FnApiRunner()
-            elif workers.can_fork():
-                with workers.ForkedWorkers(self.num_workers, worker_log) as forked:
-                    yield FnApiRunner(default_environment=forked.environment())
-            else:
-                with workers.NewWorkers(worker_log) as new:
-                    yield FnApiRunner(default_environment=new.environment())
+        runner: Any = None  # which lets the options choose it
+        with contextlib.ExitStack() as stack:
+            if self.local and self.num_workers > 1:
+                runner = stack.enter_context(local_runner.LocalRunner(self.num_workers, worker_log))
+            elif self.local:
+                runner = FnApiRunner()
+                stack.enter_context(local_runner.short_sampling())
+            pipeline = beam.Pipeline(runner=runner, options=self.options)
+            stack.callback(shutil.rmtree, pipeline.local_tempdir, ignore_errors=True)
+            yield pipeline
+
+
+def unused_pipeline() -> beam.Pipeline:
+    """Returns a pipeline to apply transforms to, which never runs."""
+    pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))
+    shutil.rmtree(pipeline.local_tempdir)  # only `run` would do it
+    return pipeline
 
 
 def choose_engine(
     beam_options: PipelineOptions | Sequence[str] | None,
     *,
     num_workers: int | None = None,
-    most_workers: int | None = None,
     shared_disk: bool = False,
     wait: bool = True,
 ) -> Engine:
@@ -105,7 +106,6 @@ def choose_engine(
     Args:
         beam_options: Beam's pipeline options, as such or as command line arguments.
         num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
-        most_workers: how many worker processes of a local run the work is worth, where nobody says how many.
         shared_disk: the workers of a remote runner see this machine's paths (a network file system).
         wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
 
@@ -139,7 +139,7 @@ def choose_engine(
     asked = num_workers if num_workers is not None else direct.direct_num_workers
     cores = os.cpu_count() or 1
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
-        asked = min(cores, most_workers or cores)
+        asked = cores
     if asked is None or not 0 <= asked <= _MOST_WORKERS:
         raise ValueError(f"num_workers is {asked}; give 1 to {_MOST_WORKERS} processes, or 0 for one a core.")
     count = asked or cores
@@ -178,10 +178,15 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
         ValueError: see `choose_engine`.
     """
     options, shared_disk = pipeline.options, boolean("shared_disk", shared_disk)
-    if not _is_local(type(pipeline.runner).__name__):
+    if not runs_here(pipeline):
         return Engine(options, False, 0, shared_disk or _workers_are_here(options))
     _refuse_threads(options)
     return Engine(options, True, 0, True)
+
+
+def runs_here(pipeline: beam.Pipeline) -> bool:
+    """Returns whether a pipeline runs in processes of this machine that end with this one."""
+    return isinstance(pipeline.runner, local_runner.LocalRunner) or _is_local(type(pipeline.runner).__name__)
 
 
 def _is_local(runner: str) -> bool:
@@ -201,51 +206,27 @@ def _refuse_threads(options: PipelineOptions) -> None:
         )
 
 
-def check_payload(payload: str | None) -> None:
-    """Checks how records are to travel.
+def refuse_template(engine: Engine) -> None:
+    """Checks that the job is run, not written to a classic template.
 
     Raises:
-        ValueError: `payload` is neither 'inline' nor 'spilled' nor None.
+        ValueError: it would become a template, all runs of which had one id and one staging directory.
     """
-    if payload not in (None, "inline", "spilled"):
-        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+    if dataflow.makes_classic_template(engine.options):
+        raise ValueError(
+            "template_location: expected a job that is run, got a classic template. All runs of one would write to the "
+            "same staging directory. Use a Flex Template, which makes the job anew for each run: docs/dataflow.md."
+        )
 
 
-def choose_spill_dir(engine: Engine, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
-    """Returns the directory that gets this run's spilled payload; None where it travels inline.
-
-    Args:
-        engine: where the pipeline runs.
-        staging_dir: of this run.
-        payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
-        spill_dir: where to spill; None for the staging directory, or this machine's directory for temporary files
-            where a local run publishes to an object store. In the staging directory's bucket it has its options.
-
-    Raises:
-        TypeError: `spill_dir` is no path.
-        ValueError: `payload` is something else, or no file can be written in `spill_dir`.
-    """
-    check_payload(payload)
-    if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
-        raise TypeError(f"spill_dir must be a path, as str or os.PathLike, or None, not {spill_dir!r}.")
-    if not (engine.spills if payload is None else payload == "spilled"):
-        return None
-    if engine.local and storage.is_remote(staging_dir):
-        spill_dir = spill_dir or tempfile.gettempdir()
-    if spill_dir:
-        spill_dir = storage.with_options_if_remote(spill_dir, None, beside=staging_dir)
-        own = storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
-        if engine.shares_disk:
-            _check_spill_dir(own, spill_dir)
-        return own
-    return storage.join(staging_dir, "spill")
-
-
-def _check_spill_dir(own: str, spill_dir: str) -> None:
-    try:
-        storage.check_writable(own)
-    except StorageError as error:
-        raise ValueError(f"spill_dir is {spill_dir!r}, where no file can be written: {error}") from error
+def starts_engine(options: PipelineOptions) -> bool:
+    """Returns whether Beam starts the engine in this process's name, so that its jobs end with this process."""
+    runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
+    return (
+        runner in ("flink", "prism", "spark")
+        and not options.view_as(PortableOptions).job_endpoint
+        and not flink.cluster_of(options)
+    )
 
 
 def _workers_are_here(options: PipelineOptions) -> bool:
@@ -255,8 +236,7 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
     if runner == "flink" and not flink.workers_are_here(options):
         return False
-    started_here = runner in ("flink", "prism") and not portable.job_endpoint  # by Beam, with workers in this process
-    if kind == "LOOPBACK" or (kind is None and started_here):
+    if kind == "LOOPBACK" or (kind is None and runner in ("flink", "prism") and not portable.job_endpoint):
         return True
     host = config.removeprefix("http://").rpartition(":")[0].strip("[]")
     return kind in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
@@ -304,14 +284,3 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
         "know. Have them install the package (--setup_file ./setup.py, or --extra_package), or install it in their "
         "image and name the dataset as module:Name."
     )
-
-
-@contextlib.contextmanager
-def safe_local_runner() -> Iterator[None]:
-    """Switches off, meanwhile, a timer of Beam's local runner that clears a buffer while another thread fills it."""
-    before = worker_handlers.DATA_BUFFER_TIME_LIMIT_MS
-    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
-    try:
-        yield
-    finally:
-        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,10 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets.exporting import finishing
+from beam_datasets.exporting.in_process import watching
 from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.shards import WrittenFile, write_shard
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
 
 if TYPE_CHECKING:
@@ -99,13 +98,14 @@ class Export(beam.PTransform):
         """Checks that the workers reach all places, and builds the flow."""
         if not isinstance(begin, beam.pvalue.PBegin):
             raise TypeError("Export begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
-        _check_reach(self._plan, engines.engine_of(begin.pipeline, shared_disk=self._shared_disk))
-        return begin | _Flow(self._plan)
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        _check_reach(self._plan, engine)
+        return begin | _Flow(self._plan.on(engine.name))
 
     def display_data(self) -> dict[str, DisplayDataItem]:
         """Returns what a job's page shows of this transform."""
         return {
-            "dataset": DisplayDataItem(self._plan.info.full_name, label="Dataset"),
+            "dataset": DisplayDataItem(self._plan.info.display_name, label="Dataset"),
             "directory": DisplayDataItem(str(self._plan.directory), label="Directory"),
             "format": DisplayDataItem(self._plan.format.name, label="Format"),
         }
@@ -134,19 +134,16 @@ def run(
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
     _check_reach(plan, engine)
-    with finishing.staging(plan, engine.name), engine.runner(finishing.worker_log(plan)) as runner:
-        pipeline = beam.Pipeline(runner=runner, options=engine.options)
+    plan = plan.on(engine.name)
+    with finishing.staging(plan), engine.pipeline(finishing.worker_log(plan)) as pipeline:
         _ = pipeline | _Flow(plan)
-        run_pipeline(pipeline, _watch(plan, progress) if engine.local and progress else contextlib.nullcontext())
+        run_pipeline(pipeline, watching(plan, progress if engine.local else None))
     return plan.directory
-
-
-def _watch(plan: ExportPlan, progress: Callable[[int], None]) -> contextlib.AbstractContextManager[None]:
-    return watch(plan.staging_dir, None, lambda _: progress(finishing.staged_bytes(plan)))
 
 
 def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(plan.sources)}
+    engines.refuse_template(engine)
     engines.check_paths_are_shared(engine, {"the output": plan.directory, **sources})
 
 

@@ -34,6 +34,10 @@ class GenerationError(errors.BeamDatasetsError, RuntimeError):
     """A pipeline failed, in the author's code or in the engine; nothing was published."""
 
 
+class WorkerDiedError(GenerationError):
+    """A process of a local run was killed, or ended by itself."""
+
+
 class SourceError(Exception):
     """What an author's code raised that yields examples, as text with the place: more does not come from a worker."""
 

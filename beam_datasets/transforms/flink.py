@@ -30,9 +30,6 @@ from beam_datasets.transforms.portable import WRONG_PYTHON, EngineError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-
-    from apache_beam.runners.runner import PipelineResult
-
 WORKER_SECONDS = 30  # that a pool may take to start a worker
 CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
 _LOOK_SECONDS = 5
@@ -93,6 +90,14 @@ class FlinkCluster:
     def job_id(self, name: str) -> str | None:
         """Returns Flink's number of a job; None where there is none of this name."""
         return next((job["jid"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name), None)
+
+    def is_running(self, name: str) -> bool:
+        """Returns whether a job of this name is there that has not ended.
+
+        Raises:
+            FlinkError: the cluster does not answer.
+        """
+        return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
 
     def cancel(self, job: str) -> None:
         """Cancels a job and waits until it has ended, for some time."""
@@ -156,7 +161,8 @@ def prepare(options: PipelineOptions) -> None:
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
             "FlinkRunner needs to be told where Python code runs; without --environment_type it would start Docker "
-            "containers on the TaskManagers. With a worker pool beside each of them (python -m pipelines.worker_pool): "
+            "containers on the TaskManagers. With a worker pool beside each of them "
+            "(python -m beam_datasets.beam.worker_pool): "
             "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
             "--environment_type=DOCKER --environment_config=IMAGE."
         )
@@ -224,7 +230,7 @@ class Attendant:
                 pool = self.options.view_as(PortableOptions).environment_config
                 self.error = FlinkError(
                     f"a TaskManager found no worker pool at {pool} (connection refused); nothing was published. One "
-                    "must stand beside each TaskManager: python -m pipelines.worker_pool --port PORT"
+                    "must stand beside each TaskManager: python -m beam_datasets.beam.worker_pool --port PORT"
                 )
             if self.error:
                 raise self.error from error
@@ -288,11 +294,10 @@ def _permanent(failure: str) -> BeamDatasetsError | None:
 
 
 @contextlib.contextmanager
-def attended(result: PipelineResult, options: PipelineOptions, cluster: FlinkCluster | None) -> Iterator[None]:
+def attended(name: str, options: PipelineOptions, cluster: FlinkCluster | None) -> Iterator[None]:
     """Attends a running job; does nothing where there is no cluster."""
-    job = str(getattr(result, "_job_id", "")).rpartition("_")[0]
-    if cluster is None or not job:
+    if cluster is None:
         yield
         return
-    with Attendant(cluster, options, job).attending():
+    with Attendant(cluster, options, name).attending():
         yield

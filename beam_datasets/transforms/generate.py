@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import remote
 from beam_datasets.transforms.failures import pair_of
-from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import WriteExamples
-from beam_datasets.writing import promises
+from beam_datasets.writing import compatibility
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.plan import ShardingOptions
+from beam_datasets.writing.progress import watch
+from beam_datasets.writing.spill_dir import choose_spill_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
     from beam_datasets.model.info import DatasetInfo
-    from beam_datasets.transforms.progress import Progress
     from beam_datasets.transforms.write import Reader
+    from beam_datasets.writing.progress import Progress
 
 
 class Builder(Protocol):
@@ -80,8 +82,9 @@ def generate(
         spill_dir: where payload is spilled; None for the staging directory.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
-        check_against: a published version, or 'latest' for the highest one below this: before publishing, the two are
-            compared, and where the number promises more than the data keep, nothing is published.
+        check_against: a published version, or 'latest' for the highest one below this. Features and description are
+            compared before the job starts, the examples before publishing. If the number promises more than the data
+            keep, nothing is published, and the result is kept to be published under another number.
         wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
@@ -89,7 +92,8 @@ def generate(
 
     Raises:
         AlreadyPublishedError: the version is published already.
-        VersionError: its number promises more than the data keep, or there is no version to check it against.
+        VersionError: its number promises more than features or description keep, or there is no version to compare.
+        ResultKeptError: its number promises more than the examples keep; all is written.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
@@ -102,27 +106,30 @@ def generate(
         ordered=builder.info.disable_shuffling,
     )
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    engines.refuse_template(engine)
     publication = publishing.announce(
         builder.info,
         builder.dataset_dir,
         sharding=sharding,
         runner=engine.name,
         builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
-        check_against=promises.earlier_version(builder.dataset_dir, check_against) if check_against else None,
+        check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
     )
-    spilled = engines.choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
+    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
+    publication = dataclasses.replace(publication, spill_dir=spilled)
     transport = engine.transport(spilled, block_size)
-    staging = publishing.staging(publication, spilled, wait=engine.waits)
-    with staging, engine.runner(publication.worker_log) as runner:
-        pipeline = beam.Pipeline(runner=runner, options=engine.options)
+    staging = publishing.staging(publication, wait=engine.waits)
+    with staging, engine.pipeline(publication.worker_log) as pipeline:
         examples, readers = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, transport, readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
             remote.check_staging(pipeline, publication.staging_dir)
         with remote.module_sent_along(None if engine.local else type(builder)):
-            result = run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
+            result = run_pipeline(
+                pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
+            )
     if counters and engine.waits:
         counters(_counted(result))
     return publication.dataset_dir
@@ -148,8 +155,7 @@ def _examples(builder: Builder, pipeline: beam.Pipeline) -> tuple[dict[str, beam
 
 def _read_iterable(split: str, builder: Builder, _: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
-    nowhere = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))  # takes the other splits, and never runs
-    source = builder.split_generators(nowhere)[split]
+    source = builder.split_generators(engines.unused_pipeline())[split]
     examples: Iterable[tuple[Any, Any]] = source() if callable(source) else source
     if not builder.info.disable_shuffling:
         yield from examples

@@ -8,6 +8,7 @@ copied of is planned after that. A new order needs the flow by which datasets ar
 from __future__ import annotations
 
 import contextlib
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +16,19 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_datasets import storage
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import remote
-from beam_datasets.transforms.progress import watch
 from beam_datasets.transforms.running import run_pipeline
-from beam_datasets.transforms.write import EngineOptions, max_bins, write_blocks
+from beam_datasets.transforms.write import EngineOptions, max_bins, publish_shards, reserve, write_blocks
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import publish as publishing
-from beam_datasets.writing.blocks import key_array, size_array
+from beam_datasets.writing.blocks import histogram_of
 from beam_datasets.writing.materialize import plan_job, salt_of, with_counts
 from beam_datasets.writing.materialize_copy import copy_shards, plan_prepared
+from beam_datasets.writing.materialize_in_process import announce
 from beam_datasets.writing.materialize_records import Transform
+from beam_datasets.writing.progress import watch
 from beam_datasets.writing.shard_writer import Destination
 
 if TYPE_CHECKING:
@@ -36,18 +37,16 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from beam_datasets.model.lineage import Lineage
-    from beam_datasets.transforms.progress import Progress
     from beam_datasets.writing.materialize import Job
     from beam_datasets.writing.materialize_copy import CopyPlan
     from beam_datasets.writing.materialize_selection import NameOrDir
     from beam_datasets.writing.materialize_stages import Prepared, Stretches
     from beam_datasets.writing.plan import ShardingOptions
+    from beam_datasets.writing.progress import Progress
     from beam_datasets.writing.publish import Publication
     from beam_datasets.writing.shard_writer import WrittenShard
 
 _HISTOGRAMS, _NUMBERS = "histograms", "numbers"
-_WORKER_BYTES = 256 << 20  # are copied in the time that a worker process takes to begin
-_SHARD_BYTES = 96 << 10  # are copied in the time that it takes to make a shard's files
 
 
 class Materialize(beam.PTransform):
@@ -76,8 +75,8 @@ class Materialize(beam.PTransform):
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
-                sources, features, filter, reshuffle, num_shards, min_shard_size, max_shard_size, storage_options,
-                source_storage_options.
+                sources, features, filter, reshuffle, refuse_repeats, num_shards, min_shard_size, max_shard_size,
+                storage_options, source_storage_options.
 
         Raises:
             BeamDatasetsError: it cannot be done; the message says why.
@@ -85,6 +84,8 @@ class Materialize(beam.PTransform):
         """
         super().__init__()
         self._job = plan_job(source, **request)
+        for note in self._job.notes:
+            warnings.warn(note, stacklevel=2)
         self._payload = payload
         self._spill_dir = spill_dir
         self._block_size = block_size
@@ -95,13 +96,14 @@ class Materialize(beam.PTransform):
         if not isinstance(begin, beam.pvalue.PBegin):
             raise TypeError("Materialize begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
         engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
-        publication, spill_dir = _announce(self._job, engine, self._payload, self._spill_dir)
-        return begin | _Flow(self._job, publication, engine.transport(spill_dir, self._block_size))
+        publication = _announce(self._job, engine, self._payload, self._spill_dir)
+        reserve(begin.pipeline, publication)
+        return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
 
     def display_data(self) -> dict[str, DisplayDataItem]:
         """Returns what a job's page shows of this transform."""
         return {
-            "dataset": DisplayDataItem(self._job.info.full_name, label="Dataset"),
+            "dataset": DisplayDataItem(self._job.info.display_name, label="Dataset"),
             "directory": DisplayDataItem(str(self._job.dataset_dir), label="Directory"),
             "sources": DisplayDataItem(", ".join(self._job.sources), label="Sources"),
         }
@@ -126,53 +128,30 @@ def run(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(
-        beam_options, num_workers=num_workers, most_workers=_most_workers(job), shared_disk=shared_disk, wait=wait
-    )
-    publication, spilled = _announce(job, engine, payload, spill_dir)
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    publication = _announce(job, engine, payload, spill_dir)
+    spilled = publication.spill_dir
     transport = engine.transport(spilled, block_size)
-    staging = publishing.staging(publication, spilled, wait=engine.waits)
-    with staging, engine.runner(publication.worker_log) as runner:
-        pipeline = beam.Pipeline(runner=runner, options=engine.options)
+    staging = publishing.staging(publication, wait=engine.waits)
+    with staging, engine.pipeline(publication.worker_log) as pipeline:
         pipeline | _Flow(job, publication, transport)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
             remote.check_staging(pipeline, publication.staging_dir)
-        run_pipeline(pipeline, watching or contextlib.nullcontext(), wait=engine.waits)
+        run_pipeline(
+            pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
+        )
     return publication.dataset_dir
 
 
-def _most_workers(job: Job) -> int | None:
-    """Returns how many worker processes a copy is worth; None for any number, where more is done than to copy."""
-    if job.transform is not None or job.reshuffle is not None:
-        return None
-    num_shards = sum(job.num_shards(split) or 0 for split in job.splits)
-    return 1 + (job.num_bytes + num_shards * _SHARD_BYTES) // _WORKER_BYTES
-
-
-def _announce(
-    job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None
-) -> tuple[Publication, str | None]:
-    """Returns what is going to be published, and where files between are put, both checked."""
-    engines.check_payload(payload)  # also where nothing travels
-    for split in job.splits:
-        job.num_shards(split)  # what cannot be is to be said here
-    publication = publishing.announce(
-        job.info,
-        job.dataset_dir,
-        sharding=job.sharding,
-        runner=engine.name,
-        builder=f"{Materialize.__module__}:{Materialize.__qualname__}",
-        source=job.lineage.to_json(),
-    )
-    kept = job.reshuffle is None  # then nothing travels through the engine, but prepared stretches need a place
-    spilled = engines.choose_spill_dir(
-        engine, publication.staging_dir, payload="spilled" if kept else payload, spill_dir=spill_dir
-    )
-    spilled = None if kept and job.plan else spilled
+def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
+    """Returns what is going to be published, checked; see `materialize_in_process.announce`."""
+    engines.refuse_template(engine)
+    publication = announce(job, engine, engine.name, payload, spill_dir)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
-    engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled, **sources})
-    return publication, spilled
+    places = {"data_dir": publication.dataset_dir, "spill_dir": publication.spill_dir, **sources}
+    engines.check_paths_are_shared(engine, places)
+    return publication
 
 
 @dataclass
@@ -219,9 +198,7 @@ class _Flow(beam.PTransform):
                 _Copy(Destination(self.publication.staging_dir, self.publication.name)), beam.pvalue.AsSingleton(plan)
             )
         )
-        return start | "Publish" >> beam.Map(
-            _publish, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards), self.engine.spill_dir
-        )
+        return publish_shards(start, self.publication, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards))
 
     def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that makes a new order."""
@@ -281,12 +258,14 @@ class _Copy(beam.DoFn):
         self._destination = destination
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+        self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
 
-    def process(self, numbers: tuple[int, int], plan: CopyPlan) -> Iterator[WrittenShard]:
+    def process(self, numbers: tuple[int, int], plan: CopyPlan) -> Iterator[list[WrittenShard]]:
         for written in copy_shards(plan.shards(*numbers), self._destination):
             self._examples.inc(written.num_examples)
             self._bytes.inc(written.file_bytes)
-            yield written
+            self._shard_bytes.update(written.file_bytes)
+            yield [written]
 
 
 class _ReadBlocks(beam.DoFn):
@@ -309,10 +288,8 @@ class _ReadBlocks(beam.DoFn):
             spill_dir=self._engine.spill_dir,
         )
         for block in blocks:
-            keys, sizes = block.load()
-            counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift)
             yield block
-            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (stretch.split, counts))
+            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (stretch.split, histogram_of(block, self._hash_shift)))
         self._examples.inc(stretch.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)
 
@@ -320,10 +297,3 @@ class _ReadBlocks(beam.DoFn):
 def _check_read(publication: Publication, expected: int, numbers: Iterable[int]) -> Publication:
     stages.check_read(numbers, expected)
     return publication
-
-
-def _publish(publication: Publication, plan: CopyPlan, shards: list[WrittenShard], spill_dir: str | None) -> str:
-    directory = publishing.publish(publication, plan, shards)
-    if spill_dir is not None:
-        storage.remove_tree(spill_dir)
-    return directory

@@ -80,11 +80,11 @@ def check_pool(options: PipelineOptions, patience: float) -> None:
             worker_id=worker, control_endpoint=service, logging_endpoint=service, provision_endpoint=service
         )
         try:
-            problem = stub.StartWorker(request, timeout=CONNECT_SECONDS).error
+            problem = stub.StartWorker(request, timeout=max(patience, CONNECT_SECONDS)).error
         except grpc.RpcError as error:
             raise EngineError(
                 f"found no worker pool at {pool} ({error.details()}); nothing was published. Start one: "
-                "python -m pipelines.worker_pool --port PORT"
+                "python -m beam_datasets.beam.worker_pool --port PORT"
             ) from error
         in_time = not problem and came.wait(patience)
         with contextlib.suppress(grpc.RpcError):
@@ -98,7 +98,8 @@ def check_pool(options: PipelineOptions, patience: float) -> None:
 
 WRONG_PYTHON = (
     "A pool starts the command `python`: PATH must lead to one that has apache-beam and this project (python -m "
-    "pipelines.worker_pool takes its own). What the pool printed says more; --worker_start_seconds gives it longer. "
+    "beam_datasets.beam.worker_pool takes its own). What the pool printed says more; --worker_start_seconds gives it "
+    "longer. "
 )
 
 

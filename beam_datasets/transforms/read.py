@@ -91,7 +91,7 @@ class ReadDataset(beam.PTransform):
             )
         published.as_dataset(split, decoders=decoders)  # what does not fit is to be said here
         chosen = published.info.splits[split]
-        self._full_name = published.info.full_name
+        self._full_name = published.info.display_name
         self._split = str(split)
         self._pool = published.pool
         self._runs: FileInstructions = chosen.file_instructions

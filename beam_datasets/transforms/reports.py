@@ -58,8 +58,7 @@ def run_for_report(
         place = report or os.path.join(scratch, "report.json")
         path = storage.with_options_if_remote(place, None, beside=directory)
         engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
-        with engine.runner(os.path.join(scratch, "workers.log")) as runner:
-            pipeline = beam.Pipeline(runner=runner, options=engine.options)
+        with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
             _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)
             run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)
         return json.loads(storage.read_bytes(path)) if engine.waits else None

@@ -1,73 +1,249 @@
-"""Running a pipeline to its end, with one readable error where it fails."""
+"""Runs a pipeline to its end and raises one readable error if it fails.
+
+A remote job is followed until the engine has confirmed that it ended. Where that cannot be confirmed the error is
+`JobStateUnknownError`, on which whoever owns intermediate data keeps it: the job may still be running.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+import threading
+import time
+from concurrent import futures
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import grpc
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions, StandardOptions
+from apache_beam.runners.runner import PipelineState
+
+from beam_datasets import catalog
+from beam_datasets.errors import JobStateUnknownError
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import flink, portable, quiet
-from beam_datasets.transforms.failures import interrupted, reason
+from beam_datasets.transforms import flink, local_runner, logging_filters, portable
+from beam_datasets.transforms.failures import GenerationError, WorkerDiedError, interrupted, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import apache_beam as beam
     from apache_beam.runners.runner import PipelineResult
 
+_T = TypeVar("_T")
+
+RETRY_SECONDS = (1, 2, 4, 8, 16)  # between attempts to ask for the state of a job
+ANSWER_SECONDS = 60  # for one answer
+POLL_SECONDS = 5  # between two questions for the state of a job that runs
+CANCEL_SECONDS = 60  # for a cancelled job to end
+_ENDED = frozenset({PipelineState.DONE, PipelineState.FAILED, PipelineState.CANCELLED, PipelineState.DRAINED})
+_NO_CONTACT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
+
 
 def run_pipeline(
-    pipeline: beam.Pipeline, watching: contextlib.AbstractContextManager[None], *, wait: bool = True
+    pipeline: beam.Pipeline,
+    watching: contextlib.AbstractContextManager[None],
+    *,
+    wait: bool = True,
+    directory: str | None = None,
 ) -> PipelineResult:
     """Runs a pipeline, waits for its end, and returns its result.
 
     Args:
         pipeline: what to run.
-        watching: a context that lasts as long.
-        wait: for its end; else it is only given to the runner, whose loggers tell where it is.
+        watching: a context that is active during a local run.
+        wait: for the end of a remote job; otherwise it is only submitted.
+        directory: of the version that the pipeline publishes, if it publishes one.
 
     Raises:
-        BeamDatasetsError: it failed; what the runner raised is its `__context__`.
+        JobStateUnknownError: the engine does not say whether the job has ended.
+        BeamDatasetsError: it failed.
     """
-    if not wait:
-        with _readable_errors(silent=False):
-            return pipeline.run()
-    cluster = flink.cluster_of(pipeline.options)  # asked before the run, which forgets the runner's name
-    with watching, engines.safe_local_runner(), _readable_errors(silent=True):
-        portable.check_job_service(pipeline.options)
-        if cluster is None:
-            portable.check_pool(pipeline.options, pipeline.options.view_as(flink.ClusterOptions).worker_start_seconds)
-        result = pipeline.run()
-        with flink.attended(result, pipeline.options, cluster), _cancelled_where_interrupted(result):
-            result.wait_until_finish()
+    if not engines.runs_here(pipeline):
+        local_runner.served_grpc = True
+        own = engines.starts_engine(pipeline.options)
+        with logging_filters.beam_silenced() if own else logging_filters.job_reported():
+            return _run_job(pipeline, own=own, wait=wait)
+    with logging_filters.beam_silenced(), _readable_errors():
+        try:
+            if not isinstance(pipeline.runner, local_runner.LocalRunner):
+                with watching:
+                    return pipeline.run()
+            result = pipeline.run()
+            with watching:
+                result.wait_until_finish()
+            return result
+        except WorkerDiedError as died:
+            if directory is None:
+                raise
+            published = f"{directory} is published" if catalog.is_published(directory) else "nothing was published"
+            raise WorkerDiedError(
+                f"{died}; {published}. Run it again, with fewer workers (--num_workers) if memory was short."
+            ) from None
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Raises what went wrong in a run as one error that says why; the runner's own error is its `__context__`."""
+    handled = sys.exc_info()[1]
+    try:
+        yield
+    except Exception as error:
+        if interrupted(error, handled):
+            raise KeyboardInterrupt from None
+        raise reason(error) from None
+
+
+@dataclass
+class _Job:
+    """A submitted job.
+
+    Attributes:
+        result: what Beam returned for it.
+        name: its id or, where the runner has no public one, its name.
+        page: where it can be looked at.
+        cluster: the Flink cluster on which it runs, if there is one.
+        ends_here: whether its engine was started by this process; if that does not answer it has ended.
+    """
+
+    result: PipelineResult
+    name: str
+    page: str
+    cluster: flink.FlinkCluster | None = None
+    ends_here: bool = False
+
+    def state(self) -> str:
+        """Returns the job's state, asking repeatedly for about a minute.
+
+        Raises:
+            JobStateUnknownError: there was no answer.
+        """
+        for seconds in (*RETRY_SECONDS, None):
+            try:
+                state = _within(ANSWER_SECONDS, lambda: self.result.state)
+                if state == PipelineState.FAILED and self.cluster and self.cluster.is_running(self.name):
+                    return PipelineState.RUNNING  # the job server has lost the cluster, and calls that a failure
+                return str(state)
+            except Exception as error:
+                if self.ends_here:
+                    return PipelineState.FAILED
+                if seconds is None:
+                    raise self.unknown(str(error)) from error
+                time.sleep(seconds)
+        raise AssertionError
+
+    def cancel(self) -> None:
+        """Cancels the job and waits until it has ended.
+
+        Raises:
+            JobStateUnknownError: the engine did not confirm within a minute that it has.
+        """
+        try:
+            with contextlib.suppress(Exception):  # the state says whether it has ended
+                _within(ANSWER_SECONDS, self.result.cancel)
+            deadline = time.monotonic() + CANCEL_SECONDS
+            while (state := self.state()) not in _ENDED:
+                if time.monotonic() > deadline:
+                    raise self.unknown(f"it was cancelled, and is still in state {state}")
+                time.sleep(1)
+        except KeyboardInterrupt:
+            raise self.unknown("it was cancelled, and its end was not waited for") from None
+
+    def unknown(self, problem: str) -> JobStateUnknownError:
+        """Returns the error that says what to do where nobody knows whether the job still runs."""
+        return JobStateUnknownError(
+            f"job {self.name}: expected its state, got {' '.join(problem.split())!r:.300}. It may still be running, "
+            f"and publish; its intermediate data was kept. Look at {self.page}. When it has ended, `beam-datasets gc` "
+            "removes what it left; if it has failed, run it again."
+        )
+
+
+def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
+    options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
+    cluster = flink.cluster_of(options)  # asked before the run, which forgets the runner's name
+    with _readable_errors():
+        portable.check_job_service(options)
+        if cluster is None and wait:
+            portable.check_pool(options, options.view_as(flink.ClusterOptions).worker_start_seconds)
+        name = _name(options)
+        try:
+            result = pipeline.run()
+        except Exception as error:
+            if own or not _is_lost_contact(error):
+                raise
+            job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
+            raise job.unknown(f"{error} while it was submitted") from error
+    job = _Job(result, *_identity(result, name, options, cluster), cluster, own)
+    if not own and getattr(result, "has_job", True):
+        print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
+    if wait:
+        _follow(job, options)
     return result
 
 
-@contextlib.contextmanager
-def _cancelled_where_interrupted(result: PipelineResult) -> Iterator[None]:
-    """Cancels a run that nobody waits for any more, so that it does not go on to write and publish."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        with contextlib.suppress(Exception):  # it may have ended, or its runner
-            result.cancel()
-        raise
+def _follow(job: _Job, options: Any) -> None:
+    """Waits until the job has ended.
 
-
-@contextlib.contextmanager
-def _readable_errors(*, silent: bool) -> Iterator[None]:
-    """Raises what went wrong in a run as one error that says why.
-
-    The runner's own words, a hundred lines and more, stay as its `__context__`, which is not shown.
-
-    Where they are to be silent, Beam's loggers and threads are so meanwhile: they tell the same at length.
+    Raises:
+        JobStateUnknownError: the engine does not say whether it has.
+        BeamDatasetsError: the job failed.
     """
-    handled = sys.exc_info()[1]
-    with quiet.beam_silenced() if silent else contextlib.nullcontext():
+    while True:
+        error: Exception | None = None
         try:
-            yield
-        except Exception as error:
-            if interrupted(error, handled):
-                raise KeyboardInterrupt from None
-            raise reason(error) from None
+            with flink.attended(job.name, options, job.cluster):
+                state = str(job.result.wait_until_finish())
+        except KeyboardInterrupt:
+            job.cancel()
+            raise
+        except Exception as raised:
+            error = raised
+        if error is not None or state not in _ENDED:
+            state = job.state()
+        if state == PipelineState.DONE:
+            return
+        if state in _ENDED:
+            with _readable_errors():
+                raise error or GenerationError(f"job {job.name} ended in state {state}; nothing was published.")
+        time.sleep(POLL_SECONDS)
+
+
+def _name(options: Any) -> str:
+    """Returns the name by which the job can be found, having chosen one where there is none."""
+    cloud = options.view_as(GoogleCloudOptions)
+    if not cloud.job_name:
+        cloud.job_name = f"beam-datasets-{time.strftime('%m%d%H%M%S')}-{threading.get_native_id() % 10**6:06d}"
+    return str(cloud.job_name)
+
+
+def _identity(result: Any, name: str, options: Any, cluster: flink.FlinkCluster | None) -> tuple[str, str]:
+    """Returns (id or name, page) of a job."""
+    if cluster is not None:
+        return name, f"{cluster.url}/#/job/running"
+    if hasattr(result, "job_id") and getattr(result, "has_job", False):
+        cloud, job = options.view_as(GoogleCloudOptions), result.job_id()
+        return job, f"https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{job}?project={cloud.project}"
+    return name, f"the job service at {options.view_as(PortableOptions).job_endpoint or 'this machine'}"
+
+
+def _is_lost_contact(error: Exception) -> bool:
+    if isinstance(error, grpc.RpcError):
+        return isinstance(error, grpc.Call) and error.code() in _NO_CONTACT
+    return isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _within(seconds: float, ask: Callable[[], _T]) -> _T:
+    """Returns what a function returns, or raises TimeoutError; a call without an answer is left behind."""
+    answer: futures.Future[_T] = futures.Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except futures.TimeoutError:
+        raise TimeoutError(f"no answer within {seconds} s") from None

@@ -6,7 +6,7 @@ The stages only wire; what they do stands in beam_datasets.writing as plain func
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,17 @@ from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
 from beam_datasets.transforms.failures import SourceError, pair_of
-from beam_datasets.transforms.progress import told
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing
-from beam_datasets.writing import shard_writer
-from beam_datasets.writing.blocks import Block, BlockBuilder, SpilledBlock, key_array, size_array
+from beam_datasets.writing import runs, shard_writer
+from beam_datasets.writing.blocks import Block, BlockBuilder, SpilledBlock, histogram_of
 from beam_datasets.writing.duplicates import merge_unique, split_by_key
+from beam_datasets.writing.progress import told
+from beam_datasets.writing.runs import Decision, StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from beam_datasets.writing.blocks import AnyBlock
 
@@ -169,7 +170,7 @@ def write_blocks(
         sharding: how many shards, and which examples.
         engine: how records travel.
         keyless: the splits whose indexes hold no sort keys.
-        start: a PCollection of one element, for which publishing waits; None for nothing else.
+        start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
     if engine.is_held:
         sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, HELD_PART_SIZE))
@@ -192,15 +193,48 @@ def write_blocks(
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
     )
-    start = start or blocks.pipeline | "Start" >> beam.Impulse()
-    return start | "Publish" >> beam.Map(_publish, publication, plan, shards, engine.spill_dir)
+    start = start or blocks.pipeline | "Start" >> beam.Create([publication], reshuffle=False)
+    return publish_shards(start, publication, plan, shards)
+
+
+def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
+    """Adds a stage to somebody's own pipeline that reserves the version, so that a second run fails when it starts."""
+    pipeline | "StartReserve" >> beam.Impulse() | "Reserve" >> beam.Map(_reserve, publication)
+
+
+def _reserve(_: Any, publication: publishing.Publication) -> None:
+    publishing.reserve(publication)
+
+
+def publish_shards(
+    start: beam.PCollection, publication: publishing.Publication, plan: Any, shards: Any
+) -> beam.PCollection:
+    """Publishes staged shards; on an object store, workers copy them to their final names in parallel.
+
+    Args:
+        start: a PCollection of one element, the publication with all that is known by then.
+        publication: what was announced.
+        plan: of the shards, as a side input.
+        shards: lists of the written shards, as a side input.
+
+    Returns:
+        A PCollection of one element: the published directory.
+    """
+    if not publication.is_remote:
+        return start | "Publish" >> beam.Map(_publish, plan, shards)
+    decided = start | "Decide" >> beam.Map(_decide, plan, shards)
+    committed = (
+        decided
+        | "ListFiles" >> beam.FlatMap(_files_of).with_output_types(tuple[str, str, int, int])
+        | "SpreadFiles" >> beam.Reshuffle()
+        | "CommitShards" >> beam.FlatMap(_commit, publication.run)
+    )
+    return decided | "Publish" >> beam.Map(_make_visible, beam.pvalue.AsList(committed))
 
 
 def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     """Returns how finely to count: more finely for many shards, and where they may become many."""
-    asked = sharding.num_shards or 0
-    shards = max(filter(None, asked.values()), default=0) if isinstance(asked, Mapping) else asked
-    return histograms.max_bins(max(shards, MANY_SHARDS if engine.many_machines else 0))
+    return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
 
 
 class _EncodeBlocks(beam.DoFn):
@@ -248,8 +282,7 @@ class _EncodeBlocks(beam.DoFn):
             raise InvalidKeyError(f"split {self._split!r}: {error}") from None
         if block is None:
             return
-        keys, sizes = block.load()
-        counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
+        counts = histogram_of(block, self._hash_shift or 0)
         self._examples.inc(len(block))
         self._bytes.inc(block.num_bytes)
         self._bundle_examples += len(block)
@@ -362,14 +395,21 @@ class _WriteGroup(beam.DoFn):
         self._destination = destination
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+        self._shard_examples = Metrics.distribution("beam_datasets", "shard_examples")
+        self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
+        self._milliseconds = Metrics.distribution("beam_datasets", "group_milliseconds")
 
     def process(
         self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
-        group = plan.group(element[0])
+        group, began = plan.group(element[0]), time.monotonic()
         written = shard_writer.write_group(group, element[1], self._destination)
+        self._milliseconds.update(int(1000 * (time.monotonic() - began)))
         self._examples.inc(sum(shard.num_examples for shard in written))
         self._bytes.inc(sum(shard.file_bytes for shard in written))
+        for shard in written:
+            self._shard_examples.update(shard.num_examples)
+            self._shard_bytes.update(shard.file_bytes)
         yield (group.split, group.shard), written
 
 
@@ -382,14 +422,35 @@ def _join(
     return shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
 
 
-def _publish(
-    _: Any,
-    publication: publishing.Publication,
-    plan: planning.Plan,
-    shards: list[list[shard_writer.WrittenShard]],
-    spill_dir: str | None,
-) -> str:
+Shards = list[list[shard_writer.WrittenShard]]
+Decided = tuple[publishing.Publication, Decision]
+
+
+def _publish(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> str:
     directory = publishing.publish(publication, plan, [shard for some in shards for shard in some])
-    if spill_dir is not None:
-        storage.remove_tree(spill_dir)
+    _remove_spilled(publication)
     return directory
+
+
+def _decide(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> Decided:
+    return publication, publishing.decide(publication, plan, [shard for some in shards for shard in some])
+
+
+def _files_of(decided: Decided) -> Iterator[StagedFile]:
+    yield from decided[1].files
+
+
+def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
+    runs.commit_file(run, StagedFile(*file))
+    yield from ()
+
+
+def _make_visible(decided: Decided, _: Any) -> str:
+    directory = publishing.make_visible(*decided)
+    _remove_spilled(decided[0])
+    return directory
+
+
+def _remove_spilled(publication: publishing.Publication) -> None:
+    if publication.spill_dir is not None:
+        storage.remove_tree(publication.spill_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from beam_datasets.model.info import DatasetIdentity, DatasetInfo
 from beam_datasets.model.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.model.version import Version
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms.write import WriteExamples
+from beam_datasets.transforms.write import WriteExamples, reserve
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.plan import ShardingOptions
+from beam_datasets.writing.spill_dir import choose_spill_dir
 
 if TYPE_CHECKING:
     import os
@@ -108,7 +110,9 @@ class WriteDataset(beam.PTransform):
         splits = dict(examples) if isinstance(examples, Mapping) else {self._split: examples}
         for name in splits:
             check_split_name(name, reserved=RESERVED_SPLITS)
-        engine = engines.engine_of(next(iter(splits.values())).pipeline, shared_disk=self._shared_disk)
+        pipeline = next(iter(splits.values())).pipeline
+        engine = engines.engine_of(pipeline, shared_disk=self._shared_disk)
+        engines.refuse_template(engine)
         publication = publishing.announce(
             self._info,
             self._info.data_dir,
@@ -116,8 +120,8 @@ class WriteDataset(beam.PTransform):
             runner=engine.name,
             builder=f"{type(self).__module__}:{type(self).__qualname__}",
         )
-        spill_dir = engines.choose_spill_dir(
-            engine, publication.staging_dir, payload=self._payload, spill_dir=self._spill_dir
-        )
+        spill_dir = choose_spill_dir(engine, publication.staging_dir, payload=self._payload, spill_dir=self._spill_dir)
         engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spill_dir})
+        publication = dataclasses.replace(publication, spill_dir=spill_dir)
+        reserve(pipeline, publication)
         return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._block_size))

@@ -22,7 +22,7 @@ MORE = "options"  # the parameter that holds further arguments, as in a shell
 
 
 def run(main: Callable[[Sequence[str]], int], metadata: Path) -> int:
-    """Runs a program of `pipelines` with the arguments of this process, and returns its exit code."""
+    """Runs a main function of `beam_datasets.beam` with the arguments of this process, and returns its exit code."""
     logging.basicConfig(level=logging.INFO)  # Beam's log names the job
     parameters = {each["name"]: each for each in json.loads(metadata.read_text(encoding="utf-8"))["parameters"]}
     return main([*arguments(sys.argv[1:], parameters)])

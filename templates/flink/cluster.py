@@ -118,7 +118,7 @@ class Cluster:
 
     def start_worker_pool(self) -> Server:
         """Starts the pool of Python workers, and waits until it listens."""
-        pool = [sys.executable, "-m", "pipelines.worker_pool", f"--port={self.ports['workers']}"]
+        pool = [sys.executable, "-m", "beam_datasets.beam.worker_pool", f"--port={self.ports['workers']}"]
         server = self._spawn("workers", pool)
         self.await_listening("workers")
         return server

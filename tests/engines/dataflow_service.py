@@ -34,6 +34,7 @@ class Cloud:
         dataflow: port of the service.
         env: environment variables that lead to the stores.
         jobs: (path, job) of each that was submitted.
+        states: answers to who asks for the state of a job: a state, or the status of an error; the last one stays.
     """
 
     data: str
@@ -41,6 +42,7 @@ class Cloud:
     dataflow: int
     env: dict[str, str]
     jobs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    states: list[str | int] = field(default_factory=lambda: ["DONE"])
 
     def stage(self, name: str, content: bytes) -> str:
         """Puts a file where Beam's file system for gs:// finds it, and returns its URL."""
@@ -56,16 +58,33 @@ class Cloud:
 
 
 class _Dataflow(BaseHTTPRequestHandler):
-    """Takes jobs: POST /v1b3/projects/<project>/locations/<region>/jobs."""
+    """Takes jobs: POST /v1b3/projects/<project>/locations/<region>/jobs; GET of one answers its state."""
 
     jobs: list[tuple[str, dict[str, Any]]]
+    states: list[str | int]
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0].endswith("/messages"):
+            text = {"id": "1", "time": "2026-01-01T00:00:00Z", "messageText": "quota is low\nvery"}
+            self.answer(200, {"jobMessages": [{**text, "messageImportance": "JOB_MESSAGE_WARNING"}]})
+            return
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, int):
+            self.answer(
+                state, {"error": {"code": state, "message": "the caller may not", "status": "PERMISSION_DENIED"}}
+            )
+        else:
+            self.answer(200, {"id": "job-1", "name": "any", "currentState": f"JOB_STATE_{state}"})
 
     def do_POST(self) -> None:
         job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.jobs.append((self.path.partition("?")[0], job))
         answer = {"id": "job-1", "name": job["name"], "currentState": "JOB_STATE_PENDING"}
-        content = json.dumps(answer).encode()
-        self.send_response(200)
+        self.answer(200, answer)
+
+    def answer(self, status: int, value: dict[str, Any]) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -81,10 +100,11 @@ def cloud(directory: Path) -> Iterator[Cloud]:
     staging = free_port()
     emulator = ["gcp_storage_emulator", "start", "--host=127.0.0.1", f"--port={staging}", "--in-memory"]
     jobs: list[tuple[str, dict[str, Any]]] = []
-    service = ThreadingHTTPServer(("127.0.0.1", 0), type("Dataflow", (_Dataflow,), {"jobs": jobs}))
+    states: list[str | int] = ["DONE"]
+    service = ThreadingHTTPServer(("127.0.0.1", 0), type("Dataflow", (_Dataflow,), {"jobs": jobs, "states": states}))
     with object_store("gs", directory) as store, service:
         threading.Thread(target=service.serve_forever, daemon=True).start()
         with server([*emulator, f"--default-bucket={STAGING}"], staging, directory / "staging.log"):
             env = {**store.env, "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{staging}"}
-            yield Cloud(store.url, staging, service.server_port, env, jobs)
+            yield Cloud(store.url, staging, service.server_port, env, jobs, states)
         service.shutdown()

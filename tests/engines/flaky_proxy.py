@@ -26,6 +26,7 @@ class Handler(BaseHTTPRequestHandler):
     options: argparse.Namespace
     fate = random.Random()
     lock = threading.Lock()
+    creations = threading.Lock()
 
     def handle_request(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -52,9 +53,17 @@ class Handler(BaseHTTPRequestHandler):
             headers["Authorization"] = "AWS4-HMAC-SHA256 Credential=key/x/us-east-1/s3"  # which moto does not check
             if headers.pop("x-goog-if-generation-match", None) == "0":
                 headers["If-None-Match"] = "*"
+        if "If-None-Match" in headers and "x-amz-copy-source" in headers:  # moto copies whatever the condition
+            with self.creations:
+                if self.send("HEAD", b"", {"Authorization": headers["Authorization"]})[0] == 200:
+                    return 412, [], b"<Error><Code>PreconditionFailed</Code></Error>"
+                return self.send(self.command, body, headers)
+        return self.send(self.command, body, headers)
+
+    def send(self, method: str, body: bytes, headers: dict[str, str]) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.options.store, timeout=60)
         try:
-            connection.request(self.command, self.path, body, headers)
+            connection.request(method, self.path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
         finally:

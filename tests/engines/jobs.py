@@ -91,7 +91,7 @@ class Pool:
     def __init__(self) -> None:
         port = free_port()
         self.options = ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
-        command = [sys.executable, "-m", "pipelines.worker_pool", "--port", str(port)]
+        command = [sys.executable, "-m", "beam_datasets.beam.worker_pool", "--port", str(port)]
         self._process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
         await_listening(port)
 

@@ -1,19 +1,28 @@
-"""Object stores that tests start on loopback: moto's S3, the same behind the XML interface of Google's, and flaky."""
+"""Object stores that tests start on loopback.
+
+* moto's S3, in Python: in every environment; for the meaning of requests, not for their speed.
+* moto behind a proxy with the XML interface of Google Cloud Storage; either may be made to fail and to stall.
+* versitygw, a real S3 server that keeps objects in a folder: a Go program, which `versitygw` builds once.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
+import os
+import shutil
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.end_to_end.engines import free_port, server
+from tests.end_to_end.engines import free_port, served, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+VERSITYGW_PACKAGE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "datasets"
 SECRET = "a-very-secret-access-key"
 
@@ -69,6 +78,36 @@ def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 
             servers.enter_context(server(front, proxy, directory / f"proxy-{proxy}.log"))
             port = proxy
         yield ObjectStore(f"{kind}://{BUCKET}", {**(_gs if kind == "gs" else _s3)(port)})
+
+
+def versitygw(*, build: bool) -> Path | None:
+    """Returns the program versitygw; None if it was not built yet, and is not to be or there is no Go.
+
+    Args:
+        build: builds it if it is not there, which takes minutes.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    program = cache / "beam_datasets" / "versitygw" / "versitygw"
+    if not program.exists() and build and (go := shutil.which("go")):
+        subprocess.run([go, "install", VERSITYGW_PACKAGE], env={**os.environ, "GOBIN": str(program.parent)}, check=True)
+    return program if program.exists() else None
+
+
+@contextlib.contextmanager
+def versity_store(program: Path, directory: Path) -> Iterator[ObjectStore]:
+    """Runs versitygw with an empty bucket.
+
+    Args:
+        program: see `versitygw`.
+        directory: for the log and the objects.
+    """
+    port = free_port()
+    folder = directory / f"versity-{port}"
+    (folder / BUCKET).mkdir(parents=True)
+    env = {**os.environ, "ROOT_ACCESS_KEY": "key", "ROOT_SECRET_KEY": "secret"}
+    command = [str(program), "--port", f"127.0.0.1:{port}", "posix", str(folder)]
+    with served(command, port, directory / f"versity-{port}.log", env=env):
+        yield ObjectStore(f"s3://{BUCKET}", {**_s3(port), "AWS_TIMEOUT": "30s"})
 
 
 def _s3(port: int) -> dict[str, str]:

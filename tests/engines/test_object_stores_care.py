@@ -16,7 +16,7 @@ import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
 from beam_datasets.storage import objects
-from beam_datasets.writing import claims
+from beam_datasets.writing import runs
 from beam_datasets.writing.owners import Owner
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store
@@ -140,7 +140,7 @@ def test_damage_is_found_and_repaired(both: Both, original: Path, file: str) -> 
     version = f"data/{VERSION}"
     both.change(f"{version}/{file}", DAMAGES[file])
     code, text = both.command("verify", f"ROOT/{version}")
-    assert (code, text.splitlines()[0]) == (1, "numbers/1.0.0 in ROOT/data/numbers/1.0.0")
+    assert (code, text.splitlines()[0]) == (1, "numbers:1.0.0 in ROOT/data/numbers/1.0.0")
     assert file in text
     good = str(original / version)
     code, text = both.command("verify", f"ROOT/{version}", "--repair", "--from", good)
@@ -183,7 +183,7 @@ def dead() -> int:
 
 def test_what_killed_runs_left(both: Both, dead: int) -> None:
     here = Owner.of_this_process("00000001", time.time(), "FnApiRunner")
-    gone = dataclasses.replace(here, pid=dead, began=None)
+    gone = dataclasses.replace(here, pid=dead, start_ticks=None)
     for owner, name in ((gone, "incomplete.aaaaaaaa_1.1.0"), (here, "incomplete.bbbbbbbb_1.2.0")):
         both.write(f"data/numbers/{name}/owner.json", json.dumps(dataclasses.asdict(owner)).encode())
         both.write(f"data/numbers/{name}/some.block", bytes(1000))
@@ -193,23 +193,29 @@ def test_what_killed_runs_left(both: Both, dead: int) -> None:
         ("bbbbbbbb_1.2.0", "kept"),
     ]
     assert both.command("gc", "ROOT/data", "--yes")[0] == 0
-    assert storage.list_dir(storage.join(both.remote, "data/numbers")) == ["1.0.0", "incomplete.bbbbbbbb_1.2.0"]
+    kept = ["1.0.0", "incomplete.bbbbbbbb_1.2.0", "incomplete.runs.1.1.0"]  # the latter says that the run was given up
+    assert storage.list_dir(storage.join(both.remote, "data/numbers")) == kept
     assert both.command("verify", f"ROOT/data/{VERSION}")[0] == 0
 
 
-def test_versions_that_a_publisher_left_half(both: Both, dead: int) -> None:
+def test_versions_that_runs_have_reserved(both: Both, dead: int) -> None:
     """Only on a store: on a disk a version is put in place by one rename."""
-    for version, pid in (("1.1.0", dead), ("1.2.0", None)):
-        place = storage.join(both.remote, "data/numbers", version)
-        claim = claims.take(place, "a-job")
-        if pid:
-            storage.write_bytes(claim.path, dataclasses.replace(claim, pid=pid).text)
-        storage.write_bytes(storage.join(place, SHARD), bytes(100))
+    here = Owner.of_this_process("00000001", time.time(), "FnApiRunner")
+    gone = dataclasses.replace(here, job="00000002", pid=dead, start_ticks=None)
+    far = dataclasses.replace(here, job="00000003", host="far")
+    for version, owner in (("1.1.0", here), ("1.2.0", gone), ("1.3.0", far)):
+        runs.reserve(runs.Run(storage.join(both.remote, "data/numbers", version), owner))
     more = ["--storage_options", str(both.secrets)]
     assert main(["gc", f"{both.url}/data", "--yes", *more]) == 0
     text = both.capsys.readouterr().out
-    assert re.findall(r"numbers/(1\S+).* (abandoned|kept): ", text) == [("1.1.0", "abandoned"), ("1.2.0", "kept")]
-    assert storage.list_dir(storage.join(both.remote, "data/numbers")) == ["1.0.0", "1.2.0"]
+    assert re.findall(r"numbers/incomplete.runs.(1\S+).* (abandoned|kept): reserved by run (\d+)", text) == [
+        ("1.1.0", "kept", "00000001"),
+        ("1.2.0", "abandoned", "00000002"),
+        ("1.3.0", "kept", "00000003"),
+    ]
+    assert main(["gc", f"{both.url}/data", "--abandon", "00000003", *more]) == 0
+    assert main(["gc", f"{both.url}/data", *more]) == 0
+    assert re.findall(r"reserved by run (\d+)", both.capsys.readouterr().out.partition("given up")[2]) == ["00000001"]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def test_generates_and_materializes_the_same_bytes(service: list[str], pool: Poo
     assert version(tmp_path, "some") == version(tmp_path / "local", "some")
 
 
+@pytest.mark.slow
 def test_workers_killed_while_they_write(service: list[str], pool: Pool, local: Path, tmp_path: Path) -> None:
     killed = Pool()
     process = start(*numbers(tmp_path, *service, *killed.options))
@@ -64,12 +65,14 @@ def test_no_pool(service: list[str], tmp_path: Path) -> None:
     assert f"found no worker pool at {address}" in fails(tmp_path, *service, f"--environment_config={address}")
 
 
+@pytest.mark.slow
 def test_a_pool_whose_python_has_no_beam(service: list[str], tmp_path: Path) -> None:
     with pool_of(WITHOUT_BEAM, tmp_path) as address:
         told = fails(tmp_path / "data", *service, f"--environment_config={address}", "--worker_start_seconds=10")
     assert f"the worker pool at {address} did not bring up a worker within 10 s" in told
 
 
+@pytest.mark.slow
 def test_no_job_service(pool: Pool, tmp_path: Path) -> None:
     endpoint = f"localhost:{free_port()}"
     options = ["--runner=PortableRunner", f"--job_endpoint={endpoint}"]

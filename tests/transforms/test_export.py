@@ -26,6 +26,7 @@ def contents(directory: str | Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_the_same_files_with_any_number_of_workers(tmp_path: Path, name: str, num_workers: int) -> None:
@@ -36,6 +37,7 @@ def test_the_same_files_with_any_number_of_workers(tmp_path: Path, name: str, nu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "out"]
 
 
+@pytest.mark.slow
 def test_the_same_files_by_the_portable_job_service(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     with portable_engine(tmp_path / "logs") as options:
@@ -51,7 +53,7 @@ def test_in_a_pipeline_of_ones_own(tmp_path: Path) -> None:
     expected = export_here(INTER, tmp_path / "here", Parquet(row_group_bytes=1000), num_shards=3)
     assert contents(tmp_path / "out") == contents(expected)
     shown = {item.key: item.value for item in DisplayData.create_from(export).items}
-    assert shown == {"dataset": "spec_inter/1.2.3", "directory": str(tmp_path / "out"), "format": "parquet"}
+    assert shown == {"dataset": "spec_inter:1.2.3", "directory": str(tmp_path / "out"), "format": "parquet"}
 
 
 def test_counts_what_it_writes(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_counts_what_it_writes(tmp_path: Path) -> None:
 
 
 def test_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beam_datasets.transforms.progress.INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("beam_datasets.writing.progress.INTERVAL_SECONDS", 0.01)
     source, told = write_dataset(tmp_path / "d" / "1.0.0", {"train": [20_000] * 2}, size=300), []
     made = bd.export(source, tmp_path / "out", "jsonl", num_shards=2, num_workers=1, progress=told.append)
     assert 0 < max(told) <= sum(map(len, contents(made).values()))

@@ -113,6 +113,7 @@ def test_an_unusable_key_is_named_with_its_split(tmp_path, key):
     assert str(caught.value).startswith(f"split 'train': key {key!r} ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_half_a_surrogate_pair_in_what_beam_made(tmp_path, num_workers):
     with pytest.raises(InvalidKeyError, match=r"half of a surrogate pair(.|\n)*in stage 'Generate train"):

@@ -12,8 +12,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
+from beam_datasets.beam import worker_pool
 from beam_datasets.transforms import portable
-from pipelines import worker_pool
 from tests.end_to_end.engines import free_port
 
 if TYPE_CHECKING:

@@ -63,6 +63,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=5).map(tuple).filter(any),
     st.booleans(),

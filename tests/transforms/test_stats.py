@@ -9,12 +9,12 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
+from beam_datasets.beam.stats import main
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.report import json_text
 from beam_datasets.transforms import SummarizeDataset
 from beam_datasets.transforms.stats import run
-from pipelines.stats import main
 from tests.exporting.conftest import DATA, MANY
 from tests.reading.verifying.conftest import copy, published  # noqa: F401 - fixtures
 
@@ -48,7 +48,7 @@ def test_any_number_of_workers(published: Path) -> None:  # noqa: F811
 def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
     assert main([*arguments, "--split", "test"]) == 0
-    assert "ds/1.0.0, test: 12 examples" in capsys.readouterr().out
+    assert "ds:1.0.0, test: 12 examples" in capsys.readouterr().out
 
 
 def test_a_template_has_no_statistics(published: Path) -> None:  # noqa: F811

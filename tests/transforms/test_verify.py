@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 import beam_datasets as bd
+from beam_datasets.beam.verify import main
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import inspect
@@ -19,7 +20,6 @@ from beam_datasets.reading.verifying.many_shards import ShardTable, read_shards
 from beam_datasets.reading.verifying.shard_facts import read_shard
 from beam_datasets.transforms import VerifyDataset, verify
 from beam_datasets.transforms.verify import _conclude, _tasks, run
-from pipelines.verify import main
 from tests.reading.verifying import test_corruptions as corruptions
 from tests.reading.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import apache_beam as beam
@@ -13,9 +14,10 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWindows, TimestampedValue
 
-from beam_datasets import errors
+from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.transforms import WriteDataset
+from beam_datasets.writing.leftovers import find_leftovers, remove_leftover
 from tests.end_to_end.numbers_dataset import Numbers, example
 from tests.end_to_end.test_determinism import digests
 
@@ -148,7 +150,7 @@ def test_display_data_names_dataset_and_place(tmp_path):
     info = Numbers(data_dir=tmp_path)._info()
     made = publish.announce(info, str(Path(tmp_path) / "d"), sharding=ShardingOptions(), runner="x", builder="a:B")
     shown = {item["key"]: item["value"] for item in _display(WriteExamples(made, engine=EngineOptions("/spill")))}
-    assert shown["dataset"] == "numbers/1.0.0"
+    assert shown["dataset"] == "numbers:1.0.0"
     assert shown["payload"] == "spilled"
 
 
@@ -156,3 +158,27 @@ def _display(transform) -> list[dict[str, object]]:
     from apache_beam.transforms.display import DisplayData
 
     return [item.get_dict() for item in DisplayData.create_from(transform).items]
+
+
+def test_a_pipeline_of_one_s_own_reserves_a_version_of_a_store_when_it_starts():
+    """A second pipeline fails before it has encoded anything, and one that failed can be given up."""
+    pytest.importorskip("obstore")
+    data_dir = f"memory://{uuid.uuid4().hex}"
+    encoded = []
+
+    def run(fail=False):
+        with local() as pipeline:
+            made = pipeline | beam.Create(pairs(0, 50)) | beam.Map(lambda pair: (encoded.append(1), pair)[1])
+            if fail:
+                made |= "Fail" >> beam.Map(lambda pair: 1 / 0)
+            made | WriteDataset("words", FEATURES, data_dir=data_dir)
+
+    with pytest.raises(Exception, match="division by zero"):
+        run(fail=True)
+    with pytest.raises(Exception, match=r"run \w+ .* has reserved it"):
+        run()
+    (held,) = find_leftovers(data_dir)
+    assert (held.kind, held.abandoned) == ("run", False)  # this process is alive
+    assert remove_leftover(held, data_dir, by_force=True)
+    run()
+    assert [name for name in storage.list_dir(f"{data_dir}/words") if "." in name] == ["1.0.0"]

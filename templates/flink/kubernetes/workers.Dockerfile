@@ -4,5 +4,8 @@ FROM python:3.11-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 COPY . /src
 RUN pip install --no-cache-dir '/src[beam,image,remote,files]'
+# Example datasets: pipelines.stdlib_source, pipelines.digits. Install your own package instead:
 # RUN pip install --no-cache-dir my_datasets
-CMD ["python", "-m", "pipelines.worker_pool", "--port", "50000"]
+COPY pipelines /datasets/pipelines
+ENV PYTHONPATH=/datasets
+CMD ["python", "-m", "beam_datasets.beam.worker_pool", "--port", "50000"]

@@ -9,7 +9,7 @@ import numpy as np
 from beam_datasets import features as F
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.model.info import DatasetInfo
-from beam_datasets.transforms.progress import Progress, measure
+from beam_datasets.writing.progress import Progress, measure
 
 COUNT = 10
 

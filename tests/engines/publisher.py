@@ -1,0 +1,87 @@
+"""A process that publishes a small version by the phases that the Beam stages call; races and kills start many."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import crc32c
+import numpy as np
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import AlreadyPublishedError
+from beam_datasets.features import FeaturesDict
+from beam_datasets.model.info import DatasetIdentity, DatasetInfo
+from beam_datasets.model.manifest import MANIFEST_FILE, RUN_FILE, Manifest
+from beam_datasets.model.names import FilenameTemplate
+from beam_datasets.model.version import Version
+from beam_datasets.writing import histogram, plan, publish, shard_writer
+from beam_datasets.writing.blocks import BlockBuilder, key_array, size_array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REFUSED = 3
+"""Exit code: another run has published, or is publishing."""
+
+VERSION = "1.0.0"
+
+
+def run(data_dir: str, env: Mapping[str, str], count: int, ready: Any = None) -> None:
+    """Publishes `ds` with this many examples, in a shard for each five; exits with `REFUSED` if that is refused.
+
+    Args:
+        data_dir: root of the datasets.
+        env: environment variables that lead to the store.
+        count: number of examples.
+        ready: a barrier at which the processes of a race wait for each other.
+    """
+    os.environ.update(env)
+    if ready is not None:
+        ready.wait()
+    try:
+        publish_numbers(data_dir, count)
+    except AlreadyPublishedError:
+        sys.exit(REFUSED)
+
+
+def publish_numbers(data_dir: str, count: int) -> None:
+    """Publishes `ds` with this many examples."""
+    place = storage.join(data_dir, "ds", VERSION)
+    features = FeaturesDict({"n": np.int64})
+    info = DatasetInfo(builder=DatasetIdentity("ds", Version(VERSION), place), features=features)
+    options = plan.ShardingOptions(num_shards=count // 5)
+    publication = publish.announce(info, place, sharding=options, runner="", builder="a:B")
+    with publish.staging(publication):
+        builder = BlockBuilder("train", lambda n: b"example %d" % n, block_size=1 << 20)
+        for n in range(count):
+            builder.add(n, n)
+        block = builder.flush()
+        counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
+        made = plan.make_plan({"train": counts}, ["train"], options)
+        where = shard_writer.Destination(publication.staging_dir, "ds")
+        groups = [
+            shard_writer.write_group(made.group(number), [part], where)
+            for number, part in plan.route(block, made.split("train"))
+        ]
+        publish.publish(publication, made, [shard for group in groups for shard in group])
+
+
+def check_version(data_dir: str, name: str = "ds") -> bool:
+    """Returns whether a dataset is published, after checking its files with the checksums of its manifest."""
+    place = storage.join(data_dir, name, VERSION)
+    if not catalog.is_published(place):
+        return False
+    manifest = Manifest.from_text(storage.read_bytes(storage.join(place, MANIFEST_FILE)), path=place)
+    wanted = {MANIFEST_FILE, RUN_FILE, *manifest.metadata}
+    for split, columns in manifest.splits.items():
+        name_of = FilenameTemplate(manifest.name, split, "tfrecord").pattern(columns.num_shards)
+        for number in range(columns.num_shards):
+            shard_name = name_of(number)
+            shard, index = (storage.read_bytes(storage.join(place, f"{shard_name}{end}")) for end in ("", ".index"))
+            sums = columns.file_bytes[number], columns.crc32c[number], columns.index_crc32c[number]
+            assert (len(shard), crc32c.crc32c(shard), crc32c.crc32c(index)) == sums, f"{place}: {shard_name}"
+            wanted |= {shard_name, f"{shard_name}.index"}
+    assert wanted == set(storage.list_dir(place)), place
+    return True

@@ -1,0 +1,184 @@
+"""A launcher that has lost contact with the engine of its job: it deletes nothing, and says which job may still run."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets import storage
+from tests.end_to_end.engines import free_port, server
+from tests.engines.dataflow_service import STAGING, Cloud, cloud
+from tests.engines.jobs import NUMBERS, ROOT, Pool, end, numbers, start, version
+from tests.engines.test_object_stores import use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+JOB_SECONDS = 120
+# The command, with all sleeps shortened: Beam's client of Dataflow repeats a question for eight minutes.
+IMPATIENT = """
+import runpy, sys, time
+sleep = time.sleep
+time.sleep = lambda seconds: sleep(min(seconds, 0.05))
+runpy.run_module("beam_datasets.cli", run_name="__main__", alter_sys=True)
+"""
+
+
+class Proxy:
+    """Forwards TCP connections to a port of this machine, until it is cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._sockets: list[socket.socket] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Ends all connections, and refuses new ones."""
+        for each in (self._listening, *self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                ours = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets += [client, ours]
+                for source, sink in ((client, ours), (ours, client)):
+                    threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _forward(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def await_spilled(process: subprocess.Popen[str], data_dir: Path) -> None:
+    """Waits until a worker has written something."""
+    while not any(data_dir.glob("numbers/incomplete.*/spill/*")):
+        assert process.poll() is None, end(process)
+        time.sleep(0.02)
+
+
+def await_version(data_dir: Path) -> None:
+    deadline = time.monotonic() + JOB_SECONDS
+    while not (data_dir / "numbers" / "1.0.0").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def check_told(told: str, job: str) -> None:
+    told = told.splitlines()[-1]  # before it are tracebacks of Beam's own threads
+    assert re.search(rf"job {job}: expected its state, got .*It may still be running", told), told
+    assert "its intermediate data was kept" in told
+    assert "beam-datasets gc" in told
+
+
+@pytest.mark.slow
+def test_a_job_service_that_cannot_be_reached_any_more(pool: Pool, local: Path, tmp_path: Path) -> None:
+    """P3: a launcher whose connection is cut keeps the data of its job, which goes on, and publishes."""
+    port = free_port()
+    arguments = ["apache_beam.runners.portability.local_job_service_main", "--port", str(port)]
+    with server(arguments, port, tmp_path / "log"):
+        proxy = Proxy(port)
+        engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{proxy.port}", "--job_name=mine"]
+        process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"))
+        await_spilled(process, tmp_path)
+        proxy.cut()
+        code, told = end(process)
+        assert code == 1
+        check_told(told, "mine")
+        await_version(tmp_path)
+    assert len(version(tmp_path)) == len(version(local))
+
+
+@pytest.mark.slow
+def test_ctrl_c_that_the_engine_does_not_confirm(pool: Pool, tmp_path: Path) -> None:
+    """P3: Ctrl-C cancels a remote job; where its end is not confirmed, the data is kept."""
+    port = free_port()
+    arguments = ["apache_beam.runners.portability.local_job_service_main", "--port", str(port)]
+    with server(arguments, port, tmp_path / "log"):
+        proxy = Proxy(port)
+        engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{proxy.port}", "--job_name=mine"]
+        process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"))
+        await_spilled(process, tmp_path)
+        process.send_signal(signal.SIGSTOP)
+        proxy.cut()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
+        code, told = end(process)
+        assert code == 1
+        check_told(told, "mine")
+        await_version(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    pytest.importorskip("google.cloud.dataflow_v1beta3")
+    pytest.importorskip("gcp_storage_emulator")
+    with cloud(tmp_path_factory.mktemp("cloud")) as there, pytest.MonkeyPatch.context() as patch:
+        use(there, patch)
+        yield there
+
+
+def on_dataflow(running: Cloud, data_dir: str, *states: str | int) -> tuple[int, str]:
+    """Runs a job that answers these states, and returns the exit code and what was said."""
+    running.states[:] = states
+    words = [
+        "--runner=DataflowRunner",
+        "--project=my-project",
+        "--region=europe-west1",
+        "--job_name=numbers-1",
+        f"--temp_location=gs://{STAGING}/temp",
+        f"--dataflow_endpoint=http://localhost:{running.dataflow}",
+        "--sdk_container_image=image",
+        "--no_auth",
+    ]
+    command = [sys.executable, "-c", IMPATIENT, "build", NUMBERS, f"--data_dir={data_dir}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+def staged(data_dir: str) -> list[str]:
+    """Returns the staging directories of a dataset; what a run has reserved has another name."""
+    names = storage.list_dir(f"{data_dir}/numbers") if storage.exists(f"{data_dir}/numbers") else []
+    return [name for name in names if re.match(r"incomplete\.\w+_", name)]
+
+
+@pytest.mark.slow
+def test_dataflow_that_cannot_be_asked_for_a_while(running: Cloud) -> None:
+    """P3, P8: the state is asked for again, until the job has ended; its id, page, states and warnings are shown."""
+    data_dir = f"{running.data}/while"
+    code, told = on_dataflow(running, data_dir, "RUNNING", 403, 403, 403, "RUNNING", "RUNNING", "FAILED")
+    assert code == 1
+    assert "job job-1, https://console.cloud.google.com/dataflow/jobs/europe-west1/job-1?project=my-project" in told
+    assert "job-1 is in state JOB_STATE_RUNNING" in told
+    assert re.search(r"WARNING .*quota is low \(and 1 lines more\)", told), told
+    assert "State: FAILED" in told
+    assert not staged(data_dir)  # the end of the job was confirmed
+
+
+@pytest.mark.slow
+def test_dataflow_that_cannot_be_asked_any_more(running: Cloud) -> None:
+    """P3: without an answer nothing is deleted, and the message names the job, its page and what to do."""
+    data_dir = f"{running.data}/ever"
+    code, told = on_dataflow(running, data_dir, "RUNNING", 403)
+    assert code == 1
+    check_told(told, "job-1")
+    assert "console.cloud.google.com/dataflow/jobs/europe-west1/job-1" in told
+    assert staged(data_dir)

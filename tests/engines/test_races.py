@@ -1,0 +1,157 @@
+"""Publishers that race, and that are killed at any moment, on a local disk and on a real S3 server."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets import storage
+from beam_datasets.storage import objects
+from beam_datasets.writing import leftovers
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.engines import publisher
+from tests.engines.object_stores import object_store, versity_store, versitygw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.context import ForkServerProcess
+
+CONTEXT = multiprocessing.get_context("forkserver")  # forks in milliseconds, and from no process with threads
+CONTEXT.set_forkserver_preload([publisher.__name__, "tests.end_to_end.numbers_dataset"])
+TIMEOUT = 60
+
+
+@dataclass
+class Place:
+    """Where versions are published: a new directory each time.
+
+    Attributes:
+        root: path or URL.
+        env: environment variables that lead there.
+        used: how many directories were.
+    """
+
+    root: str
+    env: dict[str, str]
+    used: int = 0
+
+    def new(self) -> str:
+        """Returns a new data_dir."""
+        self.used += 1
+        return f"{self.root}/{self.used}"
+
+
+@pytest.fixture(scope="module", params=["disk", "moto", "versitygw"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    directory = tmp_path_factory.mktemp("store")
+    if request.param == "disk":
+        yield Place(str(directory), {})
+        return
+    pytest.importorskip("obstore")
+    server = object_store("s3", directory)
+    if request.param == "versitygw":
+        program = versitygw(build="slow" in (request.config.getoption("markexpr") or "").replace("not slow", ""))
+        if program is None:
+            pytest.skip("versitygw was not built; `make test-all` builds it if Go is there")
+        server = versity_store(program, directory)
+    with server as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in store.env.items():
+            patch.setenv(name, value)
+        objects._store.cache_clear()
+        yield Place(store.url, store.env)
+
+
+def start(target: Callable[..., None], *args: object) -> ForkServerProcess:
+    process = CONTEXT.Process(target=target, args=args)
+    process.start()
+    return process
+
+
+def code_of(process: ForkServerProcess) -> int | None:
+    process.join(TIMEOUT)
+    if process.is_alive():
+        process.kill()
+    return process.exitcode
+
+
+def race(place: Place) -> None:
+    """Lets two runs publish other content under the same version at once; one of them does."""
+    data_dir, ready = place.new(), CONTEXT.Barrier(2)
+    both = [start(publisher.run, data_dir, place.env, count, ready) for count in (10, 15)]
+    codes = [code_of(process) for process in both]
+    assert sorted(map(str, codes)) == ["0", str(publisher.REFUSED)], (data_dir, codes)
+    assert publisher.check_version(data_dir)
+    assert_nothing_is_left(data_dir)
+
+
+def kill(place: Place, generator: random.Random, seconds: float, again: Callable[..., None] = publisher.run) -> bool:
+    """Kills a run at a random moment, and runs again; returns whether the killed one had published."""
+    data_dir = place.new()
+    process = start(again, data_dir, place.env, 15)
+    time.sleep(generator.random() * seconds)
+    process.kill()
+    process.join()
+    published = publisher.check_version(data_dir, NAMES[again])
+    code = code_of(start(again, data_dir, place.env, 10))
+    assert code == 0 or code == publisher.REFUSED, (data_dir, code)
+    assert publisher.check_version(data_dir, NAMES[again]), data_dir
+    assert_nothing_is_left(data_dir, NAMES[again])
+    return published
+
+
+def assert_nothing_is_left(data_dir: str, name: str = "ds") -> None:
+    """Has gc remove what is left of processes that are gone; then only the version is there."""
+    for leftover in leftovers.find_leftovers(data_dir, older_than=0):
+        leftovers.remove_leftover(leftover, data_dir, older_than=0)
+    assert storage.list_dir(storage.join(data_dir, name)) == [publisher.VERSION]
+
+
+def build(data_dir: str, env: dict[str, str], count: int) -> None:
+    """Runs a whole pipeline."""
+    os.environ.update(env)
+    try:
+        Numbers(data_dir=data_dir, count=count).build(num_shards={"train": 3, "test": 1}, num_workers=1)
+    except FileExistsError:
+        raise SystemExit(publisher.REFUSED) from None
+
+
+NAMES = {publisher.run: "ds", build: "numbers"}
+
+
+def seconds_of(place: Place, target: Callable[..., None]) -> float:
+    """Returns how long an undisturbed run takes, after one for which the server of processes starts."""
+    for _ in range(2):
+        began = time.monotonic()
+        assert code_of(start(target, place.new(), place.env, 15)) == 0
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_races(place: Place, count: int) -> None:
+    """P1, P4: of two runs that publish at once one publishes, and the other changes nothing."""
+    for _ in range(count):
+        race(place)
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.slow)])
+def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """P1, P3: a run that is killed at any moment publishes everything or nothing, and the next run can publish."""
+    generator, seconds = random.Random(0), seconds_of(place, publisher.run)
+    published = sum(kill(place, generator, seconds) for _ in range(count))
+    if count == 100:
+        with capsys.disabled():
+            print(f"\n{place.root}: killed {count} runs of {seconds:.2f} s; {published} had published")
+
+
+@pytest.mark.slow
+def test_killed_pipelines(place: Place) -> None:
+    """P1, P3: the same for whole runs of a pipeline."""
+    generator, seconds = random.Random(0), seconds_of(place, build)
+    for _ in range(10):
+        kill(place, generator, seconds, build)
