@@ -1,17 +1,18 @@
-"""`materialize`: slices of published datasets become a dataset of their own.
-
-The room stands right of `transforms`, because it runs a pipeline.
-"""
+"""`materialize`: slices of published datasets become a dataset of their own."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.arguments import asks_for_beam
+from beam_datasets.errors import without_beam
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from beam_datasets.writing.materialize import Job
 
     NameOrDir = str | os.PathLike[str]
 
@@ -27,6 +28,7 @@ def materialize(
     features: Collection[str] | None = None,
     filter: str | Callable[[Any], Any] | None = None,
     reshuffle: str | None = None,
+    refuse_repeats: bool = False,
     num_shards: int | Mapping[str, int] | None = None,
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
@@ -56,6 +58,8 @@ def materialize(
         filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
             'module:function' or 'path/to/file.py:function'.
         reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their keys.
+        refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in 'train+more:train'
+            of datasets with common keys; otherwise all examples are kept, and a warning shows two of them.
         num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
@@ -64,8 +68,8 @@ def materialize(
         source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in the
             bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give URLs that
             carry their own: `beam_datasets.storage.with_options(url, options)`. Workers get options with the job.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core. Where records
-            are only copied, one and another for each 256 MiB at most; less is copied within this process.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
+            this process does all, without Beam: it copies with several threads, and filters and shuffles with one.
         **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
             progress.
 
@@ -73,16 +77,11 @@ def materialize(
         DatasetNotFoundError: there is no such source.
         SplitError: an expression cannot be read, does not fit, or selects nothing.
         AlreadyPublishedError: the version is published already.
+        DuplicateKeyError: a key occurs more than once, and `refuse_repeats` is set.
         CorruptRecordError: a record of the source is damaged; nothing was published.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an argument is unusable.
     """
-    try:
-        from beam_datasets.transforms.materialize import run
-    except ImportError as error:
-        if error.name != "apache_beam":
-            raise
-        raise MissingDependencyError("materialize() needs Apache Beam: pip install 'beam_datasets[beam]'") from error
     from beam_datasets.writing.materialize import plan_job
 
     job = plan_job(
@@ -95,10 +94,36 @@ def materialize(
         features=features,
         filter=filter,
         reshuffle=reshuffle,
+        refuse_repeats=refuse_repeats,
         num_shards=num_shards,
         min_shard_size=min_shard_size,
         max_shard_size=max_shard_size,
         storage_options=storage_options,
         source_storage_options=source_storage_options,
     )
-    return run(job, beam_options=beam_options, **engine)
+    for note in job.notes:
+        warnings.warn(note, stacklevel=2)
+    return run_job(job, beam_options, engine)
+
+
+def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
+    """Materializes by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
+
+    Args:
+        job: what to materialize.
+        beam_options: see `materialize`.
+        engine: see `materialize`.
+
+    Raises:
+        MissingDependencyError: Beam is asked for and not installed.
+        BeamDatasetsError: any other reason why nothing was published.
+    """
+    if asks_for_beam(beam_options, engine):
+        try:
+            from beam_datasets.transforms import materialize as pipeline
+        except ImportError as error:
+            raise without_beam("a run with a runner or num_workers", error) from error
+        return pipeline.run(job, beam_options=beam_options, **engine)
+    from beam_datasets.writing import materialize_in_process
+
+    return materialize_in_process.run(job, **engine)

@@ -18,14 +18,14 @@ _SIGN = np.uint64(1 << 63)
 
 
 def widened(values: Any) -> NDArray[Any]:
-    """Returns numbers as float64, int64 or uint64: the type of 64 bits that holds all numbers of theirs."""
+    """Returns numbers as float64, int64 or uint64, whichever holds all values of their dtype."""
     array = np.asarray(values)
     kind = {"b": np.uint64, "u": np.uint64, "i": np.int64}.get(array.dtype.kind, np.float64)
     return array.astype(kind, copy=False)
 
 
 def codes_of(values: NDArray[Any]) -> Codes:
-    """Returns the codes of float64 (but NaN), int64 or uint64; -0.0 has that of 0.0.
+    """Returns the codes of float64 (without NaN), int64 or uint64; -0.0 and 0.0 have the same code.
 
     >>> codes_of(np.array([-1.5, 0.0, 2.0])).argsort().tolist()
     [0, 1, 2]
@@ -43,7 +43,7 @@ def values_of(codes: Codes, kind: str) -> NDArray[Any]:
 
     Args:
         codes: of numbers.
-        kind: 'f', 'i' or 'u': as the dtype of the numbers has it.
+        kind: 'f', 'i' or 'u', as of the dtype of the numbers.
 
     >>> values_of(codes_of(np.array([-3, 7])), "i").tolist()
     [-3, 7]
@@ -75,11 +75,11 @@ def hashes_of(values: Sequence[bytes]) -> Codes:
 
 
 def occurrences(records: NDArray[np.int64], counts: NDArray[np.int64] | int) -> Codes:
-    """Returns a hash for each value of each record, by which values are sampled.
+    """Returns a hash for each value of each record; samples are those with the smallest hashes.
 
     Args:
         records: the index in the slice of each record.
-        counts: how many values each has.
+        counts: number of values of each.
     """
     hashes = mixed(records.astype(np.uint64))
     if isinstance(counts, int):

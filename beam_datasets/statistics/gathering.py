@@ -1,4 +1,4 @@
-"""What is asked for, checked, and the statistics of a range of records."""
+"""Requests for statistics, and the summaries of a range of records."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from beam_datasets.reading.shards import ShardPool
 
 Gathered: TypeAlias = dict[int, list[Summary]]
-"""By number of the slice: a summary of each leaf."""
+"""Number of the slice -> summaries of the leaves."""
 
-_BLOCK_RECORDS, _BLOCK_BYTES = 8192, 4 << 20  # that are summed up at once
-_LEAST_RANGE, _LARGEST_RANGE, _RANGES = 1 << 20, 256 << 20, 64
+_BLOCK_RECORDS, _BLOCK_BYTES = 8192, 4 << 20  # summarized together
+MIN_RANGE, MAX_RANGE, NUM_RANGES = 1 << 20, 256 << 20, 64
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which statistics are asked for.
+    """A validated request for statistics.
 
     Attributes:
-        full_name: name, config and version of the dataset.
+        full_name: name, config and version of the dataset, such as 'digits/small:1.0.0'.
         digest: of the published version.
         directory: the version's.
         pool: of its shards.
         features: its features.
-        leaves: of which features statistics are made.
-        unknown: the paths of features that cannot be read, because their class is not known.
+        leaves: the features to summarize.
+        unknown: the paths of features of unknown classes, which cannot be read.
         slices: name and runs of each slice.
-        whole: whether it is all splits, each by itself, and all features.
+        whole: whether it is every split and all features.
     """
 
     full_name: str
@@ -66,10 +66,14 @@ class Request:
                 first += run.take
 
     @property
+    def num_bytes(self) -> int:
+        """Size of all slices; 0 for those of shards whose sizes are not known."""
+        return sum(self.pool.count_bytes(runs) or 0 for _, runs in self.slices)
+
+    @property
     def range_bytes(self) -> int:
-        """About how many bytes of a shard to sum up at once."""
-        total = sum(self.pool.count_bytes(runs) or 0 for _, runs in self.slices)
-        return min(max(total // _RANGES, _LEAST_RANGE), _LARGEST_RANGE)
+        """Approximate size of a range of a shard, in bytes."""
+        return min(max(self.num_bytes // NUM_RANGES, MIN_RANGE), MAX_RANGE)
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Range:
     Attributes:
         number: of the slice.
         first: the index in the slice of the first one.
-        run: which records.
+        run: the records.
     """
 
     number: int
@@ -94,11 +98,12 @@ def prepare(
     data_dir: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Returns what is asked for, checked.
+    """Validates a request.
 
     Args:
         name_or_dir: a name such as 'squares:1.*.*', or a version's directory.
-        splits: expressions such as 'train[:10%]', each of which gets statistics of its own; None for each split.
+        splits: expressions such as 'train[:10%]', each with statistics of its own, in this order; None for each split
+            in the dataset's order.
         features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
         data_dir: root of the datasets, for a name.
         storage_options: of the store of the dataset; see `beam_datasets.builder`.
@@ -115,12 +120,12 @@ def prepare(
     if len(set(map(str, expressions))) < len(expressions):
         raise SplitError(f"a split is asked for twice: {', '.join(map(str, expressions))}")
     return Request(
-        info.full_name,
+        info.display_name,
         published.digest,
         published.dataset_dir,
         published.pool,
         info.features,
-        tuple(leaves if features is None else _chosen(leaves, features, info.full_name)),
+        tuple(leaves if features is None else _chosen(leaves, features, info.display_name)),
         tuple(unknown) if features is None else (),
         tuple((str(expression), info.splits[expression].file_instructions) for expression in expressions),
         splits is None and features is None,
@@ -130,17 +135,17 @@ def prepare(
 def _chosen(leaves: list[Leaf], names: Sequence[str], dataset: str) -> list[Leaf]:
     wanted = [name.strip("/") for name in names]
     for name in wanted:
-        if not any(leaf.path == name or leaf.path.startswith(name + "/") for leaf in leaves):
+        if not any(leaf.is_below(name) for leaf in leaves):
             paths = [leaf.path for leaf in leaves]
             raise FeatureKeyError(
                 f"{dataset} has no feature {name!r} with statistics; it has {', '.join(paths)}."
                 f"{did_you_mean(name, paths)}"
             )
-    return [leaf for leaf in leaves if any(leaf.path == name or leaf.path.startswith(name + "/") for name in wanted)]
+    return [leaf for leaf in leaves if any(map(leaf.is_below, wanted))]
 
 
 def cut(whole: Range, request: Request, range_bytes: int) -> Iterator[Range]:
-    """Yields ranges that make up another one; see `reading.ranges.cut`."""
+    """Yields consecutive ranges of `whole`; see `reading.ranges.cut`."""
     for part in ranges.cut(whole.run, request.pool, range_bytes):
         yield Range(whole.number, whole.first + part.skip - whole.run.skip, part)
 
@@ -170,7 +175,7 @@ def gather(part: Range, request: Request) -> Gathered:
 
 
 def merge(into: Gathered, other: Gathered) -> Gathered:
-    """Takes up other statistics, and returns the first ones."""
+    """Merges `other` into `into` in place and returns `into`."""
     for number, summaries in other.items():
         if number not in into:
             into[number] = summaries
@@ -194,7 +199,7 @@ def _blocks(part: Range, pool: ShardPool) -> Iterator[list[bytes]]:
 
 
 def _named(error: Exception, records: list[bytes], part: Range, done: int, request: Request) -> Exception:
-    """Returns the error of the first record that cannot be decoded, with its place."""
+    """Finds the first record that cannot be decoded, and returns its error with file, byte and record."""
     decode = compile_decoder(stored_tree(request.features, {leaf.path for leaf in request.leaves}))
     for number, record in enumerate(records, part.run.skip + done):
         try:

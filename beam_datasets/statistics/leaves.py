@@ -1,6 +1,6 @@
 """The leaves of a feature tree, and their values in a block of records, by columns.
 
-Images and files are taken as they are stored: what is told of an image stands in its header.
+Images and files are read as they are stored; the header of an image has its size.
 """
 
 from __future__ import annotations
@@ -35,22 +35,37 @@ class Leaf:
     """A feature that has no features below it.
 
     Attributes:
-        path: names from the top, with slashes between.
+        keys: the names of the dicts' entries from the top to it.
         kind: `NUMBER`, `LABEL`, `TEXT`, `IMAGE` or `FILE`.
         feature: the connector.
-        sequences: how many sequences it is below.
-        even: whether each example has equally many values.
+        sequences: number of sequences around it.
+        fixed_size: whether each example has the same number of values.
     """
 
-    path: str
+    keys: tuple[str, ...]
     kind: str
     feature: FeatureConnector
     sequences: int
-    even: bool
+    fixed_size: bool
+
+    @property
+    def path(self) -> str:
+        """The keys with slashes between."""
+        return "/".join(self.keys)
+
+    def is_below(self, path: str) -> bool:
+        """Returns whether the leaf is the feature of a path, or below it."""
+        return any("/".join(self.keys[: count + 1]) == path for count in range(len(self.keys)))
+
+    def value_of(self, example: Any) -> Any:
+        """Returns the leaf's value in an example."""
+        for key in self.keys:
+            example = example[key]
+        return example
 
     @property
     def type(self) -> str:
-        """What it is, in a word: with `[]` for each sequence that it is below."""
+        """The type in a word, with `[]` for each sequence around it."""
         dtype = dtype_of(self.feature)
         name = self.kind if self.kind in (IMAGE, LABEL, TEXT) else type(self.feature).__name__.lower()
         if self.kind == NUMBER:
@@ -66,8 +81,8 @@ class Column:
     Attributes:
         present: the indices in the block of the records that have the feature.
         values: all values in order: numbers, or a list of bytes.
-        counts: how many of them each of these records has; an integer where all have as many.
-        lengths: how many items the outermost sequence of each has; None where that is fixed.
+        counts: number of values of each of these records; an integer if all have the same number.
+        lengths: number of items of the outermost sequence of each; None if that is fixed.
     """
 
     present: NDArray[np.int64]
@@ -77,24 +92,24 @@ class Column:
 
 
 def leaves_of(feature: FeatureConnector) -> tuple[list[Leaf], list[str]]:
-    """Returns the leaves of a tree, and the paths of features of classes that are not known."""
+    """Returns the leaves of a tree, and the paths of features of unknown classes."""
     leaves: list[Leaf] = []
     unknown: list[str] = []
 
-    def visit(node: FeatureConnector, path: str, sequences: int) -> None:
+    def visit(node: FeatureConnector, keys: tuple[str, ...], sequences: int) -> None:
         if isinstance(node, FeaturesDict):
             for name, child in node.items():
-                visit(child, join(path, name), sequences)
+                visit(child, (*keys, name), sequences)
         elif isinstance(node, Sequence):
-            visit(node.feature, path, sequences + 1)
+            visit(node.feature, keys, sequences + 1)
         elif isinstance(node, TranslationVariableLanguages):
-            visit(node.inner(), path, sequences)
+            visit(node.inner(), keys, sequences)
         elif isinstance(node, UnknownFeature):
-            unknown.append(path)
+            unknown.append("/".join(keys))
         else:
-            leaves.append(Leaf(path, _kind(node), node, sequences, not sequences and _is_even(node)))
+            leaves.append(Leaf(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
 
-    visit(feature, "", 0)
+    visit(feature, (), 0)
     return leaves, unknown
 
 
@@ -108,7 +123,7 @@ def _kind(feature: FeatureConnector) -> str:
     return TEXT if dtype_of(feature) == STRING else NUMBER
 
 
-def _is_even(feature: FeatureConnector) -> bool:
+def _has_fixed_size(feature: FeatureConnector) -> bool:
     if isinstance(feature, (Audio, Image)):
         return isinstance(feature, Image)
     shape = shape_of(feature)
@@ -117,7 +132,7 @@ def _is_even(feature: FeatureConnector) -> bool:
 
 
 def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:
-    """Returns the tree of what is read of a dataset, cut down to some leaves; None for nothing."""
+    """Returns the features to read, reduced to some leaves; None if there are none."""
     if isinstance(feature, FeaturesDict):
         children = {name: stored_tree(child, paths, join(path, name)) for name, child in feature.items()}
         kept = {name: child for name, child in children.items() if child is not None}
@@ -139,26 +154,26 @@ def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[
         feature: of the dataset.
         leaves: which leaves of it.
     """
-    even = stored_tree(feature, {leaf.path for leaf in leaves if leaf.even})
-    uneven = stored_tree(feature, {leaf.path for leaf in leaves if not leaf.even})
+    even = stored_tree(feature, {leaf.path for leaf in leaves if leaf.fixed_size})
+    uneven = stored_tree(feature, {leaf.path for leaf in leaves if not leaf.fixed_size})
     batch = None if even is None else compile_batch_decoder(even)
     decode = _many_decoder(uneven)
-    at_even = [_getter(even, leaf.path) if leaf.even else None for leaf in leaves]
-    at_uneven = [None if leaf.even else _getter(uneven, leaf.path) for leaf in leaves]
 
     def columns(records: list[Any]) -> list[Column]:
         whole = batch(records) if batch else None
         examples = decode(records)
         return [
-            _of_batch(get(whole)) if get is not None else _of_examples(list(map(get_each, examples)), leaf)  # type: ignore[arg-type]
-            for leaf, get, get_each in zip(leaves, at_even, at_uneven)
+            _of_batch(leaf.value_of(whole))
+            if leaf.fixed_size
+            else _of_examples(list(map(leaf.value_of, examples)), leaf)
+            for leaf in leaves
         ]
 
     return columns
 
 
 def _many_decoder(tree: FeatureConnector | None) -> Callable[[list[Any]], list[Any]]:
-    """Returns the function from records to examples, at once where that can be."""
+    """Returns the function from records to examples; many at once if the features allow it."""
     if tree is None:
         return lambda records: []
     one, many = compile_decoder(tree), compile_block_decoder(tree)
@@ -170,27 +185,6 @@ def _many_decoder(tree: FeatureConnector | None) -> Callable[[list[Any]], list[A
         return list(map(one, records))
 
     return decode
-
-
-def _getter(tree: FeatureConnector | None, path: str) -> Callable[[Any], Any]:
-    """Returns the function that takes the values of a leaf out of an example."""
-    keys: list[str] = []
-    rest: Any = tree
-    while isinstance(rest, (FeaturesDict, Sequence)):
-        if isinstance(rest, Sequence):
-            rest = rest.feature
-            continue
-        done = "/".join(keys)
-        key = next(key for key in rest if path == join(done, key) or path.startswith(join(done, key) + "/"))
-        keys.append(key)
-        rest = rest[key]
-
-    def get(example: Any) -> Any:
-        for key in keys:
-            example = example[key]
-        return example
-
-    return get
 
 
 def _of_batch(column: NDArray[Any]) -> Column:
@@ -224,7 +218,7 @@ def _of_examples(values: list[Any], leaf: Leaf) -> Column:
 
 
 def _arrays(value: Any) -> list[NDArray[Any]]:
-    """Returns the arrays that a value is made of: one, or those of items of different shapes."""
+    """Returns the arrays of a value: one, or one per item if shapes differ."""
     if isinstance(value, np.ndarray) and value.dtype != STRING:
         return [value]
     return [array for item in value for array in _arrays(np.asarray(item) if not isinstance(item, list) else item)]

@@ -57,22 +57,20 @@ def _bars(edges: Sequence[float], counts: Sequence[int], highest: int) -> Iterat
 
 
 def _bar_range(edges: Sequence[float], number: int) -> str:
-    low, high = edges[number], edges[number + 1]
-    if _is_whole(edges):
-        low, high = int(low + 0.5), int(high - 0.5)
+    low, high = edges[number], edges[number + 1] - _is_whole(edges)
     return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
 
 
 def _ends(spread: dict[str, Any]) -> tuple[str, str]:
-    """Returns the numbers at both ends, in words: the extremes, where they are inside."""
-    edges, whole = spread["histogram"]["edges"], _is_whole(spread["histogram"]["edges"])
-    first, last = (int(edges[0] + 0.5), int(edges[-1] - 0.5)) if whole else (edges[0], edges[-1])
-    return number_text(max(first, spread["min"])), number_text(min(last, spread["max"]))
+    """Returns the first and the last number that bars show, as text."""
+    edges = spread["histogram"]["edges"]
+    last = edges[-1] - _is_whole(edges)
+    return number_text(max(edges[0], spread["min"])), number_text(min(last, spread["max"]))
 
 
 def _is_whole(edges: Sequence[float]) -> bool:
-    """Returns whether bars are of whole numbers: then they go from a half to a half."""
-    return len(edges) > 2 and all(edge % 1 == 0.5 for edge in edges)
+    """Returns whether bars are of integers; then the upper edge of a bar is not in it."""
+    return isinstance(edges[0], int)
 
 
 def bars_table(rows: Sequence[tuple[str, int]], total: int, caption: str, *, exact: bool = True) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from beam_datasets.statistics.gathering import Gathered, Request
     from beam_datasets.statistics.spread import Spread
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = ".stats"
 """Beside the versions of a dataset: a directory with a file for each version. Names that begin with a dot are no
 versions to any reader, TensorFlow Datasets included."""
@@ -38,8 +38,8 @@ class Statistics:
         dataset: its name, config and version.
         digest: of the published version.
         directory: the version's.
-        slices: name -> {'examples': how many, 'features': path -> what is known of it}; see docs/stats.md.
-        unknown: the paths of features of classes that are not known; they are left out.
+        slices: name -> {'examples': number, 'features': path -> statistics}; see docs/stats.md.
+        unknown: the paths of features of unknown classes, which are left out.
     """
 
     dataset: str
@@ -49,7 +49,7 @@ class Statistics:
     unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns values that JSON expresses; the directory is left out, as it may be another one tomorrow."""
+        """Returns the statistics as JSON values, without the directory, which may be moved."""
         content = {
             "format": FORMAT,
             "dataset": self.dataset,
@@ -61,31 +61,31 @@ class Statistics:
 
     @classmethod
     def from_json(cls, content: Any, directory: str) -> Statistics:
-        """Returns the statistics of such values.
+        """Returns the statistics of the values of `to_json`.
 
         Raises:
-            MetadataError: they are none, or were changed.
+            MetadataError: they have another format, or were changed.
         """
         try:
             if content["format"] != FORMAT:
                 raise MetadataError(f"statistics of format {content['format']!r}; this version reads format {FORMAT}")
             if content["crc32c"] != _checksum({name: content[name] for name in content if name != "crc32c"}):
-                raise MetadataError("these statistics were changed after they were saved")
+                raise MetadataError("statistics: the checksum does not match; they were changed after they were saved")
             return cls(content["dataset"], content["digest"], directory, content["slices"], tuple(content["unknown"]))
         except (KeyError, TypeError) as error:
-            raise MetadataError(f"these are no statistics: {error!r}") from None
+            raise MetadataError(f"expected statistics, got {error!r}") from None
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """Returns the CRC-32C of values, whatever the layout of their text, in hexadecimal digits."""
+    """Returns the CRC-32C of JSON values in hexadecimal digits; it does not depend on order and layout."""
     return f"{crc32c(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
 def conclude(gathered: Gathered, request: Request) -> Statistics:
-    """Returns the statistics that follow from all that was gathered.
+    """Returns the statistics of all summaries.
 
     Raises:
-        LostExamplesError: that is not of as many examples as the slices have.
+        LostExamplesError: the number of examples is not that of the slices.
     """
     slices = {}
     for number, (name, runs) in enumerate(request.slices):
@@ -124,7 +124,7 @@ def save(statistics: Statistics) -> str:
 
 
 def read_saved(request: Request) -> Statistics | None:
-    """Returns the saved statistics of a whole dataset; None where there are none that can be read, or of another."""
+    """Returns the saved statistics of a whole dataset; None if there are none, or not of this digest and format."""
     try:
         content = json.loads(storage.read_bytes(saved_path(request.directory)))
         found = Statistics.from_json(content, request.directory)
@@ -134,8 +134,8 @@ def read_saved(request: Request) -> Statistics | None:
 
 
 def json_text(statistics: Statistics) -> str:
-    """Returns the statistics as text, the same for the same."""
-    return json.dumps(statistics.to_json(), indent=1, allow_nan=False, sort_keys=True) + "\n"
+    """Returns the statistics as JSON, the same text for the same statistics; slices and features keep their order."""
+    return json.dumps(statistics.to_json(), indent=1, allow_nan=False) + "\n"
 
 
 # ----------------------------------------------------------------------------------------------------------- a feature
@@ -159,7 +159,7 @@ def _feature(leaf: Leaf, summary: Summary) -> dict[str, Any]:
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
-    """Returns what is known of numbers; nothing of none."""
+    """Returns the statistics of numbers; empty if there are none."""
     if not spread.count:
         return {}
     mean, deviation = spread.mean_and_deviation()
@@ -176,7 +176,7 @@ def _spread(spread: Spread) -> dict[str, Any]:
 
 
 def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
-    """Returns how often each class occurs, in the order of the classes, those that never do included."""
+    """Returns the count of each class, in the order of the classes, including those that do not occur."""
     counts: dict[int, int] = summary.labels or {}
     names = feature.label_names if isinstance(feature, ClassLabel) else None
     known = range(feature.num_classes or 0)

@@ -1,20 +1,22 @@
-"""How numbers spread: extremes, sums, and counts in bins that are as fine as room allows.
+"""Distribution of numbers: extremes, exact sums, and counts in bins.
 
-All of it is the same in whatever order, and in whatever groups, the numbers come. That is what sketches that draw
-random bits (KLL, REQ), or whose outcome depends on the order of merging (t-digest), do not give.
+The result does not depend on the order and grouping of the numbers. Sketches that draw random bits (KLL, REQ), or whose
+result depends on the order of merging (t-digest), do not have this property.
 
-The bins are those of the codes' leading bits, as many bits as leave at most `MOST_BINS` bins occupied. Of a part of the
-numbers no more bins are occupied than of all, so no part is ever binned more coarsely than all of them in the end.
+A bin holds the codes with the same leading bits, as many bits as leave at most `MAX_BINS` bins occupied. A part of the
+numbers occupies no more bins than all of them, so no part is binned more coarsely than the whole.
+
+The sums are integers: a finite float is a 53-bit integer times a power of two.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.statistics import exact
 from beam_datasets.statistics.codes import codes_of, values_of
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
     from beam_datasets.statistics.codes import Codes
 
-MOST_BINS = 4096
+MAX_BINS = 4096
+UNIT = 1080 + 53  # every finite float64 is an integer times 2**-UNIT
 
 
 def _none() -> NDArray[Any]:
@@ -35,16 +38,16 @@ def _no_counts() -> NDArray[Any]:
 
 @dataclass
 class Spread:
-    """Numbers summed up; none of them NaN or infinite.
+    """Distribution of finite numbers.
 
     Attributes:
-        kind: 'f', 'i' or 'u', what the numbers are.
-        count: how many there are.
-        total, squares: their sums; see `exact.sums`.
-        low, high: the codes of the smallest and of the largest.
-        shift: how many of the last bits of codes are left out for the bins.
+        kind: 'f', 'i' or 'u', as the dtype of the numbers has it.
+        count: number of numbers.
+        total, squares: see `exact_sums`.
+        low, high: codes of the smallest and of the largest number.
+        shift: number of trailing bits of codes that bins leave out.
         bins: the occupied bins, ascending: codes without these bits.
-        counts: how many numbers are in each.
+        counts: number of numbers in each bin.
     """
 
     kind: str
@@ -58,21 +61,21 @@ class Spread:
     counts: NDArray[np.int64] = field(default_factory=_no_counts)
 
     def add(self, values: NDArray[Any], unique: tuple[Codes, NDArray[np.int64]] | None = None) -> None:
-        """Takes up numbers.
+        """Adds numbers.
 
         Args:
-            values: float64, int64 or uint64.
-            unique: their different codes, ascending, and how many of each there are; None to find them.
+            values: finite float64, int64 or uint64.
+            unique: their distinct codes, ascending, and the count of each; None to compute them.
         """
         if not len(values):
             return
-        total, squares = exact.sums(values)
+        total, squares = exact_sums(values)
         codes, counts = np.unique(codes_of(values), return_counts=True) if unique is None else unique
         self._take(len(values), total, squares, int(codes[0]), int(codes[-1]))
         self._bin(0, codes, counts)
 
     def merge(self, other: Spread) -> None:
-        """Takes up the numbers of another one."""
+        """Adds the numbers of another spread."""
         self._take(other.count, other.total, other.squares, other.low, other.high)
         self._bin(other.shift, other.bins, other.counts)
 
@@ -99,8 +102,11 @@ class Spread:
         return values_of(np.array([code], np.uint64), self.kind).tolist()[0]
 
     def mean_and_deviation(self) -> tuple[float, float]:
-        """Returns the mean and the standard deviation of at least one number."""
-        return exact.mean_and_deviation(self.count, self.total, self.squares, floats=self.kind == "f")
+        """Returns the mean and the population standard deviation of at least one number."""
+        unit = Fraction(1, 1 << UNIT) if self.kind == "f" else Fraction(1)
+        mean = Fraction(self.total, self.count)
+        variance = Fraction(self.squares, self.count) - mean**2
+        return float(mean * unit), _root(variance * unit**2)
 
     def bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Returns the smallest and the largest number that each bin may hold, as float64 or integers."""
@@ -111,7 +117,7 @@ class Spread:
         return values_of(np.maximum(first, low), self.kind), values_of(np.minimum(last, high), self.kind)
 
     def quantile(self, share: float) -> tuple[Any, float]:
-        """Returns about the smallest number that at least this share of all do not exceed, and how far off it may be.
+        """Returns the approximate quantile (inverted CDF) and a bound of its error.
 
         Args:
             share: in [0, 1].
@@ -126,6 +132,49 @@ class Spread:
         return middle, float(max(high - middle, middle - low))
 
 
+def exact_sums(values: NDArray[Any]) -> tuple[int, int]:
+    """Returns the exact sum and the exact sum of squares; of floats in units of 2**-UNIT and 2**(-2 * UNIT).
+
+    Args:
+        values: fewer than 2**32 finite float64, int64 or uint64.
+
+    >>> exact_sums(np.array([2**62, 2**62, -1])) == (2**63 - 1, 2**125 + 1)
+    True
+    >>> exact_sums(np.array([1e300, 1.0, -1e300]))[0] == 1 << UNIT
+    True
+    """
+    if values.dtype.kind != "f":
+        return _integer_sums(values)
+    mantissas, exponents = np.frexp(values)
+    places, shifts = np.divmod(exponents, 10)  # numbers of up to ten exponents are summed together
+    whole = np.ldexp(mantissas, 53 + shifts).astype(np.int64)  # each number is whole * 2**(10 * place - 53)
+    total, squares = 0, 0
+    for place in np.unique(places).tolist():
+        part_total, part_squares = _integer_sums(whole[places == place])
+        total += part_total << 10 * place - 53 + UNIT
+        squares += part_squares << 2 * (10 * place - 53 + UNIT)
+    return total, squares
+
+
+def _integer_sums(values: NDArray[Any]) -> tuple[int, int]:
+    negative = values < 0
+    sizes = np.where(negative, -values, values).astype(np.uint64)  # int64's minimum is its own negative: 2**63 unsigned
+    high, low = sizes >> np.uint64(32), sizes & np.uint64(0xFFFFFFFF)
+    squares = (_sum(high * high) << 64) + (_sum(high * low) << 33) + _sum(low * low)
+    return _sum(sizes) - 2 * _sum(sizes[negative]), squares
+
+
+def _sum(values: NDArray[np.uint64]) -> int:
+    return (int((values >> np.uint64(32)).sum()) << 32) + int((values & np.uint64(0xFFFFFFFF)).sum())
+
+
+def _root(number: Fraction) -> float:
+    """Returns the square root of a fraction that may be too large or too small for a float."""
+    shift = (number.numerator.bit_length() - number.denominator.bit_length()) // 2
+    scaled = number / Fraction(4) ** shift  # between 1/4 and 8, or 0
+    return float(Fraction(float(scaled) ** 0.5) * Fraction(2) ** shift)
+
+
 def _summed(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
     """Returns the different codes, ascending, and the sum of the counts of each."""
     if not len(codes):
@@ -137,9 +186,9 @@ def _summed(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.
 
 
 def _bits_too_many(bins: Codes) -> int:
-    """Returns how many more bits to leave out, that not too many bins are occupied."""
-    if len(bins) <= MOST_BINS:
+    """Returns how many more bits to leave out, so that at most `MAX_BINS` bins are occupied."""
+    if len(bins) <= MAX_BINS:
         return 0
-    # Neighbours become one where they differ in no bit that is kept; the MOST_BINS-th largest difference must go.
+    # Adjacent bins become one if they differ in no bit that is kept; the MAX_BINS-th largest difference must go.
     differences = np.sort(bins[1:] ^ bins[:-1])
-    return int(differences[-MOST_BINS]).bit_length()
+    return int(differences[-MAX_BINS]).bit_length()

@@ -1,7 +1,8 @@
-"""What is gathered of a feature: mergeable, and the same however the examples are grouped."""
+"""Mergeable summaries of features; the result does not depend on how examples are grouped."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ import numpy as np
 from beam_datasets.features.base import dtype_of
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.statistics.codes import codes_of, hashes_of, mixed, occurrences, widened
-from beam_datasets.statistics.image_headers import image_size
 from beam_datasets.statistics.leaves import IMAGE, LABEL, NUMBER, TEXT, Column, Leaf
 from beam_datasets.statistics.spread import Spread
 from beam_datasets.statistics.values import Values
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHOWN_BYTES = 80
-"""Of a text so many bytes are shown. One more is kept, which tells that there are more."""
+"""Number of bytes of a text that are shown. One more is kept, so that longer texts are recognized."""
 
 
 @dataclass
 class Summary:
-    """What is gathered of a feature.
+    """Summary of a feature.
 
     Attributes:
-        counts: 'examples', 'missing' (examples without it), 'values', and as it has them 'zeros', 'nan', 'inf', '-inf',
-            'empty', 'unreadable' (images whose size cannot be told).
+        counts: 'examples', 'missing' (examples without it), 'values', and by kind 'zeros', 'nan', 'inf', '-inf',
+            'empty', 'unreadable' (images without a header that Pillow can read).
         spreads: by name: 'values' of numbers, 'bytes' of texts and files, 'items' of sequences, 'height', 'width',
             'channels' of images.
-        labels: how often each class occurs; None for other features.
-        values: the different values; None for labels.
+        labels: count of each class; None for other features.
+        values: the distinct values; None for labels.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Summary:
     values: Values | None = None
 
     def merge(self, other: Summary) -> None:
-        """Takes up what was gathered of other examples."""
+        """Merges `other`, of other examples, into this in place."""
         self.counts.update(other.counts)
         for name, spread in other.spreads.items():
             self.spreads[name].merge(spread)
@@ -71,11 +71,11 @@ def _shape(leaf: Leaf) -> Any:
 
 
 def add(summary: Summary, leaf: Leaf, column: Column, records: NDArray[np.int64]) -> None:
-    """Takes up a block of records.
+    """Adds a block of records.
 
     Args:
-        summary: of the leaf; it is changed.
-        leaf: which feature.
+        summary: of the leaf, changed in place.
+        leaf: the feature.
         column: its values.
         records: the index in the slice of each record.
     """
@@ -141,8 +141,20 @@ def _add_sizes(summary: Summary, files: list[bytes]) -> None:
         summary.spreads[name].add(np.array(numbers, np.int64))
 
 
+def image_size(data: bytes) -> tuple[int, int, int] | None:
+    """Returns height, width and channels from the header of an image; None if Pillow cannot read it or is missing."""
+    try:
+        from PIL import Image
+
+        with Image.open(io.BytesIO(data)) as image:
+            # a palette holds colours
+            return image.height, image.width, 3 if image.mode == "P" else len(image.getbands())
+    except Exception:  # each plugin of Pillow raises its own errors for damaged headers, and some sizes are refused
+        return None
+
+
 def _shown(values: list[bytes], kind: str) -> NDArray[Any]:
-    """Returns what to show of texts; of files nothing, they are only counted."""
+    """Returns what to show of texts; nothing for files, which are only counted."""
     shown = np.empty(len(values), STRING)
     shown[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
     return shown

@@ -1,9 +1,10 @@
-"""Which values there are: how many different ones, and the most frequent.
+"""Distinct and most frequent values.
 
-Up to `MOST_VALUES` different values are all kept and counted. Of more, those with the smallest hashes are kept: how
-small the largest of these is tells how many there are (Bar-Yossef et al., "Counting distinct elements in a data
-stream"). The most frequent are then found among a random sample of occurrences, and counted by a table of counters
-(Cormode and Muthukrishnan, "the count-min sketch"). All of it is the same in whatever order the values come.
+Up to `MAX_VALUES` distinct values are all kept and counted. Of more, those with the smallest hashes are kept; the
+largest of these hashes gives an estimate of the number of distinct values (Bar-Yossef et al., "Counting distinct
+elements in a data stream"). The most frequent values are then found in a sample of occurrences chosen by hash, and
+counted by a table of counters (Cormode and Muthukrishnan, "the count-min sketch"). The result does not depend on the
+order of the values.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ if TYPE_CHECKING:
 
     from beam_datasets.statistics.codes import Codes
 
-MOST_VALUES = 4096
+MAX_VALUES = 4096
 SAMPLE = 1024
 ROWS, COLUMNS = 4, 2048
-LEAST_SHARE = 0.005
-"""A value that makes up less of all is not told among the most frequent, where not all values are kept."""
+MIN_SHARE = 0.005
+"""Values with a smaller share are not among the most frequent, unless all values are kept."""
 
 
 @dataclass
 class Values:
-    """The different values.
+    """Distinct values.
 
     Attributes:
         shown: what to show of each value that is kept.
-        hashes: theirs, ascending.
-        counts: how often each occurs.
+        hashes: of these values, ascending.
+        counts: of each of these values.
         complete: whether all values are kept.
-        sampled: of the values in the sample: hash of the occurrence (ascending), hash of the value.
-        sampled_shown: what to show of each of these.
+        sampled: the sample: hashes of occurrences, ascending, and hashes of their values.
+        sampled_shown: what to show of each value of the sample.
         table: counters, by row and part of the hash.
     """
 
@@ -53,27 +54,27 @@ class Values:
 
     @classmethod
     def empty(cls, dtype: Any) -> Values:
-        """Returns no values; they are shown as elements of this dtype."""
+        """Returns no values; `shown` has this dtype."""
         return cls(np.zeros(0, dtype), np.zeros(0, dtype))
 
     def add(self, hashes: Codes, counts: NDArray[np.int64], shown: NDArray[Any]) -> None:
-        """Takes up different values.
+        """Adds distinct values.
 
         Args:
-            hashes: of each, all different.
-            counts: how often each occurs.
-            shown: what to show of each.
+            hashes: of each value, all distinct.
+            counts: of each value.
+            shown: what to show of each value.
         """
         for row in range(ROWS):
             np.add.at(self.table[row], _columns(hashes, row), counts)
         self._keep(hashes, counts, shown)
 
     def sample(self, occurrences: Codes, pick: Callable[[NDArray[np.intp]], tuple[Codes, NDArray[Any]]]) -> None:
-        """Takes up occurrences of these values.
+        """Adds occurrences of values to the sample.
 
         Args:
-            occurrences: the hash of each.
-            pick: the function from indices of occurrences to the hashes of the values and to what is shown of them.
+            occurrences: hash of each occurrence.
+            pick: function from indices of occurrences to the hashes of their values, and what to show of these.
         """
         last = self.sampled[0, -1] if self.sampled.shape[1] == SAMPLE else np.uint64((1 << 64) - 1)
         some = np.flatnonzero(occurrences <= last)
@@ -84,24 +85,24 @@ class Values:
             self._keep_sampled(np.stack([occurrences[some], hashes]), shown)
 
     def merge(self, other: Values) -> None:
-        """Takes up the values of another one."""
+        """Merges `other` into this in place."""
         self.table = self.table + other.table
         self.complete = self.complete and other.complete
         self._keep(other.hashes, other.counts, other.shown)
         self._keep_sampled(other.sampled, other.sampled_shown)
 
     def _keep(self, hashes: Codes, counts: NDArray[np.int64], shown: NDArray[Any]) -> None:
-        # What was dropped once has MOST_VALUES smaller hashes before it for ever; so what is kept is counted wholly.
-        if not self.complete and len(self.hashes) == MOST_VALUES:
+        # A dropped value always has MAX_VALUES smaller hashes before it, so counts of kept values are complete.
+        if not self.complete and len(self.hashes) == MAX_VALUES:
             some = np.flatnonzero(hashes <= self.hashes[-1])
             hashes, counts, shown = hashes[some], counts[some], shown[some]
         both = np.concatenate([self.hashes, hashes])
         found, first, which = np.unique(both, return_index=True, return_inverse=True)
         sums = np.zeros(len(found), np.int64)
         np.add.at(sums, which, np.concatenate([self.counts, counts]))
-        self.complete = self.complete and len(found) <= MOST_VALUES
-        kept = first[:MOST_VALUES]
-        self.hashes, self.counts = found[:MOST_VALUES], sums[:MOST_VALUES]
+        self.complete = self.complete and len(found) <= MAX_VALUES
+        kept = first[:MAX_VALUES]
+        self.hashes, self.counts = found[:MAX_VALUES], sums[:MAX_VALUES]
         self.shown = np.concatenate([self.shown, shown])[kept]
 
     def _keep_sampled(self, sampled: NDArray[np.uint64], shown: NDArray[Any]) -> None:
@@ -113,17 +114,17 @@ class Values:
     # ----------------------------------------------------------------------------------------------------- what follows
 
     def distinct(self) -> int:
-        """Returns how many different values there are; about, where they are not all kept."""
+        """Returns the number of distinct values; an estimate if not all are kept."""
         if self.complete:
             return len(self.hashes)
-        return round((MOST_VALUES - 1) / ((int(self.hashes[-1]) + 1) / 2**64))
+        return round((MAX_VALUES - 1) / ((int(self.hashes[-1]) + 1) / 2**64))
 
     def top(self, number: int, total: int) -> list[tuple[Any, int]]:
-        """Returns the most frequent values, each as it is shown, and their counts; see `LEAST_SHARE`.
+        """Returns the most frequent values, as they are shown, with their counts; see `MIN_SHARE`.
 
         Args:
-            number: how many at most.
-            total: how many occurrences there are of all values.
+            number: maximum number of values.
+            total: number of occurrences of all values.
         """
         if self.complete:
             shown, hashes, counts = self.shown, self.hashes, self.counts
@@ -131,7 +132,7 @@ class Values:
             hashes, first = np.unique(self.sampled[1], return_index=True)
             shown = self.sampled_shown[first]
             counts = np.stack([self.table[row][_columns(hashes, row)] for row in range(ROWS)]).min(axis=0)
-            frequent = counts >= max(LEAST_SHARE * total, 2)
+            frequent = counts >= max(MIN_SHARE * total, 2)
             shown, hashes, counts = shown[frequent], hashes[frequent], counts[frequent]
         order = np.lexsort((hashes, -counts))
         if shown.dtype.kind != "O":

@@ -6,12 +6,12 @@ from typing import Any
 
 
 def number_text(value: Any) -> str:
-    """Returns a number with four significant digits, or all of an integer that is not long.
+    """Returns an integer with all of its digits, and a float with four significant digits.
 
-    >>> number_text(1234567), number_text(0.0001235), number_text(1234.56), number_text(2.5), number_text(10**19)
-    ('1,234,567', '0.0001235', '1,235', '2.5', '1e+19')
+    >>> number_text(1234567), number_text(0.0001235), number_text(1234.56), number_text(2.5), number_text(2**63)
+    ('1,234,567', '0.0001235', '1,235', '2.5', '9,223,372,036,854,775,808')
     """
-    if isinstance(value, int) and abs(value) < 10**15:
+    if isinstance(value, int):
         return f"{value:,}"
     if value == 0:
         return "0"
@@ -23,12 +23,14 @@ def number_text(value: Any) -> str:
 
 
 def share_text(count: int, total: int) -> str:
-    """Returns a share in percent.
+    """Returns a share in percent; '-' for a share of nothing.
 
-    >>> share_text(1, 3), share_text(1, 100000), share_text(5, 5)
-    ('33.3%', '<0.1%', '100%')
+    >>> share_text(1, 3), share_text(1, 100000), share_text(5, 5), share_text(0, 5), share_text(0, 0)
+    ('33.3%', '<0.1%', '100%', '0%', '-')
     """
-    share = 100 * count / max(total, 1)
-    if 0 < share < 0.1:
-        return "<0.1%"
-    return "100%" if count == total else f"{share:.1f}%"
+    if not total:
+        return "-"
+    if count in (0, total):
+        return "100%" if count else "0%"
+    share = 100 * count / total
+    return "<0.1%" if share < 0.1 else f"{share:.1f}%"

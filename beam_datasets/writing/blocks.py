@@ -19,11 +19,14 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats import tfrecord
 from beam_datasets.model import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
+from beam_datasets.writing.histogram import count_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
+
+    from beam_datasets.writing.histogram import Histogram
 
 KEY_BYTES = 16
 SIZE_BYTES = 4
@@ -125,6 +128,12 @@ class SpilledBlock:
 
 
 AnyBlock = Block | SpilledBlock
+
+
+def histogram_of(block: AnyBlock, shift: int = 0) -> Histogram:
+    """Returns the histogram of a block's keys; `shift` as of `count_keys`."""
+    keys, sizes = block.load()
+    return count_keys(key_array(keys), size_array(sizes), shift=shift)
 
 
 def key_array(keys: bytes) -> NDArray[np.uint64]:

@@ -55,7 +55,7 @@ class GoodCopy:
         try:
             theirs = inspect(self.directory).full_name
         except DatasetNotFoundError:
-            parts = self._damaged.known.full_name.split("/")
+            parts = self._damaged.known.full_name.replace(":", "/").split("/")
             below = [storage.join(self.directory, *parts[i:]) for i in range(len(parts))]
             meant = next((f"; did you mean {path}?" for path in below if catalog.is_published(path)), ".")
             raise DatasetNotFoundError(f"{self.directory} is no version's directory{meant}") from None

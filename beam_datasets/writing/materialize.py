@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError, StoreOptionsError
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
 from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.model.lineage import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.model.names import DatasetName
@@ -23,6 +23,7 @@ from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.materialize_selection import Sources, named_splits, select
 from beam_datasets.writing.materialize_stages import STRETCH_BYTES, Stretches
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
+from beam_datasets.writing.repeats import find_repeats, is_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from beam_datasets.writing.materialize_copy import CopyPlan
     from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
     from beam_datasets.writing.materialize_stages import Prepared
+    from beam_datasets.writing.repeats import Repeats
 
 MANY_STRETCHES = 1 << 14
 _OF_THE_SOURCE = (
@@ -58,6 +60,37 @@ class Job:
     lineage: Lineage
     transform: Transform | None
     sources: tuple[str, ...]
+
+    @cached_property
+    def repeats(self) -> dict[str, Repeats]:
+        """Split -> the keys that occur more than once in it, before a filter; without splits that have none.
+
+        Raises:
+            MetadataError: an index of a source is damaged.
+        """
+        found = {split.name: find_repeats(split) for split in self.splits}
+        return {name: repeats for name, repeats in found.items() if repeats is not None}
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What readers of the dataset may not expect: repeated keys, and splits that are not in hash order.
+
+        Raises:
+            MetadataError: an index of a source is damaged.
+        """
+        before = " (before the filter)" if self.lineage.filter is not None else ""
+        notes = [
+            f"split {name!r}: {repeats}{before}. All are kept; --refuse_repeats refuses them."
+            for name, repeats in self.repeats.items()
+        ]
+        if self.reshuffle is None and not self.info.disable_shuffling:
+            notes += [
+                f"split {split.name!r}: its {len(split.pieces)} parts stand one behind the other, so it is not in hash "
+                f"order, and a slice such as {split.name}[:60%] is not a random sample. --reshuffle SALT makes it one."
+                for split in self.splits
+                if not is_in_order(split)
+            ]
+        return tuple(notes)
 
     @property
     def dataset_dir(self) -> str:
@@ -123,6 +156,7 @@ def plan_job(
     features: Collection[str] | None = None,
     filter: str | Callable[[Any], Any] | None = None,
     reshuffle: str | None = None,
+    refuse_repeats: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     source_storage_options: Mapping[str, Any] | None = None,
     **shards: Any,
@@ -139,6 +173,7 @@ def plan_job(
         features: see there.
         filter: see there.
         reshuffle: see there.
+        refuse_repeats: see there.
         storage_options: see there.
         source_storage_options: see there.
         **shards: num_shards, min_shard_size, max_shard_size and others of `ShardingOptions`.
@@ -153,6 +188,8 @@ def plan_job(
     opened = Sources(roots, dict(sources or {}), source_storage_options, root)
     first = opened.opened[opened.open(source)]
     selected = tuple(select(name, expression, opened) for name, expression in named_splits(split, first).items())
+    opened.check_options()
+    selected = opened.keep_read(selected)
     sharding.check_splits([one.name for one in selected])
     kept = None if features is None else sorted({features} if isinstance(features, str) else set(features))
     trees = [tree_of(builder, kept) for builder in opened.opened]
@@ -163,8 +200,8 @@ def plan_job(
         None if kept is None else record_names(trees[0]),
         chosen,
     )
-    info = _info(first, opened.opened, _identity(to, first, root), trees[0], reshuffled=reshuffle is not None)
-    opened.check_options()
+    identity = _identity(to, first, opened.opened[0].info, root)
+    info = _info(opened.opened[0].info, opened.opened, identity, trees[0], reshuffled=reshuffle is not None)
     for builder in opened.opened:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
@@ -176,7 +213,10 @@ def plan_job(
     )
     changes = kept is not None or chosen is not None
     directories = tuple(builder.dataset_dir for builder in opened.opened)
-    return Job(info, selected, sharding, lineage, transform if changes else None, directories)
+    job = Job(info, selected, sharding, lineage, transform if changes else None, directories)
+    for name, repeats in job.repeats.items() if refuse_repeats else ():
+        raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
+    return job
 
 
 def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> str:
@@ -197,20 +237,27 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
 def tree_of(builder: ReadOnlyBuilder, kept: Sequence[str] | None) -> Any:
     """Returns the features of a dataset that are kept."""
     tree = builder.info.features
-    return tree if kept is None else project(tree, kept, builder.info.full_name)
+    return tree if kept is None else project(tree, kept, builder.info.display_name)
 
 
 def _check_alike(builders: Sequence[ReadOnlyBuilder], trees: Sequence[Any]) -> None:
     for builder, tree in zip(builders[1:], trees[1:]):
         if problem := difference(trees[0], tree):
             raise BeamDatasetsError(
-                f"{builders[0].info.full_name} and {builder.info.full_name} cannot be put together: {problem}. "
+                f"{builders[0].info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
                 "All sources need the same features; --features chooses those that all have."
             )
 
 
-def _identity(to: str | None, source: ReadOnlyBuilder, root: str) -> DatasetIdentity:
-    """Returns which dataset is written: what `to` leaves open is the source's."""
+def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
+    """Returns which dataset is written.
+
+    Args:
+        to: its name, or a part of it.
+        source: what `to` leaves open is taken from it.
+        info: of the first dataset that is read.
+        root: `data_dir`.
+    """
     wanted = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
     if wanted.kwargs or wanted.namespace:
         raise BeamDatasetsError(f"{to!r} names no dataset to write; needed: name[/config][:version].")
@@ -223,29 +270,28 @@ def _identity(to: str | None, source: ReadOnlyBuilder, root: str) -> DatasetIden
             f"version {version} is lower than {source.version}, the source's. What is made of {source.name} under its "
             "own name needs a higher version, or the same one in another data_dir; or give it another name."
         )
-    info = source.info
+    described = same and (info.name, info.config_name) == (wanted.name, wanted.config)
     return DatasetIdentity(
         wanted.name,
         version,
         storage.join(root, wanted.name, *filter(None, [wanted.config]), str(version)),
         info.module_name,
         wanted.config,
-        info.config_description if same else None,
-        info.config_tags if same else (),
-        info.release_notes if same else None,
+        info.config_description if described else None,
+        info.config_tags if described else (),
+        info.release_notes if described else None,
     )
 
 
 def _info(
-    source: ReadOnlyBuilder,
+    info: DatasetInfo,
     builders: Sequence[ReadOnlyBuilder],
     identity: DatasetIdentity,
     tree: Any,
     *,
     reshuffled: bool,
 ) -> DatasetInfo:
-    """Returns the description of what is written: the first source's, where it still holds."""
-    info = source.info
+    """Returns the description of what is written: that of the first dataset that is read, where it still holds."""
     supervised = info.supervised_keys
     if supervised is not None and tree is not info.features and any(name not in tree for name in names_in(supervised)):
         supervised = None
@@ -267,7 +313,7 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
         return  # it may be another store; and nothing that is published is overwritten in any case
     if target == there:
         raise BeamDatasetsError(
-            f"{source.info.full_name} in {there} is the source itself, and a published version never changes. Give "
+            f"{source.info.display_name} in {there} is the source itself, and a published version never changes. Give "
             "another data_dir, or another name or version (--to)."
         )
     for inner, outer, words in (

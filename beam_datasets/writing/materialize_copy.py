@@ -24,7 +24,7 @@ from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.writing.materialize_records import LOCAL_CHUNK, LastShard, open_records
 from beam_datasets.writing.materialize_stages import check_read
 from beam_datasets.writing.plan import choose_shards
-from beam_datasets.writing.shard_writer import WrittenShard
+from beam_datasets.writing.shard_writer import WrittenShard, new_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -238,9 +238,10 @@ def copy_shards(copies: Iterable[ShardCopy], destination: Destination) -> Iterat
     """
     last, name, waiting = LastShard(), None, 0
     small: list[_Small] = []
+    directory = new_dir(destination.directory)
     for copy in copies:
         name = name or destination.shard_names(copy.split, copy.num_shards)
-        path = storage.join(destination.directory, name(copy.shard))
+        path = storage.join(directory, name(copy.shard))
         shard = _whole(copy, path) or _part(copy, path, last)
         if shard is None:
             yield _copy_large(copy, path, last)
@@ -248,9 +249,9 @@ def copy_shards(copies: Iterable[ShardCopy], destination: Destination) -> Iterat
         small.append(shard)
         waiting += shard.written.file_bytes
         if waiting >= BYTES_AT_ONCE:
-            yield from _write_small(small, destination.directory)
+            yield from _write_small(small, directory)
             small, waiting = [], 0
-    yield from _write_small(small, destination.directory)
+    yield from _write_small(small, directory)
 
 
 class _Small(NamedTuple):

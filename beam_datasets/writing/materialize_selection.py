@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -174,6 +174,20 @@ class Sources:
     def _located(self, path: NameOrDir) -> str:
         return storage.with_options_if_remote(path, self.options, beside=self.beside)
 
+    def keep_read(self, splits: Iterable[SelectedSplit]) -> tuple[SelectedSplit, ...]:
+        """Forgets the datasets of which nothing is read, and returns the splits with the new numbers of the others."""
+        splits = tuple(splits)
+        used = sorted({read.dataset for split in splits for read in split.reads})
+        self.opened = [self.opened[number] for number in used]
+        return tuple(
+            replace(
+                split,
+                reads=tuple(replace(read, dataset=used.index(read.dataset)) for read in split.reads),
+                pieces=tuple(replace(piece, dataset=used.index(piece.dataset)) for piece in split.pieces),
+            )
+            for split in splits
+        )
+
     def check_options(self) -> None:
         """Checks that options of stores are of use.
 
@@ -242,7 +256,7 @@ def select(name: str, expression: Spec, sources: Sources) -> SelectedSplit:
     for number, term in _terms(expression, sources):
         source = sources.opened[number]
         parts = term.to_absolute(source.info.splits)
-        prefix = f"{_full_name(source)}:" if number else ""
+        prefix = f"{source.info.display_name}:" if number else ""
         texts.append("+".join(prefix + text for text in _as_text(term, parts)))
         for part in parts:
             _append(reads, Read(number, part.splitname, part.start, part.stop))
@@ -292,10 +306,6 @@ def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[
     return [f"{part.splitname}[{part.start}:{part.stop}]" for part in parts]  # of objects that the language cannot say
 
 
-def _full_name(source: ReadOnlyBuilder) -> str:
-    return f"{source.name}{'/' if source.config_name else ''}{source.config_name or ''}:{source.version}"
-
-
 def _append(reads: list[Read], read: Read) -> None:
     """Adds a read, to the last one where it goes on with it."""
     last = reads[-1] if reads else None
@@ -316,7 +326,7 @@ def _pieces(source: ReadOnlyBuilder, read: Read) -> list[Piece]:
     for rules, start, stop in between(source.ascents(read.split), read.start, read.stop):
         files = FileInstructions.between(start, stop, split.offsets, paths)
         num_bytes, exact = _sizes(source, read.split, files, indexed)
-        name = _full_name(source)
+        name = source.info.display_name
         pieces.append(Piece(read.dataset, name, read.split, start, rules if keyed else (), files, num_bytes, exact))
     return pieces
 

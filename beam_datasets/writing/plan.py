@@ -72,6 +72,12 @@ class ShardingOptions:
         if self.max_part_size < 1:
             raise ValueError(f"max_part_size is {self.max_part_size} bytes; give at least 1.")
 
+    @property
+    def most_shards(self) -> int:
+        """The largest number of shards that is asked for; 0 for none."""
+        asked = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        return max(filter(None, asked), default=0)
+
     def _take_integers(self) -> None:
         """Makes int of all numbers: NumPy's, which JSON has not, too."""
         names = ("min_shard_size", "max_shard_size", "max_examples_per_split", "max_part_size")

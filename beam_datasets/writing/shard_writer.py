@@ -1,13 +1,19 @@
 """Writing shards: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their indexes.
 
 What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. Payload is
-gathered a chunk at a time: memory holds the sort keys, sizes and places of the group (about 50 bytes an example), and
-one chunk; of a group of several shards, which is small, all of it.
+gathered a chunk at a time: memory holds the sort keys, sizes and places of the group (about 75 bytes an example), one
+chunk, and up to 32 MiB of payload that came inline; more of it waits in a temporary file of this machine. Of a group of
+several shards, which is small, memory holds all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import sys
+import tempfile
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +27,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.model.names import FilenameTemplate
 from beam_datasets.native import core
-from beam_datasets.writing.blocks import KEY_BYTES, AnyBlock, key_array, size_array, sort_order
+from beam_datasets.writing.blocks import KEY_BYTES, AnyBlock, Block, key_array, sort_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 
 MIN_CHUNK_BYTES = 4 << 20
 MAX_CHUNK_BYTES = 32 << 20
+INLINE_BYTES = 32 << 20  # of a group's inline payload that memory holds
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters
 STRETCH_BYTES = 64 << 10
@@ -92,15 +99,24 @@ class Destination:
         return FilenameTemplate(self.dataset, split, "tfrecord").pattern(num_shards)
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
-        """Returns the path of a shard."""
-        return storage.join(self.directory, self.shard_names(split, num_shards)(shard))
+        """Returns the path for a shard that is written now; see `new_dir`."""
+        return storage.join(new_dir(self.directory), self.shard_names(split, num_shards)(shard))
 
     def group_path(self, group: Group) -> str:
-        """Returns the path of a group's one file: the shard itself, or a part beside the shards."""
+        """Returns the path for a group's one file: the shard itself, or a part beside the shards."""
         path = self.path(group.split, group.shard, group.num_shards)
         if group.num_parts == 1:
             return path
-        return storage.join(self.directory, "parts", f"{storage.basename(path)}.part-{group.part:05d}")
+        return storage.join(storage.dirname(path), "parts", f"{storage.basename(path)}.part-{group.part:05d}")
+
+
+def new_dir(staging_dir: str) -> str:
+    """Returns the directory for files that are staged now.
+
+    On an object store it is a new one each time, so that no later attempt replaces files that a decision to publish
+    names. On a local disk it is the staging directory itself, which is renamed as it is.
+    """
+    return storage.join(staging_dir, uuid.uuid4().hex[:12]) if storage.is_remote(staging_dir) else staging_dir
 
 
 def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> list[WrittenShard]:
@@ -110,32 +126,75 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         LostExamplesError: more or fewer examples came than were counted.
         DuplicateKeyError: two examples have the same key, and duplicates are not ignored.
     """
-    merge = _Merge.of(blocks)
-    if destination.ignore_duplicates:
-        merge = merge.without_duplicates()
-    if len(merge.order) != group.received:
-        raise LostExamplesError(
-            f"{group.text}: {len(merge.order)} examples arrived, "
-            f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was "
-            "published. Run it again, and not with direct_running_mode=multi_threading."
-        )
-    merge.check_unique(group, destination)
-    merge = merge.slice(group.skip, group.skip + sum(group.takes))
-    chunks = merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks)))
-    offsets = np.concatenate([[0], np.cumsum(merge.sizes[merge.order])]).astype(np.uint64)
-    keys = None if group.split in destination.keyless else merge.ordered_keys()
-    index = Index(offsets, keys, ordered=destination.ordered)
-    if len(group.takes) > 1:
-        return _write_together(group, memoryview(b"".join(chunks)), index, destination)
-    path = destination.group_path(group)
-    checksum = 0
-    with storage.open_writer(path) as writer:
-        for chunk in chunks:
-            checksum = crc32c.crc32c(chunk, checksum)
-            writer.write([chunk])
+    with contextlib.ExitStack() as stack:
+        merge = _Merge.of(_parked(blocks, stack))
+        if destination.ignore_duplicates:
+            merge = merge.without_duplicates()
+        if len(merge.order) != group.received:
+            raise LostExamplesError(
+                f"{group.text}: {len(merge.order)} examples arrived, "
+                f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was "
+                "published. Run it again, and not with direct_running_mode=multi_threading."
+            )
+        merge.check_unique(group, destination)
+        merge = merge.slice(group.skip, group.skip + sum(group.takes))
+        chunks = merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks)))
+        if len(group.takes) > 1:
+            payload = memoryview(b"".join(chunks))
+            return _write_together(group, payload, merge.index(group, destination), destination)
+        path = destination.group_path(group)
+        checksum = 0
+        with storage.open_writer(path) as writer:
+            for chunk in chunks:
+                checksum = crc32c.crc32c(chunk, checksum)
+                writer.write([chunk])
+        index = merge.index(group, destination)
+        del merge, chunks  # an index takes as much memory
     content = index.to_bytes()
     storage.write_bytes(path + ".index", content)
     return [_written(group, 0, path, index, checksum, crc32c.crc32c(content))]
+
+
+@dataclass(frozen=True, slots=True)
+class _ParkedBlock:
+    """A block whose payload is in a temporary file.
+
+    Attributes:
+        keys: as of `Block`.
+        sizes: as of `Block`.
+        file: descriptor of the file.
+        start: where the payload begins in it, in bytes.
+    """
+
+    keys: bytes
+    sizes: bytes
+    file: int
+    start: int
+
+    def load(self) -> tuple[bytes, bytes]:
+        return self.keys, self.sizes
+
+    def read(self, start: int, stop: int) -> bytes:
+        return os.pread(self.file, stop - start, self.start + start)
+
+
+def _parked(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[AnyBlock | _ParkedBlock]:
+    """Yields the blocks, those behind the first `INLINE_BYTES` of inline payload with their payload in a file.
+
+    All blocks are needed before the first record is written. An engine that streams them holds none of them.
+    """
+    file, held = None, 0
+    for block in blocks:
+        held += len(block.payload) if isinstance(block, Block) else 0
+        if not isinstance(block, Block) or held <= INLINE_BYTES:
+            yield block
+            continue
+        if file is None:
+            file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
+        start, rest = file.tell(), memoryview(block.payload)
+        while rest:
+            rest = rest[file.write(rest) :]
+        yield _ParkedBlock(block.keys, block.sizes, file.fileno(), start)
 
 
 def _write_together(group: Group, payload: memoryview, index: Index, destination: Destination) -> list[WrittenShard]:
@@ -145,14 +204,15 @@ def _write_together(group: Group, payload: memoryview, index: Index, destination
     name = destination.shard_names(group.split, group.num_shards)
     files: list[tuple[str, Buffer]] = []
     written = []
+    directory = new_dir(destination.directory)
     for number, stop in enumerate(stops):
         shard_name = name(group.shard + number)
         shard, own = payload[ends[number] : ends[number + 1]], index.cut(stop - group.takes[number], stop)
         content = own.to_bytes()
         files += [(shard_name, shard), (f"{shard_name}.index", content)]
-        path = storage.join(destination.directory, shard_name)
+        path = storage.join(directory, shard_name)
         written.append(_written(group, number, path, own, crc32c.crc32c(shard), crc32c.crc32c(content)))
-    storage.write_files(destination.directory, files)
+    storage.write_files(directory, files)
     return written
 
 
@@ -178,31 +238,38 @@ class _Merge:
     Attributes:
         blocks: the blocks, each in ascending sort key.
         keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
-        sizes: (n,) int64, their framed sizes in bytes.
-        block_of: (n,) the block of each.
+        sizes: (n,) uint32, their framed sizes in bytes.
+        block_of: (n,) int32, the block of each.
         starts: (n,) where each begins in its block's payload, in bytes.
         order: the examples to write, in order, as places in the arrays above.
     """
 
-    blocks: Sequence[AnyBlock]
+    blocks: Sequence[AnyBlock | _ParkedBlock]
     keys: NDArray[np.uint64]
-    sizes: NDArray[np.int64]
-    block_of: NDArray[np.int64]
+    sizes: NDArray[np.uint32]
+    block_of: NDArray[np.int32]
     starts: NDArray[np.int64]
     order: NDArray[np.intp]
 
     @classmethod
-    def of(cls, blocks: Iterable[AnyBlock]) -> _Merge:
-        blocks = list(blocks)
-        loaded = [block.load() for block in blocks]
-        keys = key_array(b"".join(keys for keys, _ in loaded))
-        sizes = [size_array(sizes) for _, sizes in loaded]
+    def of(cls, blocks: Iterable[AnyBlock | _ParkedBlock]) -> _Merge:
+        kept, parts, sizes = [], [], []
+        for block in blocks:
+            some_keys, some_sizes = block.load()
+            kept.append(block)
+            parts.append(some_keys)
+            sizes.append(np.frombuffer(some_sizes, "<u4").astype(np.uint32, copy=False))
+        joined = b"".join(parts)
+        del parts
+        keys = key_array(joined)
+        del joined
+        starts = [np.cumsum(some, dtype=np.int64) - some for some in sizes]
         return cls(
-            blocks,
+            kept,
             keys,
-            np.concatenate(sizes) if sizes else np.empty(0, np.int64),
-            np.repeat(np.arange(len(blocks)), [len(s) for s in sizes]),
-            np.concatenate([np.cumsum(s) - s for s in sizes]) if sizes else np.empty(0, np.int64),
+            np.concatenate([np.empty(0, np.uint32), *sizes]),
+            np.repeat(np.arange(len(kept), dtype=np.int32), [len(some) for some in sizes]),
+            np.concatenate([np.empty(0, np.int64), *starts]),
             sort_order(keys),
         )
 
@@ -210,9 +277,16 @@ class _Merge:
         """Returns the merge of ranks [start, stop)."""
         return _Merge(self.blocks, self.keys, self.sizes, self.block_of, self.starts, self.order[start:stop])
 
-    def ordered_keys(self) -> NDArray[np.uint8]:
-        """Returns the sort keys in order, as (n, 16) big-endian bytes."""
-        return self.keys[self.order].astype(">u8").view(np.uint8).reshape(-1, KEY_BYTES)
+    def index(self, group: Group, destination: Destination) -> Index:
+        """Returns the index of the records in order."""
+        offsets = np.zeros(len(self.order) + 1, np.uint64)
+        np.cumsum(self.sizes[self.order], dtype=np.uint64, out=offsets[1:])
+        if group.split in destination.keyless:
+            return Index(offsets, None, ordered=destination.ordered)
+        keys = self.keys[self.order]
+        if sys.byteorder == "little":
+            keys.byteswap(inplace=True)
+        return Index(offsets, keys.view(np.uint8).reshape(-1, KEY_BYTES), ordered=destination.ordered)
 
     def record(self, place: int) -> bytes:
         """Returns the record at a place of the arrays, without its framing."""
@@ -260,7 +334,7 @@ class _Merge:
     def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
         """Yields the framed records at these places, in this order; reads each block's stretch once."""
         blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
-        starts, sizes = self.starts[places], self.sizes[places]
+        starts, sizes = self.starts[places], self.sizes[places].astype(np.int64)
         lows = np.full(len(blocks), np.iinfo(np.int64).max)
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)
@@ -278,9 +352,9 @@ class _Merge:
             yield gather(stretches, block_of[some], starts[some], sizes[some])
 
 
-def _cuts(sizes: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+def _cuts(sizes: NDArray[Any], most: int) -> Iterator[tuple[int, int]]:
     """Yields (start, stop) of stretches of items of these sizes that are at most `most` together, or one item."""
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(sizes, dtype=np.int64)
     start = before = 0
     while start < len(ends):
         stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
@@ -315,10 +389,10 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     TFRecord files concatenate, so a shard is its parts one after the other.
     """
     parts = sorted(parts, key=lambda part: part.part)
-    if len(parts) == 1 and parts[0].path == destination.path(parts[0].split, parts[0].shard, num_shards):
-        return parts[0]
     first = parts[0]
     path = destination.path(first.split, first.shard, num_shards)
+    if len(parts) == 1 and storage.basename(first.path) == storage.basename(path):
+        return first
     checksum = 0
     with storage.open_writer(path) as writer:
         for part in parts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections import Counter
 from itertools import chain, pairwise
 from pathlib import Path
@@ -10,15 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import beam_datasets as bd
 from beam_datasets import errors
+from beam_datasets.cli.examples import leaves_with_features
+from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
 from beam_datasets.model.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.gathering import Gathered, Range, cut, gather, merge, prepare
 from beam_datasets.statistics.page import page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
+from beam_datasets.statistics.summary import image_size
+from beam_datasets.statistics.wording import number_text
 from tests.exporting.conftest import DATA, MANY, dataset_of
 
 f = bd.features
@@ -31,7 +38,7 @@ TREE = {
     "text": f.Text(),
     "maybe": f.Scalar(np.int32, optional=True),
     "words": f.Text(optional=True),
-    "pair": f.Tensor(shape=(2,), dtype=np.float64, optional=True),
+    "pair": f.Tensor(shape=(2,), dtype=np.float64, optional=True, allow_rounding=True),
     "tags": f.Tensor(shape=(2, 2), dtype=np.str_, optional=True),
     "tokens": f.Sequence(np.int32),
     "rows": f.Sequence(f.Sequence(np.int64)),
@@ -209,6 +216,82 @@ def test_long_texts_are_cut_off(tmp_path: Path) -> None:
     top = compute(directory).slices["train"]["features"]["text"]["top"]
     cut_off = {"c" * 80 + "...", "é" * 40 + "...", "x" + "é" * 39 + "..."}
     assert {text for text, _ in top} == {"a" * 79, "b" * 80, "é" * 40} | cut_off
+
+
+@pytest.mark.parametrize(
+    ("tree", "example"),
+    [
+        ({"a": {"c": np.int64}, "a/b": np.int64}, {"a": {"c": 1}, "a/b": 2}),
+        ({"a": f.Sequence({"c": np.int64}), "a/b": f.Text()}, {"a": {"c": [1, 2]}, "a/b": "x"}),
+        ({"a/b": {"c": np.int64}, "a": {"b/d": f.Text(), "b": {"e": f.Text()}}},
+         {"a/b": {"c": 1}, "a": {"b/d": "x", "b": {"e": "y"}}}),
+    ],
+)  # fmt: skip
+def test_names_with_slashes(tmp_path: Path, tree: Any, example: Any) -> None:
+    """B4: a name with a slash may begin like the path of another feature."""
+    directory = dataset_of(tmp_path, tree, [example] * 9)
+    found = compute(directory).slices["train"]["features"]
+    expected = {path: value for path, value, _ in leaves_with_features(example, None)}
+    for path, value in expected.items():
+        assert [top[0] for top in found[path]["top"]] == (value if isinstance(value, list) else [value])
+        assert found[path]["top"][0][1] == 9
+    below = {path for path in expected if path not in ("a/b", "a/b/c")}
+    assert set(compute(directory, features=["a"]).slices["train"]["features"]) == below
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_large_integers_are_whole(tmp_path: Path, dtype: Any) -> None:
+    """B5: integers of 10**15 and more are shown with all of their digits, and have bars of their own."""
+    random = np.random.default_rng(5)
+    numbers = [int(n) for n in 2**60 + random.integers(0, 900, 500)]
+    directory = dataset_of(tmp_path, {"n": dtype}, [{"n": n} for n in numbers])
+    found = compute(directory)
+    n = found.slices["train"]["features"]["n"]
+    common = Counter(numbers).most_common(1)[0][1]
+    assert n["top"][0][1] == common
+    assert all(numbers.count(value) == count for value, count in n["top"])
+    edges = n["histogram"]["edges"]
+    assert (edges[0], edges[-1] > max(numbers), len(set(edges))) == (min(numbers), True, len(edges))
+    counts = [sum(low <= number < high for number in numbers) for low, high in pairwise(edges)]
+    assert n["histogram"]["counts"] == counts
+    html, text = page(found), "\n".join(lines(found))
+    assert "e+18" not in (html + text).replace(number_text(n["mean"]), "")
+    for value, _ in n["top"][:3]:
+        assert f"{value:,} " in text
+        assert f"{value:,}<" in html
+    assert f"{min(numbers):,}" in text
+    assert f"<title>{edges[0]:,} to {edges[1] - 1:,}: {counts[0]:,}</title>" in html
+
+
+def test_an_empty_slice_has_no_shares() -> None:
+    """B7: of an empty slice, no label makes up 100%."""
+    found = compute(DATA / "spec_multi" / "small" / "1.0.0", ["train[:0]"])
+    labels = compute(MANY, ["train[:0]"])
+    for statistics in (found, labels):
+        assert "%" not in re.sub(r"<style>.*?</style>|train\[.*?\]|error 1.6%", "", page(statistics), flags=re.DOTALL)
+        assert "%" not in "\n".join(lines(statistics))
+    assert '<td class="number">0</td><td class="number">-</td>' in page(labels)
+
+
+@pytest.mark.parametrize(
+    ("format", "mode", "channels"),
+    [
+        *(("PNG", mode, n) for mode, n in {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2, "P": 3, "I;16": 1, "1": 1}.items()),
+        *(("JPEG", mode, n) for mode, n in {"L": 1, "RGB": 3, "CMYK": 4}.items()),
+        *(("GIF", "P", 3), ("BMP", "RGB", 3), ("WEBP", "RGB", 3)),
+    ],
+)
+def test_sizes_of_images(format: str, mode: str, channels: int) -> None:
+    target = io.BytesIO()
+    Image.fromarray(np.zeros((5, 300), np.uint8)).convert(mode).save(target, format)
+    assert image_size(target.getvalue()) == (5, 300, channels)
+    for stop in range(0, 60, 3):
+        assert image_size(target.getvalue()[:stop]) in (None, (5, 300, channels))
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"\xff\xd8" + b"\xff" * 9])
+def test_what_is_no_image_has_no_size(data: bytes) -> None:
+    assert image_size(data) is None
 
 
 # ------------------------------------------------------------------------------------------------- others' directories

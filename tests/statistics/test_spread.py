@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,7 +16,8 @@ from hypothesis import strategies as st
 
 from beam_datasets.statistics.codes import codes_of, values_of
 from beam_datasets.statistics.histogram import histogram
-from beam_datasets.statistics.spread import MOST_BINS, Spread
+from beam_datasets.statistics.spread import MAX_BINS, UNIT, Spread, exact_sums
+from beam_datasets.statistics.wording import number_text
 
 RANDOM = np.random.default_rng(0)
 NUMBERS = {
@@ -39,6 +45,56 @@ def spread_of(*parts: Any) -> Spread:
     return whole
 
 
+# ---------------------------------------------------------------------------------------------------------------- sums
+
+
+FLOATS = st.lists(st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True), min_size=1, max_size=50)
+
+
+@given(FLOATS)
+def test_sums_of_floats_are_exact(numbers: list[float]) -> None:
+    units = [Fraction(x) * 2**UNIT for x in numbers]
+    assert exact_sums(np.array(numbers)) == (sum(units), sum(unit**2 for unit in units))
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50))
+def test_sums_of_signed_integers_are_exact(numbers: list[int]) -> None:
+    assert exact_sums(np.array(numbers, np.int64)) == (sum(numbers), sum(x * x for x in numbers))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=50))
+def test_sums_of_unsigned_integers_are_exact(numbers: list[int]) -> None:
+    assert exact_sums(np.array(numbers, np.uint64)) == (sum(numbers), sum(x * x for x in numbers))
+
+
+@given(FLOATS)
+def test_mean_and_deviation(numbers: list[float]) -> None:
+    mean, deviation = spread_of(np.array(numbers)).mean_and_deviation()
+    exact = [Fraction(x) for x in numbers]
+    expected = sum(exact) / len(exact)
+    variance = sum((x - expected) ** 2 for x in exact) / len(exact)
+    assert mean == float(expected)
+    if variance and deviation >= 1e-307:
+        assert abs(Fraction(deviation) ** 2 / variance - 1) < Fraction(1, 10**12)
+    else:
+        assert (deviation < 1e-307, variance < Fraction(1e-307)) == (True, True)
+
+
+def test_no_cancellation() -> None:
+    """The formula of squares in float64 has no correct digit here."""
+    numbers = 1e9 + np.arange(1000) * 1e-6
+    _, deviation = spread_of(numbers).mean_and_deviation()
+    assert math.isclose(deviation, float(np.std(numbers - 1e9)), rel_tol=1e-9)
+
+
+def test_sums_of_many_numbers() -> None:
+    numbers = np.random.default_rng(0).normal(size=300_000)
+    assert float(Fraction(exact_sums(numbers)[0], 1 << UNIT)) == math.fsum(numbers)
+
+
+# ---------------------------------------------------------------------------------------------------------------- bins
+
+
 @given(st.lists(st.floats(allow_nan=False), min_size=1))
 def test_codes_sort_as_floats(numbers: list[float]) -> None:
     array = np.array(numbers)
@@ -51,13 +107,13 @@ def test_codes_sort_as_floats(numbers: list[float]) -> None:
 def test_quantiles_are_within_their_error(name: str) -> None:
     numbers = NUMBERS[name]
     spread = spread_of(*np.array_split(numbers, min(7, len(numbers))))
-    assert (spread.count, len(spread.bins) <= MOST_BINS) == (len(numbers), True)
+    assert (spread.count, len(spread.bins) <= MAX_BINS) == (len(numbers), True)
     assert (spread.value(spread.low), spread.value(spread.high)) == (numbers.min().item(), numbers.max().item())
     for share in (0, 0.001, 0.01, 0.25, 0.5, 0.9, 0.999, 1):
         value, error = spread.quantile(share)
         exact = np.quantile(numbers, share, method="inverted_cdf").item()
         assert abs(value - exact) <= error
-        if len(np.unique(numbers)) <= MOST_BINS:
+        if len(np.unique(numbers)) <= MAX_BINS:
             assert (value, error) == (exact, 0)
 
 
@@ -90,10 +146,43 @@ def test_histograms_count_all(name: str) -> None:
     found = histogram(spread_of(numbers))
     assert sum(found["counts"]) + found["below"] + found["above"] == len(numbers)
     assert min(found["counts"]) >= 0
-    if name in ("few", "constant"):
-        edges = found["edges"]
-        counts = np.histogram(numbers, edges)[0].tolist() if name == "few" else [100]
-        assert found["counts"] == counts
+
+
+@pytest.mark.parametrize("name", ["few", "constant", "one", "widest", "extremes"])
+def test_histograms_of_few_distinct_numbers_are_exact(name: str) -> None:
+    found = histogram(spread_of(NUMBERS[name]))
+    edges = found["edges"]
+    if name in ("constant", "one"):
+        assert (edges, found["counts"]) == ([NUMBERS[name][0]] * 2, [len(NUMBERS[name])])
+    else:
+        last = math.nextafter(edges[-1], math.inf) if NUMBERS[name].dtype.kind == "f" else edges[-1]
+        assert found["counts"] == bars([*edges[:-1], last], NUMBERS[name])
+
+
+def bars(edges: list[Any], numbers: Any) -> list[int]:
+    """Returns how many numbers are in each half-open bar, counted one by one."""
+    counts = Counter(bisect.bisect_right(edges, number) - 1 for number in numbers.tolist())
+    return [counts[bar] for bar in range(len(edges) - 1)]
+
+
+@given(st.data())
+def test_histograms_of_integers_are_exact_and_whole(data: st.DataObject) -> None:
+    """B5: bars of integers have integer edges, all different, however large the integers are."""
+    low, high = data.draw(st.sampled_from([(-(2**63), 2**63 - 1), (0, 2**64 - 1)]))
+    first = data.draw(st.integers(low, high))
+    near = st.integers(max(low, first - 1000), min(high, first + 1000))
+    numbers = data.draw(st.lists(st.one_of(near, st.integers(low, high)), min_size=1))
+    array = np.array(numbers, np.int64 if low else np.uint64)
+    found = histogram(spread_of(array))
+    edges = found["edges"]
+    assert all(type(edge) is int for edge in edges)
+    assert all(type(count) is int for count in found["counts"])
+    assert len({stop - start for start, stop in itertools.pairwise(edges)}) == 1
+    assert edges[0] < edges[1]
+    assert found["counts"] == bars(edges, array)
+    assert found["below"] == sum(number < edges[0] for number in numbers)
+    assert found["above"] == sum(number >= edges[-1] for number in numbers)
+    assert number_text(numbers[0]).replace(",", "") == str(numbers[0])
 
 
 def test_histogram_near_that_of_numpy() -> None:

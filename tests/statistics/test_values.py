@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from beam_datasets.statistics.codes import mixed, occurrences
-from beam_datasets.statistics.values import COLUMNS, LEAST_SHARE, MOST_VALUES, Values
+from beam_datasets.statistics.values import COLUMNS, MAX_VALUES, MIN_SHARE, Values
 
 
 def values_of(numbers: Any, order: Any = None, parts: int = 1) -> Values:
@@ -28,19 +28,19 @@ def values_of(numbers: Any, order: Any = None, parts: int = 1) -> Values:
 
 
 def test_exact_up_to_most_values() -> None:
-    numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(MOST_VALUES, dtype=np.uint64), 3))
+    numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(MAX_VALUES, dtype=np.uint64), 3))
     found = values_of(np.append(numbers, np.full(5, 17, np.uint64)), parts=9)
-    assert (found.complete, found.distinct()) == (True, MOST_VALUES)
+    assert (found.complete, found.distinct()) == (True, MAX_VALUES)
     assert found.top(2, 1)[0] == (17, 8)
-    more = values_of(np.append(numbers, np.uint64(MOST_VALUES)), parts=9)
+    more = values_of(np.append(numbers, np.uint64(MAX_VALUES)), parts=9)
     assert not more.complete
 
 
 @pytest.mark.parametrize("number", [5000, 20_000, 300_000])
 def test_distinct_is_near(number: int) -> None:
-    """Within four standard errors, each 1 / sqrt(MOST_VALUES - 2)."""
+    """Within four standard errors, each 1 / sqrt(MAX_VALUES - 2)."""
     found = values_of(np.arange(number, dtype=np.uint64), parts=3).distinct()
-    assert abs(found / number - 1) < 4 / (MOST_VALUES - 2) ** 0.5
+    assert abs(found / number - 1) < 4 / (MAX_VALUES - 2) ** 0.5
 
 
 def test_frequent_among_many() -> None:
@@ -55,7 +55,7 @@ def test_frequent_among_many() -> None:
     assert not found.complete
     for value, count in top:
         assert exact[int(value)] <= count <= exact[int(value)] + np.e / COLUMNS * total
-    expected = {value for value, count in exact.items() if count >= 2 * LEAST_SHARE * total}
+    expected = {value for value, count in exact.items() if count >= 2 * MIN_SHARE * total}
     assert len(expected) > 5
     assert expected <= {int(value) for value, _ in top}
 

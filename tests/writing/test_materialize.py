@@ -136,6 +136,7 @@ def test_a_filter_keeps_what_it_says_true_of(source, data):
         check_find(made.as_dataset("x"), expected, kind.get("indexed", True))
 
 
+@pytest.mark.slow
 @many
 @given(sources(), st.text(max_size=3), st.data())
 def test_a_new_order_is_that_of_salted_keys(source, salt, data):
@@ -179,6 +180,7 @@ def test_the_new_order_by_hand(tmp_path):
     assert raw(made, "a") == sorted(ids_of, key=lambda r: md5(f"pepper{ids_of[r]}".encode()).digest())
 
 
+@pytest.mark.slow
 @many
 @given(st.data())
 def test_again_and_again(data):

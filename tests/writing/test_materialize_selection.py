@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from functools import partial
+from random import Random
 
 import numpy as np
 import pytest
 
 from beam_datasets import features as F
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, DuplicateKeyError, SplitError
+from beam_datasets.formats.example import parse
+from beam_datasets.model.keys import hash_key, ordered_key
 from beam_datasets.model.splits import ReadInstruction, even_splits
+from beam_datasets.reading.opening import builder_from_directory
+from beam_datasets.writing import repeats
 from beam_datasets.writing.materialize import plan_job
+from beam_datasets.writing.repeats import is_in_order
 from tests.reading.conftest import write_dataset
 
 
@@ -50,9 +58,9 @@ def reads(job):
          ["train[:5]+train[5:9]+train[8:]"]),
         ({"a": "train[:0]+test"}, {"a": [(0, "test", 0, 3)]}, ["train[:0]+test"]),
         ({"a": "test+two:train[:2]"}, {"a": [(0, "test", 0, 3), (1, "train", 0, 2)]}, ["test+two:1.0.0:train[:2]"]),
-        ({"a": "two:1.*.*:train+one:1.0.0:test"}, {"a": [(1, "train", 0, 5), (2, "test", 0, 3)]},
+        ({"a": "two:1.*.*:train+one:1.0.0:test"}, {"a": [(0, "train", 0, 5), (1, "test", 0, 3)]},
          ["two:1.0.0:train+one:1.0.0:test"]),
-        ({"a": "b:train[1:2]"}, {"a": [(1, "train", 1, 2)]}, ["two:1.0.0:train[1:2]"]),
+        ({"a": "b:train[1:2]"}, {"a": [(0, "train", 1, 2)]}, ["two:1.0.0:train[1:2]"]),
         ({"a": "one:test"}, {"a": [(0, "test", 0, 3)]}, ["test"]),
         (ReadInstruction("train", to=3), {"train": [(0, "train", 0, 3)]}, ["train[:3]"]),
         ({"a": even_splits("train", 4)[1], "b": ReadInstruction("test") + ReadInstruction("train", from_=-1)},
@@ -81,12 +89,12 @@ def test_a_source_may_have_a_plus_in_it(data, tmp_path, place):
     other = write_dataset(tmp_path / place / "things" / "1.0.0", {"test": [4], "train": [5]}, manifest=True)
     one, two = (1, "test", 0, 4), (0, "train", 0, 2)
     for text, expected in (
-        (f"{other}:test", [one]),
+        (f"{other}:test", [(0, "test", 0, 4)]),
         (f"train[:2]+{other}:test", [two, one]),
         (f"{other}:test + train[:2]+{other}:train[:4]+two:train", [one, two, (1, "train", 0, 4), (2, "train", 0, 5)]),
     ):
         assert reads(plan("one", data, split={"a": text}, to="made")) == {"a": expected}
-    assert reads(plan("one", data, split=f"{other}:test", to="made")) == {"test": [one]}
+    assert reads(plan("one", data, split=f"{other}:test", to="made")) == {"test": [(0, "test", 0, 4)]}
     with pytest.raises(BeamDatasetsError, match="to be called"):
         plan("one", data, split=f"train+{other}:test", to="made")
 
@@ -152,7 +160,7 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one", {"to": "made:1.0"}, ValueError, "'made:1.0' is no dataset name"),
         ("one", {"to": "a-b"}, ValueError, "'a-b' is no dataset name"),
         ("one", {"to": "made/k=v"}, BeamDatasetsError, "names no dataset to write"),
-        ("one", {}, BeamDatasetsError, "one/2.0.0 in .*/one/2.0.0 is the source itself"),
+        ("one", {}, BeamDatasetsError, "one:2.0.0 in .*/one/2.0.0 is the source itself"),
         ("one", {"num_shards": {"tset": 1}}, ValueError, r"num_shards names .*\['tset'\]"),
     ],
 )
@@ -220,7 +228,7 @@ def test_features_that_differ_are_named(tmp_path, change, words):
     two = with_tree(write_dataset(tmp_path / "two" / "1.0.0", {"train": [2]}), changed)
     with pytest.raises(BeamDatasetsError, match=words) as caught:
         plan(one, tmp_path / "out", split={"a": "train+b:train"}, sources={"b": two})
-    assert re.match(r"one/1\.0\.0 and two/1\.0\.0 cannot be put together: ", str(caught.value))
+    assert re.match(r"one:1\.0\.0 and two:1\.0\.0 cannot be put together: ", str(caught.value))
     shared = sorted(name for name in TREE if TREE[name] == changed.get(name) and name != "label")
     plan(one, tmp_path / "out", split={"a": "train+b:train"}, sources={"b": two}, features=shared)
 
@@ -275,3 +283,88 @@ def test_the_description_is_the_source_s(tmp_path):
     assert (other.full_name, other.config_name) == ("other/small/3.0.0", "small")
     assert (other.description, other.supervised_keys, other.disable_shuffling) == ("About cats.", None, False)
     assert other.release_notes is None
+
+
+# ----------------------------------------------------------------------------------- what is read, and repeated keys
+
+
+def test_the_lineage_names_what_is_read_alone(data):
+    """B13: a dataset that is named, but of which nothing is read, is not in the lineage, and need not fit."""
+    write_dataset(data / "one" / "4.0.0", {"train": [9]})
+    (data / "one" / "4.0.0" / "features.json").write_text(F.to_json_text(F.FeaturesDict({"other": F.Text()})))
+    write_dataset(data / "one" / "3.0.0", {"train": [9]}, manifest=True)
+    for split in (
+        {"train": "one:2.0.0:train[:10]", "test": "one:2.0.0:test"},
+        {"train": "train[:0]+one:2.0.0:train[:10]+two:train[:0]", "test": "one:2.0.0:test"},
+    ):
+        job = plan("one:3.0.0", data, split=split, to="one:9.0.0")
+        assert [dataset.full_name for dataset in job.lineage.datasets] == ["one:2.0.0"]
+        assert job.sources == (str(data / "one" / "2.0.0"),)
+        assert reads(job) == {"train": [(0, "train", 0, 10)], "test": [(0, "test", 0, 3)]}
+        assert job.info.display_name == "one:9.0.0"
+    job = plan("one", data, split={"train": "two:train+one:2.0.0:train"}, to="one:9.0.0")  # one:4.0.0 has no `id`
+    assert [dataset.full_name for dataset in job.lineage.datasets] == ["two:1.0.0", "one:2.0.0"]
+    assert "id" in job.info.features
+
+
+PLACES = ["train", "train[3:]", "train[:5]", "two:train", "two:train[2:4]", "other:train", "test", "train[8:12]"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_repeated_keys_are_counted(tmp_path, monkeypatch, ordered):
+    """B14: keys that occur more than once are reported, with how many they are and an example."""
+    monkeypatch.setattr(repeats, "_BLOCK_KEYS", 3)
+    for name, lengths in (
+        ("one", {"train": [10, 7], "test": [3]}),
+        ("two", {"train": [5, 8]}),
+        ("other", {"train": [40]}),
+    ):
+        write_dataset(tmp_path / name / "1.0.0", lengths, manifest=True, ordered=ordered)
+    for terms in Random(0).sample([*itertools.product(PLACES, repeat=3)], 80):
+        job = plan("one", tmp_path, split={"a": "+".join(terms)}, to="made")
+        seen, expected = set(), 0
+        order = []
+        for read in job.splits[0].reads:
+            source = builder_from_directory(job.sources[read.dataset])
+            records = source.as_dataset(f"{read.split}[{read.start}:{read.stop}]").raw()[:]
+            keys = [int(parse(record)["key"][0]) for record in records]
+            salt = None if ordered else read.split
+            expected += sum((salt, key) in seen for key in keys)
+            seen |= {(salt, key) for key in keys}
+            order += [(ordered_key if ordered else partial(hash_key, read.split))(key) for key in keys]
+        found = job.repeats.get("a")
+        assert (found.count if found else 0) == expected
+        one_rule = ordered or len({read.split for read in job.splits[0].reads}) == 1
+        assert is_in_order(job.splits[0]) == (order == sorted(order) and one_rule)
+        if found is None:
+            continue
+        examples = []
+        for place in (found.first, found.second):
+            name, version, split = place.split(":", 2)
+            examples.append(builder_from_directory(tmp_path / name / version).as_dataset(split).raw()[0])
+        one, other = (int(parse(record)["key"][0]) for record in examples)
+        assert one == other
+        assert found.key == f"the key {one}" if ordered else hash_key(split.partition("[")[0], one).hex() in found.key
+
+
+def test_what_readers_may_not_expect(data):
+    """B14: notes name repeated keys and an order that is not by hashes; repeats can be refused."""
+    for split in ("train+two:train", "train+train[:5]"):
+        job = plan("one", data, split={"big": split}, to="made")
+        first, second = job.notes
+        assert first.startswith("split 'big': 5 keys occur more than once: one:2.0.0:train[")
+        assert first.endswith("All are kept; --refuse_repeats refuses them.")
+        assert re.search(r"2 parts .* big\[:60%\] is not a random sample\. --reshuffle SALT", second)
+        assert len(plan("one", data, split={"big": split}, to="made", reshuffle="x").notes) == 1
+        with pytest.raises(DuplicateKeyError, match="split 'big': 5 keys occur more than once"):
+            plan("one", data, split={"big": split}, to="made", refuse_repeats=True)
+    assert (
+        plan("one", data, split={"big": "train[:5]+train[7:9]+train[12:]"}, to="made", refuse_repeats=True).notes == ()
+    )
+    (note,) = plan("one", data, split={"big": "train+test"}, to="made").notes
+    assert "not in hash order" in note
+    write_dataset(data / "bare" / "1.0.0", {"train": [9]}, indexed=False)
+    (note,) = plan(
+        "bare", data, split={"big": "train+train"}, to="made", refuse_repeats=True
+    ).notes  # there are no keys
+    assert "not in hash order" in note

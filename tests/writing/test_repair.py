@@ -94,7 +94,7 @@ def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path
     later = shutil.copytree(published, tmp_path / "ds/2.0.0")
     manifest = Manifest.from_text((later / "manifest.json").read_bytes(), path="m")
     (later / "manifest.json").write_text(dataclasses.replace(manifest, version="2.0.0").to_text())
-    with pytest.raises(MetadataError, match=f"{later} is ds/2.0.0, not ds/1.0.0; give a copy of this very version"):
+    with pytest.raises(MetadataError, match=f"{later} is ds:2.0.0, not ds:1.0.0; give a copy of this very version"):
         bd.repair(copy, copy=later)
 
 
