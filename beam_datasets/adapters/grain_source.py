@@ -42,16 +42,17 @@ class ExampleSource:
         return f"ExampleSource({self._dataset!r})"
 
 
-def as_grain_source(dataset: Dataset) -> ExampleSource:
+def as_grain_source(dataset: Dataset, *, fill: Any = None) -> ExampleSource:
     """Returns a dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.
 
     Args:
         dataset: in dataset order; Grain has its own shuffle, repeat, slices and batches. Functions that were put on it
             by `map()` are pickled where Grain starts processes.
+        fill: what stands for missing values, which Grain cannot put in a batch; see `Dataset.batch()`.
 
     Raises:
         MissingDependencyError: Grain is not installed.
         TypeError: the dataset's order was changed, by `shuffle()`, `batch()` and the like.
     """
     framework("grain", needed_by="as_grain_source()", name="Grain", extra="grain")
-    return ExampleSource(dataset)
+    return ExampleSource(dataset._with_filler(fill))

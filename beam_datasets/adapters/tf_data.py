@@ -32,11 +32,13 @@ _MOST_AT_ONCE = 64
 _STRING_BYTES = 64  # about
 
 
-def as_tf_dataset(dataset: Dataset, *, output_signature: Any = None, state: Mapping[str, Any] | None = None) -> Any:
+def as_tf_dataset(
+    dataset: Dataset, *, output_signature: Any = None, state: Mapping[str, Any] | None = None, fill: Any = None
+) -> Any:
     """Returns a dataset as a `tf.data.Dataset` of the same items in the same order.
 
     Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Where an optional feature has no
-    value it gets the one that TensorFlow Datasets fills in: the dtype's lowest number, False or b''.
+    value it gets the one that stands for it in `Dataset.batch()`.
 
     Each handing over from Python to TensorFlow takes a fraction of a millisecond. Examples whose shapes are all fixed
     go over several at a time; of others, and behind `map()`, it is faster to put them in batches before
@@ -47,10 +49,11 @@ def as_tf_dataset(dataset: Dataset, *, output_signature: Any = None, state: Mapp
         output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; behind `map()` from
             the first item, of which only the rank and the dtype of each tensor are taken for granted.
         state: of a `DatasetIterator`; where every iteration begins. None for the beginning.
+        fill: what stands for missing values instead; see `Dataset.batch()`.
 
     Raises:
         MissingDependencyError: TensorFlow is not installed.
-        ValueError: output_signature is needed, because it cannot be derived.
+        ValueError: output_signature is needed, because it cannot be derived; or fill does not fit the features.
         StateError: the state is of something else.
     """
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
@@ -58,10 +61,11 @@ def as_tf_dataset(dataset: Dataset, *, output_signature: Any = None, state: Mapp
     left = _left(dataset, state)
     at_once = _at_once(tf, dataset._steps, known)
     if at_once > 1:
-        batches = dataset.batch(at_once)
+        batches = dataset.batch(at_once, fill=fill)
         made = _generated(tf, batches, _signature(tf, batches._steps), state).unbatch()
     else:
-        made = _generated(tf, dataset, output_signature or known or _spec_of_first(tf, dataset), state)
+        filled = dataset._with_filler(fill)
+        made = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state)
     return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY if left is None else left))
 
 
@@ -200,24 +204,7 @@ def _converter(tf: Any, spec: Any) -> Convert:
         return lambda value: _ragged(tf, spec, value) if isinstance(value, RaggedArray) else value
     if isinstance(spec, tf.data.DatasetSpec):
         return lambda value: _nested(tf, spec.element_spec, value) if isinstance(value, NestedDataset) else value
-    return _tensor(spec) if isinstance(spec, tf.TensorSpec) else lambda value: value
-
-
-def _tensor(spec: Any) -> Convert:
-    dtype = spec.dtype.as_numpy_dtype
-    lowest = b"" if dtype is object else spec.dtype.min if spec.dtype.is_integer or spec.dtype.is_floating else 0
-
-    def missing(shape: Any) -> Any:
-        return np.full([length or 0 for length in shape], lowest, dtype)
-
-    def convert(value: Any) -> Any:
-        if value is None:
-            return missing(spec.shape)
-        if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1:
-            return np.array([missing(spec.shape[1:]) if item is None else item for item in value], dtype)
-        return value
-
-    return convert
+    return lambda value: value
 
 
 def _ragged(tf: Any, spec: Any, value: RaggedArray) -> Any:

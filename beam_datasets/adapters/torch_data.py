@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     State = Mapping[str, Any]
 
-FORMAT = 1
-"""Of a worker's state. A change to the meaning of a field needs a new number."""
+FORMAT, FORMAT_OF_EVEN = 1, 2
+"""Of a worker's state; the second where the size of blocks was left to us. A change to the meaning of a field needs a
+new number."""
 
 _EPOCH, _STARTED_BY, _READ_BY_WORKERS = range(3)
 """Of what processes share: the epoch; which iteration of a DataLoader used the state that was loaded; whether there was
@@ -69,7 +70,7 @@ class Divided:
         *,
         rank: int,
         num_ranks: int,
-        block: int,
+        block: int | None,
         drop_remainder: bool,
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
@@ -80,7 +81,7 @@ class Divided:
             dataset: what is divided.
             rank: in [0, num_ranks).
             num_ranks: how many there are.
-            block: how many items in a row are one worker's.
+            block: how many items in a row are one worker's; None as in `Dataset.shard`.
             drop_remainder: whether the items at the end of which some ranks would get more are left out.
             shared: three integers in memory that this process shares with its workers; see `_EPOCH` and so on.
             start: a state that `load_state_dict` takes.
@@ -94,7 +95,7 @@ class Divided:
         self._rank = integer("rank", rank)
         if not 0 <= self._rank < self._num_ranks:
             raise ValueError(f"rank must be in [0, {self._num_ranks}), got {self._rank}.")
-        self._block = integer("block", block, at_least=1)
+        self._block = None if block is None else integer("block", block, at_least=1)
         self._drop_remainder = boolean("drop_remainder", drop_remainder)
         self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
         self._start = start
@@ -117,11 +118,12 @@ class Divided:
         Raises:
             TypeError: they never end.
         """
-        return Share(self._rank, self._num_ranks, block=self._block).count(self._even(len(self._dataset)))
+        items = len(self._dataset)
+        return self._dataset._share(self._rank, self._num_ranks, self._block).count(self._even(items))
 
     def _even(self, items: int) -> int:
         """Returns how many of so many items are used."""
-        return items - items % (self._num_ranks * self._block) if self._drop_remainder else items
+        return items - items % (self._num_ranks * (self._block or 1)) if self._drop_remainder else items
 
     def __iter__(self) -> Iterator[Any]:
         """Yields what is this worker's, where a DataLoader's worker calls it, else what is the rank's.
@@ -132,12 +134,13 @@ class Divided:
             StateError: the state that was loaded was another worker's.
         """
         worker, num_workers, iteration = _worker()
-        share = Share(worker * self._num_ranks + self._rank, num_workers * self._num_ranks, block=self._block)
+        index, count = worker * self._num_ranks + self._rank, num_workers * self._num_ranks
+        share = self._dataset._share(index, count, self._block)
         start = self._start if self._may_start(iteration) else None
         self._start = None
         if self._current is not None:
             self._current.close()
-        begun, taken = self._place(start, share)
+        begun, taken, share = self._place(start, share)
         self._current = _Items(self._dataset, share, begun, taken, self._even)
         return self._current
 
@@ -154,17 +157,24 @@ class Divided:
             self._shared[_STARTED_BY] = iteration
         return bool(self._shared[_STARTED_BY] == iteration)
 
-    def _place(self, start: State | None, share: Share) -> tuple[State, int]:
-        """Returns the state in which positions began to be divided, and how many items the share has taken since."""
+    def _place(self, start: State | None, share: Share) -> tuple[State, int, Share]:
+        """Returns the state in which positions began to be divided, how many items were taken since, and the share.
+
+        Where the size of blocks is left to us, the same worker goes on with those that it had.
+        """
         if start is None:
-            return self._beginning(), 0
+            return self._beginning(), 0, share
         if "begun" not in start:
-            return start, 0
+            return start, 0, share
         saved = Share(start["worker"], start["workers"], block=start["block"])
-        if saved == share:
-            return start["begun"], start["taken"]
+        if start["format"] == FORMAT_OF_EVEN:
+            length = self._dataset._operation.length
+            saved = Share.even(start["worker"], start["workers"], length, start["block"])
+        same = (saved.worker_index, saved.worker_count) == (share.worker_index, share.worker_count)
+        if same and (saved == share or self._block is None):
+            return start["begun"], start["taken"], saved
         if start["workers"] == start["ranks"]:  # then all have taken as much
-            return _state_after(self._dataset, start["begun"], saved, start["taken"]), 0
+            return _state_after(self._dataset, start["begun"], saved, start["taken"]), 0, share
         raise StateError(
             f"the state is of worker {saved.worker_index} of {saved.worker_count} with blocks of {saved.block}, but "
             f"this is worker {share.worker_index} of {share.worker_count} with blocks of {share.block}. Workers that "
@@ -194,7 +204,7 @@ class Divided:
         if self._start is not None:
             return dict(self._start)
         if self._current is not None:
-            return {"format": FORMAT, "ranks": self._num_ranks, **self._current.state()}
+            return {"ranks": self._num_ranks, **self._current.state()}
         return self._beginning()
 
     def load_state_dict(self, state: State) -> None:
@@ -209,10 +219,11 @@ class Divided:
         """
         begun = state
         if isinstance(state, Mapping) and "begun" in state:
-            if set(state) != _FIELDS or state["format"] != FORMAT:
+            if set(state) != _FIELDS or state["format"] not in (FORMAT, FORMAT_OF_EVEN):
                 raise StateError(
-                    f"a worker's state of format {FORMAT} has the fields {sorted(_FIELDS)}; this one of format "
-                    f"{state.get('format')!r} has {sorted(state)}. Restore it with the version that saved it."
+                    f"a worker's state of format {FORMAT} or {FORMAT_OF_EVEN} has the fields {sorted(_FIELDS)}; this "
+                    f"one of format {state.get('format')!r} has {sorted(state)}. Restore it with the version that "
+                    "saved it."
                 )
             begun = state["begun"]
         self._dataset.iterate(state=begun)  # which says whether it fits
@@ -242,7 +253,7 @@ class _Items(Iterator[Any]):
     def __init__(self, dataset: Dataset, share: Share, begun: State, taken: int, even: Any) -> None:
         whole = dataset.iterate(state=begun)
         items = operator.length_hint(whole)
-        self._limit = share.count(even(items))
+        self._limit = share.of(items).count(even(items))
         # One more than it has, where other ranks may have had one more: so its state says that all are at the end.
         self._asked_in_vain = self._limit + (even(items) == items)
         self._share = share
@@ -264,6 +275,7 @@ class _Items(Iterator[Any]):
         """Returns where the share is."""
         share = self._share
         return {
+            "format": FORMAT if share.end is None else FORMAT_OF_EVEN,
             "begun": self._begun,
             "taken": self._taken,
             "worker": share.worker_index,
@@ -277,7 +289,7 @@ class _Items(Iterator[Any]):
 
 
 def _divide(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
-    return dataset.shard(share.worker_index, share.worker_count, block=share.block).iterate(state=begun)
+    return dataset._divided(share).iterate(state=begun)
 
 
 def _state_after(dataset: Dataset, begun: State, share: Share, taken: int) -> dict[str, Any]:
@@ -292,8 +304,9 @@ def as_torch(
     map_style: bool = False,
     rank: int | None = None,
     num_ranks: int | None = None,
-    block: int = 1,
+    block: int | None = None,
     drop_remainder: bool = False,
+    fill: Any = None,
 ) -> Any:
     """Returns a dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
 
@@ -307,9 +320,10 @@ def as_torch(
             order; it has `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
         rank: of this process among those that train together; None asks torch.distributed, else $RANK.
         num_ranks: how many they are; None asks torch.distributed, else $WORLD_SIZE, else it is 1.
-        block: how many items in a row one worker takes. With the DataLoader's batch_size here, its batches are the same
-            for any number of workers, and each worker reads fewer bytes of the others'.
+        block: how many items in a row one worker takes; by default as in `Dataset.shard`. With the DataLoader's
+            batch_size here, its batches are the same for any number of workers.
         drop_remainder: leaves out the items at the end of which some ranks would get more than others.
+        fill: what stands for missing values, which a DataLoader cannot put in a batch; see `Dataset.batch()`.
 
     Raises:
         MissingDependencyError: PyTorch is not installed.
@@ -317,8 +331,9 @@ def as_torch(
         ValueError: there is no such rank, or one of the two numbers is missing.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
+    dataset = dataset._with_filler(fill)
     if boolean("map_style", map_style):
-        if (rank, num_ranks, block, drop_remainder) != (None, None, 1, False):
+        if (rank, num_ranks, block, drop_remainder) != (None, None, None, False):
             raise ValueError(
                 "map_style=True leaves it to the DataLoader's sampler who reads what, so rank, num_ranks, block and "
                 "drop_remainder mean nothing; torch.utils.data.DistributedSampler divides the indices among ranks."

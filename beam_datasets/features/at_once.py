@@ -27,6 +27,7 @@ from beam_datasets.features.groups import (
 from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
+from beam_datasets.features.stacking import KEEP, inner
 from beam_datasets.features.tensor import Encoding, Tensor
 from beam_datasets.features.values import size_of
 from beam_datasets.native import core
@@ -54,18 +55,22 @@ class AtOnce:
         is_small: whether decoded examples are known to be not much larger than records, so that many may be held.
     """
 
-    def __init__(self, feature: FeatureConnector, *, pad: bool | None = None) -> None:
+    def __init__(self, feature: FeatureConnector, *, pad: bool | None = None, fill: Any = KEEP) -> None:
         """Makes the plan.
 
         Args:
             feature: what is to be decoded of a record.
             pad: for batches: see `stack`. None: examples are made, not batches.
+            fill: for batches: see `stack`.
         """
         self._pad = bool(pad)
         self._groups: list[Group] = []
         self._scalars: dict[tuple[Any, bool], int] = {}
         self._others: int | None = None
-        place = self._planned(feature, "")
+        self._fills: dict[str, Any] = {}  # of the features that may be missing, by name
+        place = self._planned(feature, "", fill)
+        for group in self._groups:
+            group.fills = None if fill is KEEP else self._fills
         self.is_small = all(group.is_small for group in self._groups)
         self._schema = _schema(self._groups)
         firsts = [0, *accumulate(group.width for group in self._groups)]
@@ -103,11 +108,12 @@ class AtOnce:
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
-    def _planned(self, feature: FeatureConnector, name: str) -> Place:
+    def _planned(self, feature: FeatureConnector, name: str, fill: Any) -> Place:
         """Returns where the values of a feature are found: which group, and which of its features."""
         kind = type(feature)
         if isinstance(feature, FeaturesDict) and kind.decoder is FeaturesDict.decoder:
-            return {key: self._planned(child, join(name, key)) for key, child in feature.items()}
+            return {key: self._planned(child, join(name, key), inner(fill, key)) for key, child in feature.items()}
+        self._fills[name] = fill
         group = None
         if isinstance(feature, Leaf) and kind.decoder in _LEAF_DECODERS and not _is_dynamic(feature):
             if _is_number(feature):
@@ -172,6 +178,7 @@ class AtOnce:
             self._others, _ = self._added(Others([], 0, ANY, pad=self._pad, is_small=False))
         group: Any = self._groups[self._others]
         group.decoders.append(feature.decoder(name))
+        group.paths.append(name)
         return self._others, len(group.decoders) - 1
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDep
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.image import read_file
 from beam_datasets.features.leaf import Leaf
+from beam_datasets.features.numbers import check_rounding, convert
 from beam_datasets.features.raw import one_value_codec
 from beam_datasets.features.tensor import Encoding, Tensor
 from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
@@ -38,6 +40,7 @@ class Audio(Leaf):
         sample_rate: samples a second; nothing is done with it.
         encoding: how samples are stored, see `Encoding`; with one, arrays must come from files.
         doc: what it means.
+        allow_rounding: whether samples that the dtype does not hold exactly are rounded, of floats; see `Tensor`.
         lazy_decode: store files as they are and read them when decoding.
     """
 
@@ -47,6 +50,7 @@ class Audio(Leaf):
     sample_rate: int | None = field(default=None, kw_only=True)
     encoding: Encoding | str = field(default=Encoding.NONE, kw_only=True)
     lazy_decode: bool = field(default=False, kw_only=True)
+    allow_rounding: bool = field(default=False, kw_only=True, compare=False)
 
     PATH: ClassVar[str] = "audio_feature.Audio"
 
@@ -56,34 +60,36 @@ class Audio(Leaf):
         shape = tuple(self.shape)
         self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
         self._set(lazy_decode=boolean("lazy_decode", self.lazy_decode))
+        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if len(shape) not in (1, 2):
             raise ValueError(f"the shape of audio is (samples,) or (samples, channels), not {shape}")
 
     @property
     def samples(self) -> Tensor:
         """The samples as a tensor."""
-        return Tensor(shape=self.shape, dtype=self.dtype, encoding=self.encoding)
+        return Tensor(shape=self.shape, dtype=self.dtype, encoding=self.encoding, allow_rounding=self.allow_rounding)
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def codec(self, path: str) -> Codec:
         """Returns how audio is packed: as its samples, or as a file."""
         if self.lazy_decode:
-            return one_value_codec(lambda value: _file(value, path)[0], lambda data: self._read(data, None, path), path)
+            read = partial(self._read, name=None, path=path, may_mix=True)
+            return one_value_codec(lambda value: _file(value, path)[0], read, path)
         inner = self.samples.codec(path)
-        convert = Tensor(shape=self.shape, dtype=self.dtype).codec(path).pack
+        pack_samples = replace(self.samples, encoding=Encoding.NONE).codec(path).pack
 
         def pack(value: Any) -> Any:
             if not isinstance(value, (list, tuple, np.ndarray)):
                 data, name = _file(value, path)
-                return inner.pack(self._read(data, name, path))
+                return inner.pack(self._read(data, name, path, may_mix=False))
             if self.encoding is not Encoding.NONE:
                 raise FeatureValueError(
                     f"{path}: samples of an Audio with an encoding must come from a file, not an array"
                 )
             if isinstance(value, np.ndarray) and value.dtype.kind == np.dtype(self.dtype).kind:
                 value = list(value) if value.dtype != self.dtype else value  # samples of fewer bits fit
-            return convert(value)
+            return pack_samples(value)
 
         def pack_many(items: Any) -> Any:
             packed = [pack(item) for item in items]
@@ -93,8 +99,8 @@ class Audio(Leaf):
 
         return inner.with_packing(pack, pack_many)
 
-    def _read(self, data: bytes, name: str | None, path: str) -> NDArray[Any]:
-        """Returns the samples of a file."""
+    def _read(self, data: bytes, name: str | None, path: str, *, may_mix: bool) -> NDArray[Any]:
+        """Returns the samples of a file; `may_mix` allows another number of channels than the feature has."""
         try:
             from pydub import AudioSegment
         except ImportError as error:
@@ -108,9 +114,15 @@ class Audio(Leaf):
             raise FeatureValueError(f"{path}: the audio file {name or ''} cannot be read: {error}") from error
         channels = (self.shape[1] or 1) if len(self.shape) == 2 else 1
         if segment.channels != channels:
+            if not may_mix:
+                raise FeatureValueError(
+                    f"{path}: the audio file {name or ''} has {segment.channels} channels; the feature has {channels}. "
+                    f"Mix them first, or give the feature shape=(None, {segment.channels})"
+                )
             segment = segment.set_channels(channels)
         samples = np.array(segment.get_array_of_samples())
-        return (samples.reshape(-1, channels) if len(self.shape) == 2 else samples).astype(self.dtype)
+        samples = convert(samples, self.dtype, path, allow_rounding=self.allow_rounding)
+        return samples.reshape(-1, channels) if len(self.shape) == 2 else samples
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of the samples as they are stored, or of the file's bytes."""

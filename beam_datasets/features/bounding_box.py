@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import number_codec
+from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -61,10 +61,12 @@ class BBoxFeature(Leaf):
     Attributes:
         bbox_format: what the numbers mean, see `BBoxFormat`; None if that is not known. Checked when encoding: relative
             numbers are floats from 0 to 1, and where y stands first each minimum is at most its maximum.
+        allow_rounding: whether numbers that no float32 holds exactly are rounded; see `Tensor`.
         doc: what it means.
     """
 
     bbox_format: BBoxFormat | str | None = field(default=BBoxFormat.REL_YXYX, kw_only=True)
+    allow_rounding: bool = field(default=False, kw_only=True, compare=False)
 
     PATH: ClassVar[str] = "bounding_boxes.BBoxFeature"
     shape: ClassVar[Shape] = (4,)
@@ -73,10 +75,11 @@ class BBoxFeature(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(bbox_format=None if self.bbox_format is None else BBoxFormat(self.bbox_format))
+        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
 
     def codec(self, path: str) -> Codec:
         """Returns how boxes are packed: as four floats."""
-        numbers = number_codec(_BOX, path)
+        numbers = number_codec(replace(_BOX, allow_rounding=self.allow_rounding), path)
         checked = self._checker(path)
 
         def pack_many(items: Any) -> NDArray[Any]:
@@ -89,20 +92,23 @@ class BBoxFeature(Leaf):
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
 
         def check(value: Any) -> list[Any]:
+            is_array = isinstance(value, np.ndarray)
+            if is_array:
+                check_unmasked(value, path)
             try:
-                numbers = value.astype(np.float64).tolist() if isinstance(value, np.ndarray) else list(value)
-            except (TypeError, ValueError):
+                numbers = value.tolist() if is_array else list(value)
+                if len(numbers) != 4:
+                    raise FeatureValueError(f"{path}: a box has four numbers, not {len(numbers)}")
+                if relative and not is_array and not all(isinstance(n, (float, np.floating)) for n in numbers):
+                    raise FeatureValueError(f"{path}: a relative box has floats, not {numbers}")
+                if relative and not all(0 <= number <= 1 for number in numbers):
+                    raise FeatureValueError(f"{path}: a relative box has numbers from 0 to 1, not {numbers}")
+                if ordered and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
+                    raise FeatureValueError(
+                        f"{path}: a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}"
+                    )
+            except TypeError:
                 raise FeatureTypeError(f"{path}: {value!r} is no box; expected a BBox or four numbers") from None
-            if len(numbers) != 4:
-                raise FeatureValueError(f"{path}: a box has four numbers, not {len(numbers)}")
-            if relative and not all(isinstance(number, (float, np.floating)) for number in numbers):
-                raise FeatureValueError(f"{path}: a relative box has floats, not {numbers}")
-            if relative and not all(0 <= number <= 1 for number in numbers):
-                raise FeatureValueError(f"{path}: a relative box has numbers from 0 to 1, not {numbers}")
-            if ordered and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
-                raise FeatureValueError(
-                    f"{path}: a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}"
-                )
             return numbers
 
         return check

@@ -11,7 +11,7 @@ import numpy as np
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError
 from beam_datasets.features.leaf import Codec, Leaf, Number
-from beam_datasets.features.numbers import array_maker, number_codec
+from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json
@@ -96,12 +96,10 @@ class ClassLabel(Leaf):
                 return self.label_names.index(name)
             except ValueError:
                 raise ValueError(f"{name!r} is none of the {len(self.label_names)} class names") from None
-        try:
-            index = int(name)
-        except ValueError:
-            raise ValueError(f"{name!r} is not the index of a class, and the classes have no names") from None
-        if not 0 <= index < (self.num_classes or 0):
-            raise ValueError(f"{index} is not the index of one of {self.num_classes} classes")
+        index = int(name) if name.isdecimal() else -1
+        if str(index) != name:
+            raise ValueError(f"{name!r} is not the index of a class, and the classes have no names")
+        self.int2str(index)  # raises where there is no such class
         return index
 
     def int2str(self, index: int) -> str:
@@ -134,7 +132,10 @@ class ClassLabel(Leaf):
 
         def convert(value: Any) -> int:
             if isinstance(value, bytes):
-                value = value.decode("utf-8", "replace")
+                try:
+                    value = value.decode("utf-8")
+                except UnicodeDecodeError:
+                    raise FeatureValueError(f"{path}: {value!r} is not UTF-8, so it is no class name") from None
             if isinstance(value, str):
                 if value in by_name:
                     return by_name[value]
@@ -165,6 +166,7 @@ class ClassLabel(Leaf):
 
         def pack_many(items: Items) -> Any:
             if isinstance(items, np.ndarray) and items.dtype.kind == "i" and items.ndim == 1:
+                check_unmasked(items, path)
                 if items.size and (items.min() < -1 or items.max() >= count):
                     raise FeatureValueError(f"{path}: a label is outside [-1, {count}), for {count} classes")
                 return items.astype(np.int64, copy=False)

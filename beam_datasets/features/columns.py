@@ -21,7 +21,7 @@ from beam_datasets.features.groups import UnusualError
 from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
-from beam_datasets.features.stacking import stack
+from beam_datasets.features.stacking import KEEP, inner, stack, stack_decoded
 from beam_datasets.features.table import TableDecoder
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats import example
@@ -42,22 +42,25 @@ if TYPE_CHECKING:
 _FIRST_BYTE = {"float": 18, "int64": 26}  # of a feature that is a list of this kind
 
 
-def compile_batch_decoder(feature: Any, *, decoders: Any = None, pad: bool = False) -> Callable[[list[Buffer]], Any]:
-    """Returns the function from records to their batch: `stack([decode(record) for record in records], pad=pad)`.
+def compile_batch_decoder(
+    feature: Any, *, decoders: Any = None, pad: bool = False, fill: Any = KEEP
+) -> Callable[[list[Buffer]], Any]:
+    """Returns the function from records to their batch: `stack([decode(record) for record in records], pad=pad, ...)`.
 
     Args:
         feature: the features of a dataset.
         decoders: see `compile_decoder`.
         pad: see `stack`.
+        fill: see `stack`.
 
     Raises:
         ValueError: see `compile_decoder`, also for what the returned function raises.
     """
     top = chosen(feature, decoders)
-    in_python = _batch_decoder(top, pad)
+    in_python = _batch_decoder(top, pad, fill)
     if core is None:
         return in_python
-    at_once = AtOnce(top, pad=pad)
+    at_once = AtOnce(top, pad=pad, fill=fill)
 
     def decode(records: list[Buffer]) -> Any:
         found = at_once(records)
@@ -91,9 +94,9 @@ def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[li
     return decode
 
 
-def _batch_decoder(top: FeatureConnector, pad: bool) -> Callable[[list[Buffer]], Any]:
+def _batch_decoder(top: FeatureConnector, pad: bool, fill: Any) -> Callable[[list[Buffer]], Any]:
     """Returns the function from records to their batch, in Python."""
-    column = _column(top, "", pad)
+    column = _column(top, "", pad, fill)
 
     def decode(records: list[Buffer]) -> Any:
         pairs = [example.spans_of(record) for record in records]
@@ -102,18 +105,18 @@ def _batch_decoder(top: FeatureConnector, pad: bool) -> Callable[[list[Buffer]],
     if type(top) is not FeaturesDict:
         return decode
     one_by_one = top.record_decoder()
-    return _table(one_by_one, top, pad) if isinstance(one_by_one, TableDecoder) else decode
+    return _table(one_by_one, top, pad, fill) if isinstance(one_by_one, TableDecoder) else decode
 
 
-def _table(decode: TableDecoder, features: FeaturesDict, pad: bool) -> Callable[[list[Buffer]], Any]:
+def _table(decode: TableDecoder, features: FeaturesDict, pad: bool, fill: Any) -> Callable[[list[Buffer]], Any]:
     """Returns the function from records with many numbers to their batch."""
     numbers = {column.key for column in decode.columns}
-    others = {key: _column(child, key, pad) for key, child in features.items() if key not in numbers}
+    others = {key: _column(child, key, pad, inner(fill, key)) for key, child in features.items() if key not in numbers}
 
     def decode_batch(records: list[Buffer]) -> Any:
         found = decode.columns_at_once(records)
         if found is None:
-            return stack(list(map(decode, records)), pad=pad)
+            return stack(list(map(decode, records)), pad=pad, fill=fill)
         columns, datas, spans = found
         columns |= {key: column(datas, spans) for key, column in others.items()}
         return {key: columns[key] for key in features}
@@ -121,15 +124,15 @@ def _table(decode: TableDecoder, features: FeaturesDict, pad: bool) -> Callable[
     return decode_batch
 
 
-def _column(feature: FeatureConnector, name: str, pad: bool) -> Column:
+def _column(feature: FeatureConnector, name: str, pad: bool, fill: Any) -> Column:
     """Returns the function from all records to the column of a feature."""
     if type(feature) is FeaturesDict:
-        columns = {key: _column(child, join(name, key), pad) for key, child in feature.items()}
+        columns = {key: _column(child, join(name, key), pad, inner(fill, key)) for key, child in feature.items()}
         return lambda datas, spans: {key: column(datas, spans) for key, column in columns.items()}
     decode = feature.decoder(name)
 
     def one_by_one(datas: list[bytes], spans: list[Spans]) -> Any:
-        return stack(list(map(decode, datas, spans)), pad=pad, path=name)
+        return stack_decoded(list(map(decode, datas, spans)), pad=pad, path=name, fill=fill)
 
     at_once = _at_once(feature, name, pad)
     if at_once is None:

@@ -43,7 +43,8 @@ class DynamicTensor(Wrapped):
         tensor = self.tensor
         if tensor.encoding is Encoding.NONE:
             raise FeatureValueError(f"{path}: a Tensor with several unknown lengths needs encoding='zlib' or 'bytes'")
-        make, codec = array_maker(tensor.dtype, tensor.shape, path), tensor.codec(path)
+        make = array_maker(tensor.dtype, tensor.shape, path, allow_rounding=tensor.allow_rounding)
+        codec = tensor.codec(path)
 
         def lower(value: Any) -> dict[str, Any]:
             if value is None and tensor.optional:

@@ -17,7 +17,7 @@ import numpy as np
 from beam_datasets.features import png_decoding
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
-from beam_datasets.features.stacking import stack
+from beam_datasets.features.stacking import KEEP, stack_decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,7 @@ class Group(abc.ABC):
         optional: whether records may lack them.
         pad: see `stack`.
         is_small: whether a value is known to be not much larger than its record, or than a few kilobytes.
+        fills: for batches: by name, what is put in the place of None; None if that stays.
     """
 
     names: list[str]
@@ -59,6 +60,7 @@ class Group(abc.ABC):
     optional: bool = False
     pad: bool = False
     is_small: bool = True
+    fills: dict[str, Any] | None = field(default=None, init=False)
 
     @property
     def width(self) -> int:
@@ -79,7 +81,13 @@ class Group(abc.ABC):
 
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns for each feature the array of its values in n records."""
-        return [stack(values, pad=self.pad) for values in self.rows(found, n)]
+        fills = [(path, KEEP if self.fills is None else self.fills[path]) for path in self._paths()]
+        columns = zip(self.rows(found, n), fills)
+        return [stack_decoded(values, pad=self.pad, path=path, fill=fill) for values, (path, fill) in columns]
+
+    def _paths(self) -> list[str]:
+        """Returns the features' names, where they are in the record or below."""
+        return self.names
 
     def described(self) -> tuple[int, int, bool, tuple[bytes, ...]]:
         """Returns the group as `native.core.schema` takes it."""
@@ -117,11 +125,14 @@ class Scalars(Group):
         return functools.partial(np.frombuffer, dtype=self.dtype) if is_plain else self.one
 
     def batch(self, found: Any, n: int) -> list[Any]:
-        """Returns the rows of one array; arrays of objects where some are missing."""
-        if self.optional and found[1]:
-            return super().batch(found, n)
-        numbers = _numbers(found[0] if self.optional else found, self.kind)
-        return list(self._lift(numbers).reshape(-1, n))
+        """Returns the rows of one array."""
+        found, missing = found if self.optional else (found, ())
+        if missing and self.fills is None:
+            return super().batch((found, missing), n)
+        numbers = self._lift(_numbers(found, self.kind)).reshape(-1, n)
+        for feature, record in missing:
+            numbers[feature, record] = self.fills[self.names[feature]]  # type: ignore[index]
+        return list(numbers)
 
 
 @dataclass
@@ -158,9 +169,13 @@ class Arrays(Group):
 
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns one array."""
-        if self.optional and found[1]:
-            return super().batch(found, n)
-        return [self.codec.unpack_many(_numbers(found[0] if self.optional else found, self.kind))]
+        found, missing = found if self.optional else (found, ())
+        if missing and self.fills is None:
+            return super().batch((found, missing), n)
+        arrays = self.codec.unpack_many(_numbers(found, self.kind))
+        for _, record in missing:
+            arrays[record] = self.fills[self.names[0]]  # type: ignore[index]
+        return [arrays]
 
 
 @dataclass
@@ -255,7 +270,8 @@ class Texts(Group):
 
     def batch(self, found: Any, n: int) -> list[Any]:
         """Returns an array of objects."""
-        return [objects(found)]
+        fill = None if self.fills is None else self.fills[self.names[0]]
+        return [objects(found if fill is None else [fill if text is None else text for text in found])]
 
 
 @dataclass
@@ -304,6 +320,10 @@ class Others(Group):
     """Features that are decoded record by record."""
 
     decoders: list[Decode] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+
+    def _paths(self) -> list[str]:
+        return self.paths
 
     @property
     def width(self) -> int:

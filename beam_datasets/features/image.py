@@ -14,7 +14,7 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import pictures, png, png_decoding
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import check_shape, shape_fits
+from beam_datasets.features.numbers import check_shape, check_unmasked, shape_fits
 from beam_datasets.features.raw import no_items, one_value_codec
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.values import shape_from_json, shape_to_json, size_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
 
 _CHANNELS = {"png": (0, 1, 2, 3, 4), "jpeg": (0, 1, 3), None: (0, 1, 2, 3, 4)}
+_MODES = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "I;16": 1, "I;16B": 1}  # of Pillow, with their channels
 _DTYPES = {"png": ("uint8", "uint16", "float32"), "jpeg": ("uint8",), None: ("uint8", "uint16", "float32")}
 
 
@@ -94,6 +95,7 @@ class Image(Leaf):
                 return self._file(value, path)
             if value.dtype != self.dtype:
                 raise FeatureValueError(f"{path}: the array has the dtype {value.dtype}; the image has {self.dtype}")
+            check_unmasked(value, path)
             check_shape(value.shape, self._any_channels(), path)
             if is_float:
                 value = np.ascontiguousarray(value, "<f4").view(np.uint8)
@@ -118,12 +120,29 @@ class Image(Leaf):
         if hasattr(value, "read"):
             return bytes(value.read())
         if hasattr(value, "save"):
+            self._check_picture(value, path)
             target = io.BytesIO()
-            value.save(target, format=(self.encoding_format or "png").upper())
+            try:
+                value.save(target, format=(self.encoding_format or "png").upper())
+            except OSError as error:
+                raise FeatureValueError(f"{path}: the image cannot be encoded: {error}") from error
             return target.getvalue()
         raise FeatureTypeError(
             f"{path}: {type(value).__name__} is no image; expected an array, a path, a file or bytes"
         )
+
+    def _check_picture(self, picture: Any, path: str) -> None:
+        """Refuses a Pillow image of which channels, bits or pixels would be changed when it is read."""
+        channels, dtype = _MODES.get(picture.mode, 0), "uint16" if picture.mode.startswith("I") else "uint8"
+        if picture.mode == "P" and "transparency" in picture.info:
+            channels = 4
+        wanted = (self.shape or (0,))[-1] or channels
+        if not channels or (channels, dtype) != (wanted, dtype_name(self.dtype)):
+            raise FeatureValueError(
+                f"{path}: the image has the mode {picture.mode!r}; the feature has {self.dtype} and {wanted} channels. "
+                "Convert it first, as by image.convert('RGB')"
+            )
+        check_shape((*picture.size[::-1], channels), self._any_channels(), path)
 
     def unpacker(self, path: str) -> Callable[[bytes], NDArray[Any]]:
         """Returns the function from the bytes of a file to pixels."""

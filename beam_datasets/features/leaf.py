@@ -253,10 +253,19 @@ def _pack_items(codec: Codec, items: Items, path: str) -> Any:
     try:
         return codec.pack_many(items)
     except FeatureError as error:
-        for index, item in enumerate(items):
+        items = items if isinstance(items, np.ndarray) else list(items)
+        index, stop = 0, len(items)  # the first bad item is one of these
+        while stop - index > 1:
+            middle = (index + stop) // 2
             try:
-                codec.pack(item)
-            except FeatureError as single:
-                problem = str(single).removeprefix(f"{path}: ")
-                raise type(single)(f"{path}: item {index}: {problem}") from error
+                codec.pack_many(items[index:middle])
+                index = middle
+            except FeatureError:
+                stop = middle
+        try:
+            if stop:
+                codec.pack(items[index])
+        except FeatureError as single:
+            problem = str(single).removeprefix(f"{path}: ")
+            raise type(single)(f"{path}: item {index}: {problem}") from error
         raise

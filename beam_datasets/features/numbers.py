@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+import numbers
+import operator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.values import size_of
@@ -17,6 +22,14 @@ if TYPE_CHECKING:
 
     from beam_datasets.features.base import Items, Shape
     from beam_datasets.features.tensor import Tensor
+
+FLOATS = frozenset((float, np.float16, np.float32, np.float64))
+"""Types of floats that NumPy converts to float64 exactly."""
+
+INTEGERS = frozenset((int, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQ")))
+"""Types of integers. np.timedelta64 is none, although it is a subclass of np.integer."""
+
+_INEXACT = 1 << 53  # the first integer that the next one becomes as a float64
 
 
 def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
@@ -34,77 +47,260 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
         raise FeatureValueError(f"{path}: the value has the shape {shape}; the feature has {expected}")
 
 
-def array_maker(dtype: np.dtype[Any], shape: Shape, path: str) -> Callable[[Any], NDArray[Any]]:
+def check_unmasked(array: NDArray[Any], path: str) -> None:
+    """Refuses a masked array with masked items: what is below the mask would be stored."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise FeatureTypeError(f"{path}: expected an array without masked items. Replace them first by .filled(...)")
+
+
+def check_rounding(allow_rounding: Any, dtype: np.dtype[Any]) -> bool:
+    """Returns the argument `allow_rounding` of a feature of a dtype.
+
+    Raises:
+        ValueError: the dtype is none of floats.
+    """
+    if boolean("allow_rounding", allow_rounding) and dtype.kind not in "fV":
+        raise ValueError(f"allow_rounding=True is for floats, not for {dtype}. Round the values first")
+    return bool(allow_rounding)
+
+
+def array_maker(
+    dtype: np.dtype[Any], shape: Shape, path: str, *, allow_rounding: bool = False
+) -> Callable[[Any], NDArray[Any]]:
     """Returns the function from a value to an array of a feature's dtype and shape.
 
-    Arrays must have the dtype already. All else is converted as NumPy does: a float for an integer loses its fraction,
-    '12' is 12; but a number that does not fit the dtype is refused, also one that would become an infinity, and so are
-    None and, for a bool, text.
+    An array must have the dtype already. Other values are converted if the dtype holds them exactly: the stored number
+    equals the given one, and NaN stays NaN. Text, complex numbers, dates, None and masked items are refused.
+
+    Args:
+        dtype: of the feature.
+        shape: of the feature.
+        path: of the feature, for errors.
+        allow_rounding: whether numbers are rounded to the nearest float of the dtype, arrays of other floats too.
     """
 
     def make(value: Any) -> NDArray[Any]:
         if isinstance(value, np.ndarray):
-            if value.dtype != dtype:
+            check_unmasked(value, path)
+            if value.dtype == dtype:
+                array = value
+            elif allow_rounding and value.dtype.kind == "f":
+                array = _to_float(value, dtype, path, allow_rounding=True)
+            else:
                 hint = f"pass value.astype(np.{dtype.name})"
                 raise FeatureValueError(
                     f"{path}: the array has the dtype {value.dtype}; the feature has {dtype}: {hint}"
                 )
-            array = value
         else:
-            array = _convert(value, dtype, path)
+            array = convert(value, dtype, path, allow_rounding=allow_rounding)
         check_shape(array.shape, shape, path)
         return array
 
     return make
 
 
-def _convert(value: Any, dtype: np.dtype[Any], path: str) -> NDArray[Any]:
-    """Returns a value that is no array (a number, a string, nested lists of these) as an array."""
-    if dtype.kind == "b" and isinstance(value, (str, bytes)):
-        raise FeatureTypeError(f"{path}: {value!r} is text; expected a bool. Parse it first: any text counts as true")
+def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool = False) -> NDArray[Any]:
+    """Returns a number, nested lists of numbers, or an array of another dtype as an array of the dtype."""
     try:
-        natural = np.asarray(value)
-        if natural.dtype.kind == "O" and any(item is None for item in natural.flat):
-            raise FeatureTypeError(f"{path}: the value is None or has a None in it; expected {dtype}")
-        if natural.dtype.kind == "c" and dtype.kind != "c":
+        natural = _natural(value, path)
+        kind = natural.dtype.kind
+        if kind in "US":
+            raise FeatureTypeError(f"{path}: {_short(value)} is text; expected {dtype}. Parse it first")
+        if kind == "c":
             raise FeatureTypeError(f"{path}: {_short(value)} is complex; expected {dtype}. Store .real and .imag")
-        if dtype == np.uint64 and natural.dtype == np.float64:
-            natural = _exact(value, natural)
-        if dtype.kind in "iu" and natural.dtype.kind in "iuf" and natural.size:
-            _check_range(natural, dtype, path)
-        with np.errstate(over="ignore", invalid="ignore"):
-            array = natural.astype(dtype)
-        if dtype.kind not in "biu" and natural.dtype != dtype:
-            check_finite(natural, array, path)
-        return array
+        if kind not in "biufO":
+            raise FeatureTypeError(f"{path}: {_short(value)} is {natural.dtype}; expected {dtype}. Convert it first")
+        if kind == "O":
+            return _from_objects(natural, dtype, path, allow_rounding=allow_rounding)
+        if dtype.kind == "b":
+            return _to_bool(natural, path)
+        if dtype.kind in "iu":
+            return _to_int(natural, dtype, path)
+        return _to_float(natural, dtype, path, allow_rounding=allow_rounding)
     except FeatureError:
         raise
     except OverflowError as error:
         raise FeatureOverflowError(f"{path}: {_short(value)} does not fit {dtype}: {error}") from error
     except TypeError as error:
         raise FeatureTypeError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         raise FeatureValueError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
 
 
-def _exact(value: Any, floats: NDArray[Any]) -> NDArray[Any]:
-    """Returns integers of which NumPy has made floats, as it does where only some need all 64 bits."""
-    items = np.asarray(value, object)
-    whole = all(isinstance(item, (int, np.integer)) and 0 <= item < 1 << 64 for item in items.flat)
-    return items.astype(np.uint64) if whole else floats
+def _natural(value: Any, path: str) -> NDArray[Any]:
+    """Returns numbers as an array that holds each of them exactly; an array of objects where no other does.
+
+    NumPy itself makes floats of large integers beside floats, of masked items, and of what Arrow lacks.
+    """
+    if isinstance(value, np.ndarray):
+        check_unmasked(value, path)
+        return value
+    types = _types_in(value)
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in types):
+        raise FeatureTypeError(f"{path}: expected no masked items, got {_short(value)}. Replace them by .filled(...)")
+    if types <= FLOATS:
+        return np.asarray(value)
+    if types <= FLOATS | INTEGERS | {np.ndarray}:
+        array = np.asarray(value)
+        if array.dtype != np.float64 or not (np.abs(array) >= _INEXACT).any():
+            return array
+    return np.asarray(_plain(value), object)
 
 
-def _check_range(array: NDArray[Any], dtype: np.dtype[Any], path: str) -> None:
-    """Refuses numbers that an integer dtype cannot hold, which NumPy would wrap around."""
-    if array.dtype == dtype:
-        return
-    limits = np.iinfo(dtype)
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+def _types_in(value: Any) -> set[type]:
+    """Returns the types of the items of nested lists."""
+    if not isinstance(value, (list, tuple)):
+        return {type(value)}
+    types = set(map(type, value))
+    if any(issubclass(kind, (list, tuple)) for kind in types):
+        types = set().union(*map(_types_in, value))
+    return types
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with lists in place of the arrays of other libraries, which thus show what they lack."""
+    if isinstance(value, (list, tuple)):
+        return list(map(_plain, value))
+    if isinstance(value, np.ndarray):
+        return list(map(_plain, value)) if value.ndim else value[()]
+    if isinstance(value, np.generic):
+        return value
+    convert = getattr(value, "tolist", None) or getattr(value, "as_py", None)  # of arrays, of scalars of Arrow
+    return convert() if callable(convert) else value
+
+
+def _from_objects(items: NDArray[Any], dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> NDArray[Any]:
+    """Returns numbers of any types as an array of the dtype; each is compared exactly with what is stored."""
+    given = [_number(item, dtype, path) for item in items.flat]
+    if dtype.kind in "biu":
+        return np.array([_whole(number, dtype, path) for number in given], dtype).reshape(items.shape)
+    floats = list(map(float, given))
+    for number, near in zip(given, floats):
+        if math.isinf(near) and number != near:
+            raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, where it would be an infinity")
+    made = _to_float(np.array(floats, np.float64).reshape(items.shape), dtype, path, allow_rounding=True)
+    if not allow_rounding:
+        for number, stored in zip(given, made.flat):
+            if number == number and number != float(stored):
+                _refuse(path, f"a number that {dtype} holds", number, float(stored), _ALLOW)
+    return made
+
+
+def _whole(number: Any, dtype: np.dtype[Any], path: str) -> int:
+    """Returns a number as an integer that the dtype holds."""
+    if number != number or abs(number) == math.inf:
         raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
-    low, high = (int(array.min()), int(array.max()))
-    if low < limits.min or high > limits.max:
-        wrong = low if low < limits.min else high
-        raise FeatureOverflowError(f"{path}: {wrong} does not fit {dtype}, which holds {limits.min} to {limits.max}")
+    low, high = _limits(dtype)
+    if not low <= number <= high:
+        _refuse_range(number, dtype, path)
+    if int(number) != number:
+        _refuse(path, "an integer", number, int(number), _ROUND_FIRST)
+    return int(number)
+
+
+_ROUND_FIRST = "Round it first, or use a float dtype"
+_ENCODE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
+_ALLOW = "Pass a value of the dtype, or give the feature a wider dtype or allow_rounding=True"
+
+
+def _number(item: Any, dtype: np.dtype[Any], path: str) -> Any:
+    """Returns a number that compares exactly with Python's own."""
+    if isinstance(item, np.generic):
+        if item.dtype.kind in "biu":
+            return int(item)
+        if item.dtype.kind == "f" or (item.dtype.kind == "V" and not isinstance(item, np.void)):  # V: of ml_dtypes
+            return item if item.dtype.itemsize > 8 else float(item)
+    elif isinstance(item, (numbers.Real, Decimal)):
+        return item
+    elif hasattr(item, "__index__") and not isinstance(item, (type, np.ndarray)):
+        return operator.index(item)
+    if item is None:
+        raise FeatureTypeError(f"{path}: the value is None or has a None in it; expected {dtype}")
+    if isinstance(item, np.ma.core.MaskedConstant):
+        raise FeatureTypeError(f"{path}: expected no masked items. Replace them by .filled(...)")
+    if isinstance(item, numbers.Complex):
+        raise FeatureTypeError(f"{path}: {_short(item)} is complex; expected {dtype}. Store .real and .imag")
+    what = "text" if isinstance(item, (str, bytes)) else type(item).__name__
+    raise FeatureTypeError(f"{path}: {_short(item)} is {what}; expected {dtype}. Convert it to a number first")
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+
+
+def _to_bool(array: NDArray[Any], path: str) -> NDArray[Any]:
+    """Returns an array of 0, 1, False and True as one of bools."""
+    made: NDArray[Any] = array != 0
+    _check_equal(array, made, path, "a bool (or 0 or 1)", "Compare it first, as in value > 0")
+    return made
+
+
+def _to_int(array: NDArray[Any], dtype: np.dtype[Any], path: str) -> NDArray[Any]:
+    """Returns an array of whole numbers as one of integers."""
+    if array.dtype == dtype:
+        return array
+    if array.size and array.dtype.kind != "b":
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
+        low, high = _limits(dtype)
+        least, most = int(array.min()), int(array.max())
+        if least < low or most > high:
+            _refuse_range(least if least < low else most, dtype, path)
+        if array.dtype.kind == "f":
+            _check_equal(array, np.trunc(array), path, "an integer", _ROUND_FIRST, shown=int)
+    return array.astype(dtype)
+
+
+def _to_float(array: NDArray[Any], dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> NDArray[Any]:
+    """Returns an array of numbers as one of floats."""
+    if array.dtype == dtype:
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = array.astype(dtype)
+    check_finite(array, narrow, path)
+    if not allow_rounding:
+        _check_equal(array, narrow, path, f"a number that {dtype} holds", _ALLOW)
+    return narrow
+
+
+def _check_equal(
+    given: NDArray[Any],
+    stored: NDArray[Any],
+    path: str,
+    expected: str,
+    advice: str,
+    shown: Callable[[Any], Any] | None = None,
+) -> None:
+    """Raises FeatureValueError where numbers differ from what would be stored in their place."""
+    if given.dtype.kind in "iu" and stored.dtype.kind not in "biu":  # compared as floats, large ones would be equal
+        if not given.size or max(-int(given.min()), int(given.max())) < _INEXACT:
+            wrong = stored.astype(np.float64) != given
+        else:
+            wrong = stored.astype(np.float64).astype(object) != given.astype(object)
+    else:
+        back = stored if stored.dtype.kind in "biu" else stored.astype(given.dtype)
+        wrong = back != given if stored.dtype.kind == "b" else (back != given) & (given == given)
+    if wrong.any():
+        place = tuple(map(int, np.argwhere(wrong)[0]))
+        at = f" at index {place}" if place else ""
+        _refuse(path, expected, given[place], (shown or _shown)(stored[place]), advice, at)
+
+
+def _shown(stored: Any) -> Any:
+    """Returns a stored number as Python shows it with all its digits."""
+    return bool(stored) if isinstance(stored, np.bool_) else float(stored)
+
+
+def _refuse(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
+    given = given.item() if isinstance(given, np.generic) else given
+    raise FeatureValueError(
+        f"{path}: expected {expected}, got {_short(given)}{at}, which would be stored as {stored}. {advice}"
+    )
+
+
+def _refuse_range(number: Any, dtype: np.dtype[Any], path: str) -> NoReturn:
+    low, high = _limits(dtype)
+    raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, which holds {low} to {high}")
 
 
 def check_finite(wide: NDArray[Any], narrow: NDArray[Any], path: str) -> None:
@@ -142,9 +338,11 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     dtype, shape = tensor.dtype, tensor.shape
     if dtype.kind not in "biuf":
         raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
-    make, check = array_maker(dtype, shape, path), bounds_checker(tensor.minimum, tensor.maximum, path)
-    make_many = _many_maker(dtype, shape, path)
-    lower, lift_all = _lower(dtype, path), lift(dtype, path)
+    rounding = tensor.allow_rounding
+    make = array_maker(dtype, shape, path, allow_rounding=rounding)
+    make_many = _many_maker(dtype, shape, path, allow_rounding=rounding)
+    check = bounds_checker(tensor.minimum, tensor.maximum, path)
+    lower, lift_all = _lower(dtype, path, allow_rounding=rounding), lift(dtype, path)
     target = tuple(-1 if length is None else length for length in shape)
 
     def pack(value: Any) -> NDArray[Any]:
@@ -175,16 +373,19 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     return Codec("float" if dtype.kind == "f" else "int64", size, pack, pack_many, unpack, unpack_many)
 
 
-def _many_maker(dtype: np.dtype[Any], shape: Shape, path: str) -> Callable[[Items], NDArray[Any]]:
+def _many_maker(
+    dtype: np.dtype[Any], shape: Shape, path: str, *, allow_rounding: bool
+) -> Callable[[Items], NDArray[Any]]:
     """Returns the function from the items of a sequence to one array of them all."""
-    make, make_one = array_maker(dtype, (None, *shape), path), array_maker(dtype, shape, path)
+    make = array_maker(dtype, (None, *shape), path, allow_rounding=allow_rounding)
+    make_one = array_maker(dtype, shape, path, allow_rounding=allow_rounding)
 
     def make_many(items: Items) -> NDArray[Any]:
         if len(items) == 0:
             return np.empty((0, *shape), dtype)  # type: ignore[arg-type]
         if isinstance(items, np.ndarray):
             if items.dtype != dtype and not shape and items.ndim == 1:  # its items are scalars, which are converted
-                return _convert(items, dtype, path)
+                return convert(items, dtype, path, allow_rounding=allow_rounding)
             return make(items)
         if shape and any(isinstance(item, np.ndarray) for item in items):
             return np.stack([make_one(item) for item in items])
@@ -193,7 +394,7 @@ def _many_maker(dtype: np.dtype[Any], shape: Shape, path: str) -> Callable[[Item
     return make_many
 
 
-def _lower(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _lower(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Returns the function from an array to the flat array of float32 or int64 that is stored."""
     if dtype == np.uint64:
         return lambda array: np.ascontiguousarray(array).reshape(-1).view(np.int64)
@@ -203,6 +404,8 @@ def _lower(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[
             with np.errstate(over="ignore", invalid="ignore"):
                 narrow = array.astype(np.float32)
             check_finite(array, narrow, path)
+            if not allow_rounding:
+                _check_equal(array, narrow, path, "a number that float32, as which it is stored, holds", _ENCODE)
             return narrow.reshape(-1)
 
         return lower

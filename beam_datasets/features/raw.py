@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Codec
-from beam_datasets.features.numbers import array_maker, check_shape
+from beam_datasets.features.numbers import check_shape
 from beam_datasets.features.values import size_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def to_bytes(value: Any, path: str) -> bytes:
             raise FeatureValueError(f"{path}: the text is not valid Unicode: {error}") from error
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return to_bytes(value.item(), path)
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format in "Bbc"):
         return bytes(value)
     raise FeatureTypeError(f"{path}: {value!r} is {type(value).__name__}; expected str or bytes")
 
@@ -124,12 +124,13 @@ def array_codec(
     dtype: np.dtype[Any],
     shape: Shape,
     path: str,
+    make: Callable[[Any], NDArray[Any]],
     check: Callable[[NDArray[Any]], None] | None,
     *,
     compress: bool,
 ) -> Codec:
     """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
-    make, little = array_maker(dtype, shape, path), _little_endian(dtype)
+    little = _little_endian(dtype)
     is_double = dtype == np.float64 and not shape and check is None  # tables may have dozens of these
 
     def pack(value: Any) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureOverflowError, FeatureValueError
-from beam_datasets.features.numbers import array_maker, number_codec
+from beam_datasets.features.numbers import FLOATS, INTEGERS, array_maker, number_codec
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.formats import example
 from beam_datasets.formats.varint import fast_varint
@@ -72,7 +72,7 @@ def int_encoder(tensor: Tensor, name: str) -> Encode:
 
     def encode(value: Any) -> bytes:
         if type(value) is not int:
-            value = int(value) if isinstance(value, np.integer) else int(make(value))
+            value = int(value) if type(value) in INTEGERS else int(make(value))
         if low <= value <= high:
             digits = number(value)
             return heads[len(digits)] + digits
@@ -81,25 +81,27 @@ def int_encoder(tensor: Tensor, name: str) -> Encode:
     return encode
 
 
-_EXACT = frozenset((float, int, np.float32, np.float64, np.float16))
-
-
 def _float_encoder(tensor: Tensor, name: str) -> Encode:
     pack_array = number_codec(tensor, name).pack
     prefix = example.one_float_prefix(name.encode("utf-8"))
-    pack = struct.Struct("<f").pack
-    easy = _EXACT if tensor.dtype != np.float16 else frozenset((np.float16,))  # others must be rounded to float16 first
+    pack, unpack = _FLOAT.pack, _FLOAT.unpack
+    easy = FLOATS | {int} if tensor.dtype != np.float16 else frozenset((np.float16,))  # others may not be a float16
 
     def encode(value: Any) -> bytes:
         if type(value) in easy:
             try:
-                return prefix + pack(value)
-            except (OverflowError, struct.error):  # the array says so with the feature's name
+                packed = pack(value)
+                if unpack(packed)[0] == value:
+                    return prefix + packed
+            except (OverflowError, struct.error):  # the array's error names the feature
                 pass
-        packed: bytes = pack_array(value).astype("<f4", copy=False).tobytes()
-        return prefix + packed
+        made: bytes = pack_array(value).astype("<f4", copy=False).tobytes()
+        return prefix + made
 
     return encode
+
+
+_FLOAT = struct.Struct("<f")
 
 
 def decoder(tensor: Tensor, name: str) -> Decode | None:

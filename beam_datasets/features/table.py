@@ -18,7 +18,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.features.leaf import Leaf, Number
-from beam_datasets.features.numbers import lift
+from beam_datasets.features.numbers import FLOATS, INTEGERS, lift
 from beam_datasets.formats import example
 from beam_datasets.formats.varint import decode_varints, fast_varint, read_varint
 
@@ -34,8 +34,7 @@ _WORTH_IT = 8  # numbers in an example
 _MAX_NAME = 100  # so that all lengths in an entry are single bytes
 _MAX_LAYOUTS = 4
 
-_INTEGERS = frozenset((int, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQ")))
-_FLOATS = frozenset((float, int, bool, np.float16, np.float32, np.float64))
+_NUMBERS = FLOATS | {int, bool}
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def _integers_encoder(columns: list[Column]) -> Callable[[Any], list[bytes] | No
         numbers = get(value)
         kinds = set(map(type, numbers))
         if len(kinds) != 1 or int not in kinds:
-            if not kinds <= _INTEGERS:
+            if not kinds <= INTEGERS:
                 return None
             numbers = tuple(map(int, numbers))
         if not (all(map(le, lows, numbers)) and all(map(ge, highs, numbers))):
@@ -128,16 +127,18 @@ def _floats_encoder(columns: list[Column]) -> Callable[[Any], list[bytes] | None
     if not columns:
         return lambda value: []
     get = itemgetter(*(column.key for column in columns))
-    pack = struct.Struct(f"<{len(columns)}f").pack
+    floats = struct.Struct(f"<{len(columns)}f")
     prefixes = [(example.one_float_prefix(column.wire), 4 * i, 4 * i + 4) for i, column in enumerate(columns)]
 
     def encode(value: Any) -> list[bytes] | None:
         numbers = get(value)
-        if not set(map(type, numbers)) <= _FLOATS:
+        if not set(map(type, numbers)) <= _NUMBERS:
             return None
         try:
-            packed = pack(*numbers)
+            packed = floats.pack(*numbers)
         except (OverflowError, struct.error):  # one would become an infinity
+            return None
+        if floats.unpack(packed) != numbers:  # one would be rounded, or is NaN
             return None
         return [prefix + packed[start:stop] for prefix, start, stop in prefixes]
 

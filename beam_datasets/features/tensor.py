@@ -13,7 +13,7 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw, scalars
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Codec, Kind, Leaf, Number
-from beam_datasets.features.numbers import bounds_checker, number_codec
+from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
 from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
 
@@ -56,6 +56,9 @@ class Tensor(Leaf):
         encoding: how it is stored, see `Encoding`.
         minimum, maximum: bounds of the values, both inclusive; checked when encoding.
         optional: None is a value, and decodes to None.
+        allow_rounding: whether numbers that the dtype, or the float32 of the record, does not hold exactly are rounded
+            to the nearest float it holds. Without it they are an error. It matters when encoding alone, and is not in
+            features.json.
         doc: what it means.
     """
 
@@ -65,6 +68,7 @@ class Tensor(Leaf):
     minimum: Any = field(default=None, kw_only=True)
     maximum: Any = field(default=None, kw_only=True)
     optional: bool = field(default=False, kw_only=True)
+    allow_rounding: bool = field(default=False, kw_only=True, compare=False)
 
     PATH: ClassVar[str] = "tensor_feature.Tensor"
 
@@ -74,6 +78,7 @@ class Tensor(Leaf):
         shape = tuple(None if length is None else int(length) for length in self.shape)
         optional = boolean("optional", self.optional)
         self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=Encoding(encoding), optional=optional)
+        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if any(length is not None and length < 0 for length in shape):
             raise ValueError(f"shape {shape} has a negative length; None stands for any length")
         if self.dtype == STRING and self.encoding is not Encoding.NONE:
@@ -118,7 +123,7 @@ class Tensor(Leaf):
             return None
         if self.dtype == STRING:
             return Usual(Form.TEXTS if self.shape else Form.TEXT, shape=self.shape, optional=self.optional)
-        found = Usual.numbers(self.dtype, self.shape)
+        found = Usual.numbers(self.dtype, self.shape, allow_rounding=self.allow_rounding)
         if self.encoding is Encoding.BYTES:
             found = Usual(Form.RAW, self.dtype, self.shape) if self.dtype.kind in "biuf" else None
         return found and replace(found, optional=self.optional)
@@ -131,7 +136,8 @@ class Tensor(Leaf):
             return raw.string_codec(self.shape, path)
         if self.encoding is not Encoding.NONE:
             check = bounds_checker(self.minimum, self.maximum, path)
-            return raw.array_codec(self.dtype, self.shape, path, check, compress=self.encoding is Encoding.ZLIB)
+            make = array_maker(self.dtype, self.shape, path, allow_rounding=self.allow_rounding)
+            return raw.array_codec(self.dtype, self.shape, path, make, check, compress=self.encoding is Encoding.ZLIB)
         return number_codec(self, path)
 
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
@@ -236,6 +242,7 @@ class Scalar(Tensor):
         optional: None is a value, and decodes to None.
         minimum: the smallest value.
         maximum: the largest value.
+        allow_rounding: see `Tensor`.
     """
 
     PATH: ClassVar[str] = "scalar.Scalar"
@@ -249,9 +256,17 @@ class Scalar(Tensor):
         minimum: Any = None,
         maximum: Any = None,
         optional: bool = False,
+        allow_rounding: bool = False,
     ) -> None:
         super().__init__(
-            shape=(), dtype=dtype, encoding=encoding, doc=doc, minimum=minimum, maximum=maximum, optional=optional
+            shape=(),
+            dtype=dtype,
+            encoding=encoding,
+            doc=doc,
+            minimum=minimum,
+            maximum=maximum,
+            optional=optional,
+            allow_rounding=allow_rounding,
         )
 
     @classmethod

@@ -62,6 +62,7 @@ class Usual:
         shape: of arrays; None stands for any length.
         low, high: the least and the greatest integer.
         optional: None is a value too, and leaves no entry.
+        allow_rounding: floats need not be exact in float32.
     """
 
     form: Form
@@ -70,12 +71,14 @@ class Usual:
     low: int = 0
     high: int = 0
     optional: bool = False
+    allow_rounding: bool = False
 
     @classmethod
-    def numbers(cls, dtype: np.dtype[Any], shape: Shape) -> Usual | None:
+    def numbers(cls, dtype: np.dtype[Any], shape: Shape, *, allow_rounding: bool = False) -> Usual | None:
         """Returns it for numbers of a dtype and a shape; None where the native module does not know the dtype."""
         if dtype.kind == "f":
-            return None if dtype == np.float16 else cls(Form.FLOATS if shape else Form.FLOAT, dtype, shape)
+            form = Form.FLOATS if shape else Form.FLOAT
+            return None if dtype == np.float16 else cls(form, dtype, shape, allow_rounding=allow_rounding)
         if dtype.kind not in "biu":
             return None
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
@@ -116,13 +119,13 @@ def _row(key: str, wire: str, usual: Usual | None, encode: Encode) -> tuple[Any,
     layout = np.empty(0, dtype).data.format
     shape = tuple(-1 if length is None else length for length in usual.shape)
     name = example.name_field(wire.encode("utf-8"))
-    bounds = (usual.low, usual.high)
-    return (usual.form, usual.optional, key, encode, name, *bounds, element, dtype.itemsize, layout.encode(), shape)
+    flags, bounds = (usual.optional, usual.allow_rounding), (usual.low, usual.high)
+    return (usual.form, *flags, key, encode, name, *bounds, element, dtype.itemsize, layout.encode(), shape)
 
 
 _TYPES = (
     np.ndarray,
     (np.bool_,),
     tuple(np.dtype(code).type for code in "bhilqBHILQ"),
-    (np.float16, np.float32, np.float64),
+    (np.float32, np.float64, np.float16),
 )

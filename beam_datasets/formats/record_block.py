@@ -59,7 +59,7 @@ class PlainRecordBlock(list[bytes]):
                 some = self._take_run(chunk, first, int(counts[at]), most, limit)
                 firsts[at] += some
                 counts[at] -= some
-            if chunk is not None and not chunk.has(first + some):
+            if chunk is not None and (first + some >= chunk.stop or not (some or chunk.has(first))):
                 del chunks[run]
             if not counts[at]:
                 at += 1
@@ -92,9 +92,15 @@ class PlainChunk:
     offsets: Ints
     first: int
 
+    @property
+    def stop(self) -> int:
+        """The number of the record behind the last of them."""
+        return self.first + len(self.offsets) - 1
+
     def has(self, record: int) -> bool:
-        """Returns whether a record is among them."""
-        return 0 <= record - self.first < len(self.offsets) - 1
+        """Returns whether a record is among them; those that were left out have no bytes."""
+        place = record - self.first
+        return 0 <= place < len(self.offsets) - 1 and bool(self.offsets[place] != self.offsets[place + 1])
 
 
 chunk: Callable[[memoryview, Ints, int], Any] = PlainChunk if core is None else core.chunk

@@ -162,23 +162,25 @@ static Py_ssize_t take_run(RecordBlock *block, PyObject *capsule, const Chunk *c
     return good;
 }
 
-/* The arrays that say what is read: for each visit to a run its number, its first record and how many. */
-typedef struct {
-    PyObject *chunks; /* a dict: by run */
-    Py_buffer runs, firsts, counts;
-} Visits;
+/* Whether a record is in a chunk, good or not. */
+static int chunk_has(const Chunk *chunk, int64_t record) {
+    if (record < chunk->first || record - chunk->first >= chunk->offsets.n - 1) return 0;
+    const int64_t *offset = chunk->offsets.values + (record - chunk->first);
+    return offset[0] != offset[1];
+}
 
-/* Returns the chunk of a run that has a record, as far as there is one, or it can be read; a new reference. NULL where
- * not, with or without an exception; a chunk that has other records is dropped then. */
-static PyObject *chunk_at(PyObject *chunks, PyObject *run, int64_t record) {
+/* Returns the chunk of a visit's run that has its first record, as far as there is one, or it can be read; a new
+ * reference. NULL where not, with or without an exception; a chunk that has other records is dropped then. */
+static PyObject *chunk_at(const Visits *visits, Py_ssize_t at, PyObject *run) {
+    PyObject *chunks = visits->chunks;
     PyObject *capsule = PyDict_GetItemWithError(chunks, run);
     if (capsule == NULL) return NULL;
     Chunk *chunk = chunk_get(capsule);
     if (chunk == NULL) return NULL;
-    if (record >= chunk->first && record - chunk->first < chunk->offsets.n - 1) return Py_NewRef(capsule);
+    if (chunk_has(chunk, ((const int64_t *)visits->firsts.buf)[at])) return Py_NewRef(capsule);
     PyObject *rest = chunk->rest;
     chunk->rest = NULL; /* a block that still holds the chunk does not hold the file */
-    PyObject *next = rest == NULL ? NULL : chunk_read(rest, (Py_ssize_t)record);
+    PyObject *next = rest == NULL ? NULL : chunk_read(rest, visits, at);
     Py_XDECREF(rest);
     int failed = next != NULL ? PyDict_SetItem(chunks, run, next) : PyErr_Occurred() ? -1 : PyDict_DelItem(chunks, run);
     if (failed) Py_CLEAR(next);
@@ -191,7 +193,7 @@ static Py_ssize_t take_visit(RecordBlock *block, const Visits *visits, Py_ssize_
     int64_t *first = (int64_t *)visits->firsts.buf + at, *count = (int64_t *)visits->counts.buf + at;
     if (*count <= 0) return 0;
     PyObject *run = PyLong_FromLongLong(((const int64_t *)visits->runs.buf)[at]);
-    PyObject *capsule = run == NULL ? NULL : chunk_at(visits->chunks, run, *first);
+    PyObject *capsule = run == NULL ? NULL : chunk_at(visits, at, run);
     Py_ssize_t taken = PyErr_Occurred() ? -1 : 0;
     if (capsule != NULL) {
         Chunk *chunk = chunk_get(capsule);

@@ -173,8 +173,8 @@ static int read_field(Field *field, PyObject *given) {
         PyErr_SetString(PyExc_TypeError, "a field is a tuple");
         return 0;
     }
-    if (!PyArg_ParseTuple(given, "ipUOSLKCnSO!:field", &kind, &field->optional, &key, &part, &name, &field->low,
-                          &field->high, &element, &field->element_size, &format, &PyTuple_Type, &shape))
+    if (!PyArg_ParseTuple(given, "ippUOSLKCnSO!:field", &kind, &field->optional, &field->rounding, &key, &part, &name,
+                          &field->low, &field->high, &element, &field->element_size, &format, &PyTuple_Type, &shape))
         return 0;
     Py_ssize_t size = field->element_size;
     int number = (element == '?' && size == 1) || (element == 'f' && (size == 4 || size == 8)) ||

@@ -23,6 +23,7 @@ typedef enum { PYTHON, TEXT, INTEGER, FLOAT, TEXTS, INTEGERS, FLOATS, RAW, KINDS
 typedef struct {
     Kind kind;
     int optional;    /* None is a value, and leaves no entry */
+    int rounding;    /* floats need not be exact in float32 */
     PyObject *key;   /* in the dict */
     PyObject *part;  /* its encoder in Python */
     PyObject *name;  /* bytes: what stands in the entry before the feature's length */

@@ -4,7 +4,6 @@
  * small_runs.py) reads it again then. The layouts are those of beam_datasets/formats/index.py and tfrecord.py.
  */
 #include "chunk.h"
-#include "ahead.h"
 
 #ifndef _WIN32
 #include <fcntl.h>
@@ -16,10 +15,11 @@
 #define SUFFIX ".index"
 #define MOST_NAME 4096   /* bytes, with the suffix */
 #define LEAST (64 << 10) /* bytes of an index that is small in any case */
+#define MAX_RANGES 256   /* that are read into one chunk */
+#define MAX_SPAN (1 << 14) /* records from the first to the last of a chunk: each takes 8 bytes, also if left out */
 
 /* What is left of a run: records of a shard up to one before `stop`. */
 typedef struct {
-    Job job;                /* which loads the next chunk */
     PyObject *owner;        /* keeps the descriptor open */
     int descriptor;         /* of the shard; where it has a name, of its directory */
     PyObject *path;         /* of the shard, as bytes; NULL where it is open anyway */
@@ -31,32 +31,15 @@ typedef struct {
     Py_buffer view;         /* where the offsets of others are */
     const uint8_t *offsets; /* u64: where each record of the shard begins, and the last one ends */
     Py_ssize_t first, stop, chunk_bytes;
-    int ahead;              /* whether to load chunks ahead, the third at the earliest: many look at the first alone */
-    int has_begun;
 } Rest;
 
-/* What was loaded ahead. */
+/* Records [first, stop) of a shard that are read in one piece. */
 typedef struct {
-    Rest rest; /* as it is then; nothing in it is its own but the index, where it was opened for the first time */
-    int opens;
-    int64_t *memory;
-    Py_ssize_t stop;
-} Loaded;
-
-static void loaded_drop(Loaded *loaded) {
-    if (loaded == NULL) return;
-    if (loaded->opens) free(loaded->rest.index);
-    free(loaded->memory);
-    free(loaded);
-}
+    int64_t first, stop;
+    uint64_t start, size; /* in the file */
+} Range;
 
 static void rest_drop(Rest *rest) {
-    if (rest->job.batch != NULL) {
-        int waited;
-        Py_BEGIN_ALLOW_THREADS /* it may be read just now, from a slow disk */
-        loaded_drop(ahead_take(&rest->job, &waited));
-        Py_END_ALLOW_THREADS
-    }
     Py_XDECREF(rest->owner);
     Py_XDECREF(rest->path);
     PyBuffer_Release(&rest->view);
@@ -144,123 +127,137 @@ static const uint8_t *at_offset(const Rest *rest, Py_ssize_t record) { return re
 
 static uint64_t offset_of(const Rest *rest, Py_ssize_t record) { return u64_at(at_offset(rest, record)); }
 
-/* Whether the records of a run from `first` to before `stop` are a chunk, or less. */
-static int is_chunk(const Rest *rest, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
-    return offset_of(rest, stop) - offset_of(rest, first) <= most;
+static uint64_t size_of(const Rest *rest, Py_ssize_t first, Py_ssize_t stop) {
+    return offset_of(rest, stop) - offset_of(rest, first);
 }
 
-/* Returns the record behind the last one of the chunk that begins with `first`. */
-static Py_ssize_t end_of(const Rest *rest, Py_ssize_t first) {
-    uint64_t most = (uint64_t)rest->chunk_bytes;
-    if (is_chunk(rest, first, rest->stop, most + most / 4)) return rest->stop; /* a little more, so that none is left */
-    Py_ssize_t stop = first + 1, step = 1; /* one record in any case; the last one does not fit */
-    for (; step < rest->stop - stop && is_chunk(rest, first, stop + step, most); step *= 2) stop += step;
+/* Returns the ranges of a run that the visits from `at` on take, in ascending order, as far as they fit into a chunk or
+ * more. Sets whether there are others. */
+static Py_ssize_t ranges_wanted(const Rest *rest, const Visits *visits, Py_ssize_t at, Range *ranges, int *more) {
+    const int64_t *runs = visits->runs.buf, *firsts = visits->firsts.buf, *counts = visits->counts.buf;
+    Py_ssize_t n = 0, end = visits->runs.len / 8;
+    uint64_t bytes = 0;
+    int64_t run = runs[at];
+    *more = 0;
+    for (; at < end; at++) {
+        int64_t first = firsts[at], count = counts[at];
+        if (runs[at] != run || count <= 0) continue;
+        Range *last = ranges + n - 1;
+        int is_next = n && first == last->stop;
+        *more = 1;
+        if (first < 0 || first >= rest->stop || (n && first < last->stop) || (n == MAX_RANGES && !is_next)) return n;
+        if (bytes > 2 * (uint64_t)rest->chunk_bytes) return n;
+        int64_t stop = count > rest->stop - first ? rest->stop : first + count;
+        if (n && stop - ranges[0].first > MAX_SPAN && !is_next) return n;
+        if (is_next)
+            last->stop = stop;
+        else
+            ranges[n++] = (Range){.first = first, .stop = stop};
+        *more = 0;
+        if (stop == rest->stop) return n;
+        if (rest->offsets != NULL) bytes += size_of(rest, (Py_ssize_t)first, (Py_ssize_t)stop);
+    }
+    return n;
+}
+
+/* Returns the record behind the last one of [first, stop) that fits into so many bytes; a little more, if none is left
+ * by that. */
+static Py_ssize_t end_of(const Rest *rest, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
+    if (size_of(rest, first, stop) <= most + most / 4) return stop;
+    Py_ssize_t end = first, step = 1; /* the last one does not fit */
+    for (; step < stop - end && size_of(rest, first, end + step) <= most; step *= 2) end += step;
     for (; step > 0; step /= 2)
-        if (step < rest->stop - stop && is_chunk(rest, first, stop + step, most)) stop += step;
-    return stop;
+        if (step < stop - end && size_of(rest, first, end + step) <= most) end += step;
+    return end;
 }
 
-/* Reads n records of a file into memory for chunk_own(); u64 say where each begins and the last one ends. */
-static int64_t *records_get(int descriptor, const uint8_t *offsets, uint64_t n) {
-    uint64_t start = u64_at(offsets), size = u64_at(offsets + 8 * n) - start;
-    if (start > INT64_MAX || size > PY_SSIZE_T_MAX / 2 || n > PY_SSIZE_T_MAX / 32) return NULL;
-    int64_t *memory = malloc((size_t)(8 * (n + 1) + size));
+/* Cuts the ranges to a chunk, and sets where they are in the file. Returns how many are left, at least one. */
+static Py_ssize_t ranges_fit(const Rest *rest, Range *ranges, Py_ssize_t n, uint64_t *bytes) {
+    uint64_t most = (uint64_t)rest->chunk_bytes;
+    *bytes = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Range *range = ranges + i;
+        Py_ssize_t first = (Py_ssize_t)range->first, stop = (Py_ssize_t)range->stop;
+        Py_ssize_t end = *bytes < most ? end_of(rest, first, stop, most - *bytes) : first;
+        if (end == first && i) return i;
+        if (end == first) end++;
+        range->stop = end;
+        range->start = offset_of(rest, first);
+        range->size = size_of(rest, first, end);
+        if (range->start > INT64_MAX || range->size > PY_SSIZE_T_MAX / 2) return i;
+        *bytes += range->size;
+        if (end < stop) return i + 1;
+    }
+    return n;
+}
+
+/* Reads n ranges of a file into memory for chunk_own(). */
+static int64_t *ranges_get(const Rest *rest, int descriptor, const Range *ranges, Py_ssize_t n, uint64_t bytes) {
+    int64_t first = ranges[0].first, records = ranges[n - 1].stop - first;
+    if (bytes > PY_SSIZE_T_MAX / 2 || records > PY_SSIZE_T_MAX / 32) return NULL;
+    int64_t *memory = malloc((size_t)(8 * (uint64_t)(records + 1) + bytes));
     if (memory == NULL) return NULL;
-    for (uint64_t i = 0; i < n; i++) memory[i] = (int64_t)(u64_at(offsets + 8 * i) - start);
-    memory[n] = (int64_t)size; /* not looked at again: offsets in a mapped file may have changed */
-    if (pread(descriptor, memory + n + 1, (size_t)size, (off_t)start) == (ssize_t)size) return memory;
-    free(memory);
-    return NULL;
+    uint8_t *data = (uint8_t *)(memory + records + 1);
+    int64_t at = 0, record = first;
+    for (const Range *range = ranges; range < ranges + n; range++) {
+        for (; record < range->first; record++) memory[record - first] = at;
+        for (; record < range->stop; record++)
+            memory[record - first] = at + (int64_t)(offset_of(rest, (Py_ssize_t)record) - range->start);
+        if (pread(descriptor, data + at, (size_t)range->size, (off_t)range->start) != (ssize_t)range->size) {
+            free(memory);
+            return NULL;
+        }
+        at += (int64_t)range->size; /* as it was asked for: offsets in a mapped file may have changed */
+    }
+    memory[records] = at;
+    return memory;
 }
 
-/* Reads the chunk that begins with a record, and sets where it ends; NULL where that fails. Needs no GIL: nobody else
- * has the run. A shard with a name is closed again, so that no number of runs takes descriptors. */
-static int64_t *chunk_load(Rest *rest, Py_ssize_t first, Py_ssize_t *stop) {
+/* Reads the chunk of the first of the ranges, which are cut to it. A shard with a name is closed again, so that no
+ * number of runs takes descriptors. NULL where it cannot be read. */
+static int64_t *chunk_load(Rest *rest, Range *ranges, Py_ssize_t *n) {
     const char *name = rest->name;
     int descriptor = name == NULL ? rest->descriptor : rest->index ? open_again(rest, name) : open_first(rest, name);
     if (descriptor < 0) return NULL;
-    *stop = end_of(rest, first);
-    int64_t *memory = records_get(descriptor, at_offset(rest, first), (uint64_t)(*stop - first));
+    uint64_t bytes;
+    *n = ranges_fit(rest, ranges, *n, &bytes);
+    int64_t *memory = *n ? ranges_get(rest, descriptor, ranges, *n, bytes) : NULL;
     if (name != NULL) close(descriptor);
     return memory;
 }
 
-/* Does a job: loads the next chunk of a run. */
-static void *load_ahead(const Job *job, size_t *size) {
-    Loaded *loaded = malloc(sizeof *loaded);
-    if (loaded == NULL) return NULL;
-    Rest *rest = &loaded->rest;
-    *rest = *(const Rest *)job; /* a Rest begins with its job */
-    loaded->opens = rest->index == NULL;
-    loaded->memory = chunk_load(rest, rest->first, &loaded->stop);
-    *size = sizeof *loaded + (loaded->opens && rest->index ? (size_t)index_size(rest->records) : 0);
-    if (loaded->memory == NULL) return loaded;
-    Py_ssize_t n = loaded->stop - rest->first;
-    *size += (size_t)(loaded->memory[n] + 8 * (n + 1));
-    return loaded;
-}
-
-/* Returns what chunk_load() would, of a chunk that was loaded ahead; NULL where it was not, or has not the record. */
-static int64_t *chunk_loaded(Rest *rest, Py_ssize_t *first, Py_ssize_t *stop) {
-    int waited;
-    Loaded *loaded = ahead_take(&rest->job, &waited);
-    int64_t *memory = NULL;
-    if (waited) rest->ahead = 0;
-    if (loaded != NULL && loaded->memory != NULL && *first < loaded->stop && *first >= rest->first) {
-        rest->index = loaded->rest.index;
-        rest->offsets = loaded->rest.offsets;
-        rest->device = loaded->rest.device;
-        rest->inode = loaded->rest.inode;
-        memory = loaded->memory;
-        *first = rest->first;
-        *stop = loaded->stop;
-        loaded->opens = 0;
-        loaded->memory = NULL;
-    }
-    loaded_drop(loaded);
-    return memory;
-}
-
-/* Has the chunk that begins with a record loaded ahead. */
-static void next_ahead(Rest *rest, Py_ssize_t first) {
-    Job *job = &rest->job;
-    int has_begun = rest->has_begun;
-    rest->first = first;
-    rest->has_begun = 1;
-    if (rest->ahead && has_begun && first < rest->stop) ahead_begin(&job, 1, 1, load_ahead);
-}
-
-PyObject *chunk_read(PyObject *capsule, Py_ssize_t first) {
+PyObject *chunk_read(PyObject *capsule, const Visits *visits, Py_ssize_t at) {
     Rest *rest = PyCapsule_GetPointer(capsule, REST);
-    if (rest == NULL || first < 0 || first >= rest->stop) return NULL;
-    int64_t *memory;
-    Py_ssize_t stop;
-    int again = first != rest->first; /* as in another epoch, or behind what was passed over */
+    Range ranges[MAX_RANGES];
+    int more;
+    Py_ssize_t n = rest == NULL ? 0 : ranges_wanted(rest, visits, at, ranges, &more);
+    if (n == 0) return NULL;
+    Py_ssize_t left = n;
+    int64_t *memory, last = ranges[n - 1].stop;
     Py_BEGIN_ALLOW_THREADS
-    memory = chunk_loaded(rest, &first, &stop); /* until then the thread may look at what is left */
-    if (again) rest->has_begun = 0;
-    if (memory == NULL) memory = chunk_load(rest, first, &stop);
-    if (memory != NULL) next_ahead(rest, stop);
+    memory = chunk_load(rest, ranges, &left);
     Py_END_ALLOW_THREADS
     if (memory == NULL) return NULL;
-    return chunk_own(memory, stop - first, first, stop < rest->stop ? Py_NewRef(capsule) : NULL);
+    int64_t first = ranges[0].first, stop = ranges[left - 1].stop;
+    more |= stop < last;
+    return chunk_own(memory, (Py_ssize_t)(stop - first), (Py_ssize_t)first, more ? Py_NewRef(capsule) : NULL);
 }
 
 /* ------------------------------------------------------------------------------------------------------- functions */
 
-PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, ahead=0, /)\n--\n\n"
+PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, /)\n--\n\n"
                       "Returns a chunk, see chunk(), without records, which is followed by records [first, stop) of a\n"
-                      "file: RecordBlock.take() reads about so many bytes of them at a time, when it gets there. The\n"
-                      "owner keeps the file open; offsets, uint64, say where each record of the file begins and the\n"
-                      "last one ends. Where they cannot be read, take() ends there and drops the chunk. With `ahead`,\n"
-                      "a thread reads the third chunk and the others before they are needed.");
+                      "file: RecordBlock.take() reads about so many bytes at a time of those that its visits take,\n"
+                      "when it gets there, and drops the chunk behind the last of them. The owner keeps the file\n"
+                      "open; offsets, uint64, say where each record of the file begins and the last one ends. Where\n"
+                      "they cannot be read, take() ends there and drops the chunk.");
 
 static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *offsets;
     Rest *rest = PyMem_Calloc(1, sizeof *rest);
     if (rest == NULL) return PyErr_NoMemory();
-    int good = PyArg_ParseTuple(arguments, "OiOnnn|i:run", &rest->owner, &rest->descriptor, &offsets, &rest->first,
-                                &rest->stop, &rest->chunk_bytes, &rest->ahead);
+    int good = PyArg_ParseTuple(arguments, "OiOnnn:run", &rest->owner, &rest->descriptor, &offsets, &rest->first,
+                                &rest->stop, &rest->chunk_bytes);
     Py_XINCREF(rest->owner);
     if (good && bytes_get(offsets, &rest->view) == 0) {
         Py_ssize_t n = rest->view.len / 8 - 1;
@@ -313,22 +310,6 @@ static PyObject *chunk_coming(PyObject *directory, PyObject *name, const int64_t
     return NULL;
 }
 
-/* Has runs read ahead that were made just now, some bytes at most. */
-static void read_ahead(PyObject *chunks, Py_ssize_t most) {
-    Py_ssize_t n = PyList_Size(chunks);
-    Job **jobs = most > 0 ? malloc((size_t)(n + 1) * sizeof *jobs) : NULL;
-    if (jobs == NULL) return;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        Rest *rest = PyCapsule_GetPointer(chunk_get(PyList_GetItem(chunks, i))->rest, REST);
-        rest->ahead = 1;
-        jobs[i] = &rest->job;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    ahead_begin(jobs, (size_t)n, (size_t)most, load_ahead);
-    Py_END_ALLOW_THREADS
-    free(jobs);
-}
-
 static PyObject *chunks_coming(PyObject *directory, PyObject *names, const Ints *numbers, Py_ssize_t chunk_bytes) {
     Py_ssize_t n = PyTuple_Size(names);
     if (numbers->n != 3 * n)
@@ -342,19 +323,18 @@ static PyObject *chunks_coming(PyObject *directory, PyObject *names, const Ints 
 }
 
 PyDoc_STRVAR(runs_doc,
-             "runs(directory, names, numbers, chunk_bytes, ahead=0, /)\n--\n\n"
+             "runs(directory, names, numbers, chunk_bytes, /)\n--\n\n"
              "Returns for each shard of a directory(), by name, a chunk as run() does. take() opens the shard when it\n"
              "gets there, and checks it against its index. Numbers are how many records each shard has, then the\n"
              "first record of each run, then the record behind its last. Where a shard cannot be read, is not as its\n"
              "index says, or has one larger than a chunk, take() ends there and drops the chunk. Between chunks it is\n"
-             "closed. With `ahead`, a thread reads the first chunks before they are needed, in the order of names,\n"
-             "until those that are not taken have so many bytes, and other chunks as run() says.");
+             "closed.");
 
 static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *directory, *names, *numbers, *chunks = NULL;
-    Py_ssize_t chunk_bytes, ahead = 0;
+    Py_ssize_t chunk_bytes;
     Ints ints;
-    if (!PyArg_ParseTuple(arguments, "OO!On|n:runs", &directory, &PyList_Type, &names, &numbers, &chunk_bytes, &ahead))
+    if (!PyArg_ParseTuple(arguments, "OO!On:runs", &directory, &PyList_Type, &names, &numbers, &chunk_bytes))
         return NULL;
     names = PyList_AsTuple(names); /* which code that a name runs cannot change */
     if (names == NULL) return NULL;
@@ -362,14 +342,15 @@ static PyObject *py_runs(PyObject *Py_UNUSED(module), PyObject *arguments) {
         chunks = chunks_coming(directory, names, &ints, chunk_bytes);
         ints_drop(&ints);
     }
-    if (chunks != NULL) read_ahead(chunks, ahead);
     Py_DECREF(names);
     return chunks;
 }
 
 #else
 
-PyObject *chunk_read(PyObject *Py_UNUSED(capsule), Py_ssize_t Py_UNUSED(first)) { return NULL; }
+PyObject *chunk_read(PyObject *Py_UNUSED(rest), const Visits *Py_UNUSED(visits), Py_ssize_t Py_UNUSED(at)) {
+    return NULL;
+}
 
 #endif
 

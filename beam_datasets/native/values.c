@@ -160,13 +160,17 @@ static Result put_integer(Buffer *buffer, const Types *types, const Field *field
     return DONE;
 }
 
+#define INEXACT 9007199254740992.0 /* 2^53: the first integer that the next one becomes as a double */
+
 static Result put_float(Buffer *buffer, const Types *types, const Field *field, PyObject *value) {
     if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && !is_one_of(value, types->floats)) return UNUSUAL;
     double number = PyFloat_AsDouble(value);
     if (number == -1 && PyErr_Occurred()) return unusual();
     float narrow = (float)number;
-    /* The bits of a NaN are the interpreter's affair; what would become an infinity is an error, said in Python. */
-    if (isnan(number) || (isinf(narrow) && !isinf(number))) return UNUSUAL;
+    /* The bits of a NaN are the interpreter's affair. What is not exact is an error, which Python raises; the double
+     * of a larger int may be rounded itself. */
+    if (field->rounding ? isnan(number) || (isinf(narrow) && !isinf(number)) : (double)narrow != number) return UNUSUAL;
+    if (fabs(number) >= INEXACT && PyLong_CheckExact(value)) return UNUSUAL;
     if (!buffer_reserve(buffer, head_size(field) + sizeof narrow)) return FAILED;
     uint8_t *out = put_head(buffer->data + buffer->size, field, FLOAT_LIST, sizeof narrow);
     memcpy(out, &narrow, sizeof narrow);
@@ -229,16 +233,19 @@ static Result put_integer_list(Buffer *buffer, const Field *field, PyObject *val
     return DONE;
 }
 
-/* Whether there is an infinity in an array of floats. Where it was none before, that is an error, said in Python.
- * Compilers make vectors of such a loop. */
-static int has_infinity(const uint8_t *floats, size_t count) {
-    uint32_t found = 0;
+/* Writes doubles as floats; false where one is not exact or, with rounding, would become an infinity: an error, which
+ * Python raises. Compilers make vectors of these loops. */
+static int narrow_all(uint8_t *out, const char *doubles, size_t count, int rounding) {
+    unsigned wrong = 0;
+    double number;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, floats + i * sizeof bits, sizeof bits);
-        found |= (bits & 0x7FFFFFFF) == 0x7F800000;
+        memcpy(&number, doubles + i * sizeof number, sizeof number);
+        float narrow = (float)number;
+        memcpy(out + i * sizeof narrow, &narrow, sizeof narrow);
+        double stored = narrow;
+        wrong |= rounding ? isinf(stored) && !isinf(number) : (stored != number) & (number == number);
     }
-    return (int)found;
+    return !wrong;
 }
 
 static Result put_float_list(Buffer *buffer, const Field *field, PyObject *value) {
@@ -249,10 +256,9 @@ static Result put_float_list(Buffer *buffer, const Field *field, PyObject *value
     for (Py_ssize_t i = 0; i < count; i++, out += sizeof(float)) {
         PyObject *item = item_of(value, i);
         if (!PyFloat_CheckExact(item)) return UNUSUAL;
-        float narrow = (float)PyFloat_AsDouble(item);
-        memcpy(out, &narrow, sizeof narrow);
+        double number = PyFloat_AsDouble(item);
+        if (!narrow_all(out, (const char *)&number, 1, field->rounding)) return UNUSUAL;
     }
-    if (has_infinity(out - (size_t)count * sizeof(float), (size_t)count)) return UNUSUAL;
     end_list(buffer, field, FLOAT_LIST, out);
     return DONE;
 }
@@ -315,14 +321,8 @@ static Result put_floats(Buffer *buffer, const Field *field, const Py_buffer *vi
     if (out == NULL) return FAILED;
     if (view->itemsize == sizeof(float)) {
         memcpy(out, view->buf, count * sizeof(float));
-    } else {
-        for (size_t i = 0; i < count; i++) {
-            double number;
-            memcpy(&number, (const char *)view->buf + i * sizeof number, sizeof number);
-            float narrow = (float)number;
-            memcpy(out + i * sizeof narrow, &narrow, sizeof narrow);
-        }
-        if (has_infinity(out, count)) return UNUSUAL;
+    } else if (!narrow_all(out, view->buf, count, field->rounding)) {
+        return UNUSUAL;
     }
     end_list(buffer, field, FLOAT_LIST, out + count * sizeof(float));
     return DONE;

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.formats.tfrecord import frame_all
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 
@@ -42,6 +43,11 @@ def grain() -> Any:
 
 
 @pytest.fixture(scope="session")
+def jax() -> Any:
+    return needed("jax")
+
+
+@pytest.fixture(scope="session")
 def tf() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return needed("tensorflow")
@@ -50,6 +56,27 @@ def tf() -> Any:
 @pytest.fixture(scope="session")
 def tfds() -> Any:
     return needed("tensorflow_datasets")
+
+
+@pytest.fixture(scope="session")
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A dataset of 12 examples with optional features; all of an example's are missing, but for every third one's."""
+    features = {
+        **{dtype: bd.features.Scalar(dtype, optional=True) for dtype in ("float32", "int64", "int32", "uint8", "bool")},
+        "vector": bd.features.Tensor(shape=(2,), dtype="float32", optional=True),
+        "text": bd.features.Text(optional=True),
+        "label": bd.features.ClassLabel(names=["a", "b"]),
+        "inner": {"int64": bd.features.Scalar("int64", optional=True)},
+    }
+    encode = bd.features.compile_encoder(features)
+    there = {"float32": 0.5, "int64": 5, "int32": 6, "uint8": 7, "bool": True, "vector": [1, 2], "text": "x"}
+    records = [
+        encode((there if i % 3 == 1 else dict.fromkeys(there)) | {"label": -1, "inner": {"int64": None}})
+        for i in range(12)
+    ]
+    path = tmp_path_factory.mktemp("gaps") / "gaps.tfrecord"
+    path.write_bytes(b"".join(frame_all(records)))
+    return bd.adopt(path, features, name="gaps").as_dataset("train")
 
 
 @pytest.fixture(scope="session")

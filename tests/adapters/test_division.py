@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, MapStyle
 from beam_datasets.errors import StateError
+from beam_datasets.reading import positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def items(three: Any) -> Any:
     return train.map(lambda example: place[int(example["idx"])])
 
 
-def divided(dataset: Any, rank: int = 0, num_ranks: int = 1, block: int = 1, **options: Any) -> Divided:
+def divided(dataset: Any, rank: int = 0, num_ranks: int = 1, block: int | None = 1, **options: Any) -> Divided:
     return Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, **{"drop_remainder": False, **options})
 
 
@@ -209,18 +210,54 @@ def test_state_of_one_of_several_workers_says_nothing_of_others(items: Any) -> N
         iter(other)
 
 
-def test_state_in_the_middle_of_a_block_fits_the_same_division_only(items: Any) -> None:
+def test_state_in_the_middle_of_a_block_fits_other_divisions(items: Any) -> None:
+    """R4: a rank's state in the middle of a block says where all ranks are."""
     dataset = divided(items, 0, 2, block=3)
     got = Loader(dataset, 2, 0)
     assert next(iter(got)) == [0, 1]
-    state = dataset.state_dict()
+    state = json.loads(json.dumps(dataset.state_dict()))
     same = divided(items, 0, 2, block=3)
     same.load_state_dict(state)
     assert list(Loader(same, 1, 0))[:3] == [[2], [6], [7]]
-    other = divided(items, 0, 3, block=3)
-    other.load_state_dict(state)
-    with pytest.raises(StateError, match="save it between batches"), as_worker(0, 0, 1):
-        iter(other)
+    rest = []
+    for rank in range(3):
+        other = divided(items, rank, 3, block=3)
+        other.load_state_dict(state)
+        rest += flat(Loader(other, 1, 0))
+    assert sorted(rest) == [2, *range(5, N)]  # the other rank had 3 and 4
+
+
+@settings(max_examples=60)
+@given(NUM_RANKS, NUM_WORKERS, st.integers(1, 5), st.integers(0, 9), NUM_RANKS, st.booleans())
+def test_blocks_by_default(
+    items: Any, num_ranks: int, num_workers: int, batch_size: int, steps: int, others: int, drop: bool
+) -> None:
+    """R4: ranks and workers that take blocks of the default size have each item once, and go on from their states."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(positions, "_MIN_ROUNDS", 1)
+        options: dict[str, Any] = {"num_ranks": num_ranks, "block": None, "drop_remainder": drop}
+        ranks = [Divided(items, rank=rank, **options) for rank in range(num_ranks)]
+        whole = [flat(Loader(rank, 1, num_workers)) for rank in ranks]
+        assert len(set(map(len, whole))) == 1 or (not drop and max(map(len, whole)) - min(map(len, whole)) == 1)
+        assert [len(rank) for rank in ranks] == list(map(len, whole))
+        assert set(flat(whole)) >= set(range(N - N % num_ranks if drop else N))
+        assert len(flat(whole)) == (N - N % num_ranks if drop else N)
+        for rank in ranks:
+            loader = Loader(rank, batch_size, num_workers)
+            before = [batch for _, batch in zip(range(steps), loader)]
+            later = Loader(Divided(items, rank=rank._rank, **options), batch_size, num_workers, loader.states())
+            assert sorted(flat(before) + flat(later)) == sorted(whole[rank._rank])
+        begun = [divided(items, rank, num_ranks, None) for rank in range(num_ranks)]
+        with as_worker(0, 0, 1):
+            got = [item for dataset in begun for item in asked(iter(dataset), steps)]
+        for dataset in begun:
+            state = json.loads(json.dumps(dataset.state_dict()))
+            rest = []
+            for rank in range(others):
+                other = divided(items, rank, others, None)
+                other.load_state_dict(state)
+                rest += flat(Loader(other, 1, 0))
+            assert sorted(got + rest) == list(range(N))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -283,7 +320,7 @@ def test_batches_are_items_too(items: Any) -> None:
 @pytest.mark.parametrize(
     "state, problem",
     [
-        ({"begun": {}}, "a worker's state of format 1"),
+        ({"begun": {}}, "a worker's state of format 1 or 2"),
         ({"format": 9, "begun": 0, "taken": 0, "worker": 0, "workers": 1, "ranks": 1, "block": 1}, "format 9"),
         ({"position": 1}, "a state is a dict with"),
         (17, "a state is a dict with"),

@@ -15,6 +15,7 @@ from beam_datasets.formats.tfrecord import frame_all
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of TensorFlow and TFDS are not ours to mend
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
+LOWEST = {"opt": np.iinfo(np.int64).min}  # which TFDS puts in the place of a missing number
 VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))
 
 
@@ -34,7 +35,8 @@ def plain(tf: Any, value: Any) -> Any:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_same_as_tfds(tf: Any, tfds: Any, version: str) -> None:
     theirs = tfds.builder_from_directory(str(DATA / version)).as_dataset(split="train")
-    ours = bd.builder_from_directory(DATA / version).as_dataset("train").as_tf_dataset()
+    dataset = bd.builder_from_directory(DATA / version).as_dataset("train")
+    ours = dataset.as_tf_dataset(fill=LOWEST if "opt" in dataset.features else None)
     assert ours.element_spec == theirs.element_spec
     assert int(ours.cardinality()) == int(theirs.cardinality())
     got, expected = ([plain(tf, element) for element in dataset] for dataset in (ours, theirs))
@@ -86,7 +88,7 @@ def test_batches(tf: Any, many: Any) -> None:
         assert element["text"][row].numpy() == example["text"]
         assert element["rag"][row].to_list() == example["rag"].to_list()
         assert element["nest"]["deep"]["v"][row].numpy() == example["nest"]["deep"]["v"]
-        expected = tf.int64.min if example["opt"] is None else example["opt"]
+        expected = -(2**31) if example["opt"] is None else example["opt"]
         assert element["opt"][row].numpy() == expected
 
 
@@ -152,13 +154,20 @@ def test_optional_features_that_have_no_value(tf: Any, tmp_path: Path) -> None:
     values = [{"a": None, "b": None}, {"a": [1, 2], "b": True}, {"a": None, "b": False}]
     (tmp_path / "x.tfrecord").write_bytes(b"".join(frame_all([encode(value) for value in values])))
     adopted = bd.adopt(tmp_path / "x.tfrecord", features, name="x").as_dataset("train")
-    lowest = float(np.finfo(np.float32).min)
-    expected = [([lowest, lowest], False), ([1, 2], True), ([lowest, lowest], False)]
-    for made in (
-        adopted.as_tf_dataset(),
-        adopted.map(lambda example: example).as_tf_dataset(output_signature=adopted.as_tf_dataset().element_spec),
-    ):
-        assert [(e["a"].tolist(), bool(e["b"])) for e in made.as_numpy_iterator()] == expected
+    mapped = adopted.map(lambda example: example)
+    signature = adopted.as_tf_dataset().element_spec
+    for fill, a, b in ((None, [np.nan, np.nan], False), ({"a": [3, 4], "b": True}, [3, 4], True)):
+        for made in (
+            adopted.as_tf_dataset(fill=fill),
+            mapped.as_tf_dataset(output_signature=signature, fill=fill),
+            adopted.batch(2, fill=fill).as_tf_dataset().unbatch(),
+        ):
+            assert made.element_spec == signature
+            elements = list(made.as_numpy_iterator())
+            np.testing.assert_array_equal([element["a"] for element in elements], [a, [1, 2], a])
+            assert [bool(element["b"]) for element in elements] == [b, True, False]
+    with pytest.raises(ValueError, match=r"fill= is an argument of batch\(\)"):
+        adopted.batch(2).as_tf_dataset(fill=1)
 
 
 def test_endless(tf: Any, three: Any) -> None:

@@ -89,7 +89,7 @@ TABLE = F.FeaturesDict(
 
 def table_row(i: int) -> dict[str, Any]:
     integers = {f"i{k}": (i - 3) * 10 ** (3 * k) for k in range(5)}
-    floats = {f"f{k}": float(i) / (k + 1) for k in range(4)}
+    floats = {f"f{k}": np.float32(i) / (k + 1) for k in range(4)}
     return {**integers, **floats, "small": i, "flag": i % 2 == 0, "text": "x" * i, "numbers": range(i)}
 
 

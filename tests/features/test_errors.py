@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -48,12 +50,12 @@ def test_good():
         ({"n": np.int64(-1)}, FeatureOverflowError, "n: -1 does not fit uint8, which holds 0 to 255"),
         ({"n": 2**70}, FeatureOverflowError, f"n: {2**70} does not fit uint8"),
         ({"n": float("nan")}, FeatureValueError, "n: a NaN or infinity cannot be converted to uint8"),
-        ({"n": "one"}, FeatureValueError, "n: 'one' cannot be converted to uint8"),
+        ({"n": "one"}, FeatureTypeError, "n: 'one' is text; expected uint8. Convert it to a number first"),
         ({"n": None}, FeatureTypeError, "n: the value is None or has a None in it; expected uint8"),
         ({"n": [1]}, FeatureValueError, "n: the value has the shape (1,); the feature has ()"),
         ({"n": 1.5j}, FeatureTypeError, "n: 1.5j is complex; expected uint8. Store .real and .imag"),
-        ({"t": [1, 2j]}, FeatureTypeError, "t: [1, 2j] is complex; expected int32. Store .real and .imag"),
-        ({"n": {}}, FeatureTypeError, "n: {} cannot be converted to uint8"),
+        ({"t": [1, 2j]}, FeatureTypeError, "t: 2j is complex; expected int32. Store .real and .imag"),
+        ({"n": {}}, FeatureTypeError, "n: {} is dict; expected uint8"),
         ({"n": np.int64(1) + np.zeros((), int)}, None, ""),
         ({"n": np.array(1)}, FeatureValueError, "n: the array has the dtype int64; the feature has uint8"),
         ({"f": 1.5}, FeatureValueError, "f: 1.5 is outside the feature's bounds [0, 1]"),
@@ -113,8 +115,8 @@ def test_encoding(change, error, text):
     assert str(raised.value).startswith(text)
 
 
-HUGE = [1e300, -1e300, np.float64(1e300), 3.5e38]
-HUGE_OTHERS = [10**40, 10**400, "1e300"]  # which ml_dtypes does not take
+HUGE = [1e300, -1e300, np.float64(1e300), 3.5e38, 2**130]
+HUGE_OTHERS = [10**400, Decimal("1e400"), Fraction(10**400, 3)]
 INFINITE = [float("inf"), -np.inf, np.float32("inf"), np.float16("inf"), float("nan")]
 
 
@@ -135,12 +137,12 @@ def test_floats_that_would_become_infinite(monkeypatch, native, feature):
     if not native:
         monkeypatch.setattr(usual, "core", None)
     one = F.compile_encoder({"x": feature})
-    for value in [*HUGE, *([] if "bfloat16" in repr(feature) else HUGE_OTHERS)]:
+    for value in [*HUGE, *HUGE_OTHERS]:
         with pytest.raises(FeatureOverflowError, match=r"^x: .* does not fit b?float(16|32|64)(, where|:)"):
             one({"x": value})
     table = F.compile_encoder({str(i): feature for i in range(9)})
     if getattr(feature, "maximum", None) is None:
-        assert all(one({"x": value}) for value in [1e4, 65504.0, *INFINITE])
+        assert all(one({"x": value}) for value in [9984.0, 65280.0, *INFINITE])
     with pytest.raises(FeatureOverflowError, match="^7: 1e.300"):
         table({str(i): 1e300 if i == 7 else 0.5 for i in range(9)})
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,11 +117,11 @@ def test_damaged_records_are_read_as_one_by_one():
 @pytest.mark.parametrize(
     "name, value",
     [
-        ("04_int64", "12"),
-        ("04_int64", 1.9),
-        ("10_float32", "1.5"),
-        ("11_float64", "-inf"),
-        ("00_bool", 2),
+        ("04_int64", 12.0),
+        ("10_float32", Decimal("1.5")),
+        ("11_float64", -math.inf),
+        ("11_float64", math.nan),
+        ("00_bool", 1),
         ("07_label", "4"),
     ],
 )

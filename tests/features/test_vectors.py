@@ -17,6 +17,15 @@ from tests.features.vectors import assert_same, cases, feature_of, input_of, val
 # TFDS never checks bounds; here they are what they say.
 BOUNDS_ARE_CHECKED = {"tensor_minmax"}
 
+# TFDS stores another number than the one that was given; here that is an error.
+NOT_EXACT = {
+    "bbox": r"b: expected a number that float32 holds, got 0.1 at index \(0,\), which would be stored as 0.100000001",
+    "bool_given_int": "v: expected a bool .or 0 or 1., got 2, which would be stored as True",
+    "float64_precision": "v: expected a number that float32, as .*, holds, got 5.1, which would be stored as 5.0999999",
+    "int_given_float": "v: expected an integer, got 1.9, which would be stored as 1",
+    "int_given_str": "v: '12' is text; expected int64",
+}
+
 # TFDS makes an infinity of a number that no float32 holds; here that is an error.
 OVERFLOW = {"float64_overflow"}
 
@@ -135,7 +144,10 @@ def test_values_that_cannot_be_encoded(name):
 
 @pytest.mark.parametrize(
     "name",
-    sorted(set(names_with("serialized_canonical_b64")) - IMAGES - BOUNDS_ARE_CHECKED - CANNOT_BE_READ - OVERFLOW),
+    sorted(
+        set(names_with("serialized_canonical_b64"))
+        - (IMAGES | BOUNDS_ARE_CHECKED | CANNOT_BE_READ | OVERFLOW | set(NOT_EXACT))
+    ),
 )
 def test_bytes(name):
     case, feature = case_and_feature(name)
@@ -143,6 +155,20 @@ def test_bytes(name):
     assert len(expected) == case["serialized_len"]
     assert compile_encoder(feature)(input_of(case)) == expected
     assert example.serialize(example.parse(expected)) == expected
+
+
+@pytest.mark.parametrize("name", NOT_EXACT)
+def test_values_that_tfds_changes_are_refused_or_rounded_on_request(name):
+    case, feature = case_and_feature(name)
+    with pytest.raises(FeatureError, match=f"^{NOT_EXACT[name]}"):
+        compile_encoder(feature)(input_of(case))
+    rounding = {
+        "bbox": F.BBoxFeature(allow_rounding=True),
+        "float64_precision": F.Scalar("float64", allow_rounding=True),
+    }
+    if name in rounding:
+        encode = compile_encoder({next(iter(feature)): rounding[name]})
+        assert encode(input_of(case)) == base64.b64decode(case["serialized_canonical_b64"])
 
 
 @pytest.mark.parametrize("name", sorted(CANNOT_BE_READ))

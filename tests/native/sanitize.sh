@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Builds the native module with AddressSanitizer and UndefinedBehaviorSanitizer beside a copy of the package, in
-# build/sanitized, and runs tests/native with it; and what it does in a thread of its own with ThreadSanitizer.
-# `make sanitize` calls it; arguments go to pytest.
+# build/sanitized, and runs tests/native with it. `make sanitize` calls it; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
@@ -18,13 +17,10 @@ done
 
 rm -rf "$package"
 mkdir -p "$package"
-"$compiler" -std=gnu11 -O1 -g -Wall -Wextra -Werror -pthread -fsanitize=thread -Ibeam_datasets/native \
-    beam_datasets/native/ahead.c tests/native/ahead_stress.c -o "$package/ahead_stress"
-"$package/ahead_stress"
 tar cf - --exclude='*.so' --exclude=__pycache__ beam_datasets | tar xf - -C "$package"
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 limited=$("$python" -c 'import sys; print("-DPy_LIMITED_API=0x030B0000" if sys.version_info >= (3, 11) else "-DFULL_API")')
-"$compiler" -shared -fPIC -pthread -std=c11 -O2 -g -fno-omit-frame-pointer -Wall -Wextra -Werror "$limited" -I"$include" \
+"$compiler" -shared -fPIC -std=c11 -O2 -g -fno-omit-frame-pointer -Wall -Wextra -Werror "$limited" -I"$include" \
     -fsanitize=address,undefined -fno-sanitize-recover=undefined beam_datasets/native/*.c \
     -o "$package/beam_datasets/native/_core.abi3.so"
 

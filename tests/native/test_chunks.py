@@ -35,9 +35,9 @@ class Owner:
         os.close(self.descriptor)
 
 
-def run_of(path: Path, places: Any, first: int, stop: int, chunk_bytes: int, ahead: bool = False) -> Any:
+def run_of(path: Path, places: Any, first: int, stop: int, chunk_bytes: int) -> Any:
     owner = Owner(path)
-    return core.run(owner, owner.descriptor, np.asarray(places).astype("<u8"), first, stop, chunk_bytes, ahead)
+    return core.run(owner, owner.descriptor, np.asarray(places).astype("<u8"), first, stop, chunk_bytes)
 
 
 def counted(directory: str, records: list[bytes]) -> tuple[Path, Any]:
@@ -54,17 +54,45 @@ def test_takes_what_the_whole_would_give(records: list[bytes], data: Any) -> Non
     chunk_bytes, most = data.draw(st.integers(1, 5000)), data.draw(st.integers(1, 12))
     with tempfile.TemporaryDirectory() as directory:
         path, places = counted(directory, records)
-        chunks = {7: run_of(path, places, first, stop, chunk_bytes, data.draw(st.booleans()))}
-        found, at = [], first
+        chunks = {7: run_of(path, places, first, stop, chunk_bytes)}
+        visits, wanted, at = [], [], first
         while at < stop:
-            block, count = core.RecordBlock(), data.draw(st.integers(1, stop - at))
-            ended, left = take(block, chunks, [(7, at, count)], most=most)
-            assert len(block) == min(count, most)
-            assert (ended, left) == ((1, None) if count <= most else (0, [7, at + most, count - most]))
+            count = data.draw(st.integers(1, stop - at))
+            visits.append([7, at, count])
+            wanted += records[at : at + count]
+            at += count + data.draw(st.integers(0, 9))
+        runs, firsts, counts = np.array(visits, np.int64).T.copy()
+        found: list[bytes] = []
+        ended = 0
+        while ended < len(visits):
+            block = core.RecordBlock()
+            ended = block.take(chunks, runs, firsts, counts, ended, len(visits), most, 1 << 40)
+            assert len(block) == min(most, len(wanted) - len(found))
             found += list(block)
-            at += len(block)
-        assert found == records[first:stop]
-        assert not chunks  # behind its last record nothing is held
+        assert found == wanted
+        assert not chunks  # behind the last record that is wanted nothing is held
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 900, 10**9])
+def test_reads_the_bytes_of_its_visits_alone(tmp_path: Path, chunk_bytes: int) -> None:
+    """R4: by what the system counts, whatever the size of a chunk."""
+    counters = Path("/proc/thread-self/io")
+    if not counters.exists():
+        pytest.skip("needs /proc")
+    records = [bytes([i % 250]) * 84 for i in range(1000)]  # of 100 bytes, framed
+    path, places = counted(str(tmp_path), records)
+    chunks, block = {0: run_of(path, places, 0, 1000, chunk_bytes)}, core.RecordBlock()
+    visits = [(0, first, 3) for first in range(5, 990, 16)]
+    before = _num_read(counters)
+    assert take(block, chunks, visits) == (len(visits), None)
+    read = _num_read(counters) - before
+    assert list(block) == [records[first + i] for _, first, _ in visits for i in range(3)]
+    assert 300 * len(visits) <= read <= 300 * len(visits) + 1000  # the counters are read too
+    assert not chunks
+
+
+def _num_read(counters: Path) -> int:
+    return int(counters.read_text().split("rchar: ")[1].split()[0])
 
 
 def test_reads_about_a_chunk_when_it_gets_there(tmp_path: Path) -> None:
@@ -73,9 +101,10 @@ def test_reads_about_a_chunk_when_it_gets_there(tmp_path: Path) -> None:
     for chunk_bytes, in_memory in ((1, 1), (199, 1), (200, 2), (5000, 50), (8000, 100), (7999, 79), (10**9, 100)):
         chunks, block = {0: run_of(path, places, 0, 100, chunk_bytes)}, core.RecordBlock()
         path.write_bytes(framed(records)[0])
-        take(block, chunks, [(0, 0, 1)])
+        runs, firsts, counts = np.array([[0], [0], [100]], np.int64)
+        assert block.take(chunks, runs, firsts, counts, 0, 1, 1, 1 << 40) == 0
         path.write_bytes(b"")
-        assert take(block, chunks, [(0, 1, 99)])[0] == (in_memory == 100)
+        assert block.take(chunks, runs, firsts, counts, 0, 1, 1000, 1 << 40) == (in_memory == 100)
         assert list(block) == records[:in_memory]
         assert not chunks  # it cannot be read, and what says so begins anew
 
@@ -101,9 +130,7 @@ def test_offsets_that_are_nonsense_give_nothing_else(records: list[bytes], offse
         path, places = counted(directory, records)
         chunk_bytes = data.draw(st.integers(1, 2**63 - 1) | st.integers(1, 400))
         owner, n = Owner(path), len(offsets) - 1
-        chunks = {
-            0: core.run(owner, owner.descriptor, np.array(offsets, "<u8"), 0, n, chunk_bytes, data.draw(st.booleans()))
-        }
+        chunks = {0: core.run(owner, owner.descriptor, np.array(offsets, "<u8"), 0, n, chunk_bytes)}
         block = core.RecordBlock()
         take(block, chunks, [(0, 0, n)])
         framed_ones = set(zip(places.tolist(), places[1:].tolist()))
@@ -113,7 +140,7 @@ def test_offsets_that_are_nonsense_give_nothing_else(records: list[bytes], offse
         assert list(block) == wanted
 
 
-def test_a_record_behind_those_in_memory_is_read(tmp_path: Path) -> None:
+def test_records_are_taken_in_any_order(tmp_path: Path) -> None:
     records = [bytes([i]) * 10 for i in range(20)]
     path, places = counted(str(tmp_path), records)
     chunks, block = {0: run_of(path, places, 2, 18, 60)}, core.RecordBlock()
@@ -123,17 +150,18 @@ def test_a_record_behind_those_in_memory_is_read(tmp_path: Path) -> None:
     assert take(block, chunks, [(0, 18, 1)]) == (0, [0, 18, 1])
 
 
-def test_the_owner_lives_as_long_as_something_can_be_read(tmp_path: Path) -> None:
+def test_the_owner_lives_as_long_as_something_is_wanted(tmp_path: Path) -> None:
     path, places = counted(str(tmp_path), [b"one", b"two", b"three"])
     owner = Owner(path)
     alive = weakref.ref(owner)
     chunks = {0: core.run(owner, owner.descriptor, places.astype("<u8"), 0, 3, 1)}
     del owner
     block = core.RecordBlock()
-    take(block, chunks, [(0, 0, 2)])
+    runs, firsts, counts = np.array([[0], [0], [3]], np.int64)
+    assert block.take(chunks, runs, firsts, counts, 0, 1, 2, 1 << 40) == 0
     gc.collect()
     assert alive() is not None
-    take(block, chunks, [(0, 2, 1)])
+    assert block.take(chunks, runs, firsts, counts, 0, 1, 3, 1 << 40) == 1
     assert alive() is None
     assert list(block) == [b"one", b"two", b"three"]
 
@@ -151,9 +179,10 @@ def test_others_run_while_it_reads(tmp_path: Path) -> None:
     count = 200_000  # it may take a while until the other thread gets a core
     path, places = counted(str(tmp_path), [b"abc"] * count)
     chunks, ran = {0: run_of(path, places, 0, count, 1)}, []
+    runs, firsts, counts = np.array([[0], [0], [count]], np.int64)
     with when_it_is_free(lambda: ran.append(1)):
-        for record in range(count):
-            take(core.RecordBlock(), chunks, [(0, record, 1)])
+        for _ in range(count):
+            core.RecordBlock().take(chunks, runs, firsts, counts, 0, 1, 1, 1 << 40)
             if ran:
                 break
         assert ran

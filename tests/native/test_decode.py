@@ -99,7 +99,7 @@ def value_of(name: str, rng: random.Random) -> Any:
         "any label": None,
         "bounded": rng.randrange(10),
         "maybe": rng.randrange(-9, 9) if maybe else None,
-        "maybe float": rng.random() if maybe else None,
+        "maybe float": np.float32(rng.random()) if maybe else None,
         "maybe array": [[1, -2], [3, rng.getrandbits(60)]] if maybe else None,
         "text": rng.choice(["", "text", "x" * 300]),
         "string": b"\x00",
@@ -110,7 +110,7 @@ def value_of(name: str, rng: random.Random) -> Any:
         "any strings": texts,
         "rows": [[i, -i] for i in integers] or np.empty((0, 2), np.int16),
         "nothing": np.empty((0, 2), np.float32),
-        "box": F.BBox(0.0, 0.25, 0.5, 1 - rng.random() / 2),
+        "box": F.BBox(0.0, 0.25, 0.5, np.float32(1 - rng.random() / 2)),
         "zlib": np.full((2, 3), rng.random()),
         "bytes": rng.randrange(1 << 16),
         "bfloat16": np.array([1, rng.random()], ml_dtypes.bfloat16),
@@ -120,7 +120,7 @@ def value_of(name: str, rng: random.Random) -> Any:
         "deep image": np.full((2, 3, 1), rng.randrange(1 << 16), np.uint16),
         "float image": np.full((2, 3, 1), rng.random(), np.float32),
         "any image": np.full((1 + count, 2, 1), rng.randrange(256), np.uint8),
-        "boxes": [F.BBox(0.0, 0.0, 1.0, rng.random())] * count,
+        "boxes": [F.BBox(0.0, 0.0, 1.0, np.float32(rng.random()))] * count,
         "texts": texts,
         "images": [np.full((2, 2, 1), i % 256, np.uint8) for i in integers],
         "pair": [rng.getrandbits(62), -1],
@@ -128,7 +128,7 @@ def value_of(name: str, rng: random.Random) -> Any:
         "compressed": [np.array([i, 5], np.int32) for i in integers],
         "ragged": [integers[:i] for i in range(count)],
         "objects": [{"id": i, "text": "t"} for i in integers],
-        "nested": {"a": rng.randrange(9), "b": {"c": "c", "d": rng.random()}},
+        "nested": {"a": rng.randrange(9), "b": {"c": "c", "d": np.float32(rng.random())}},
         "no features": {},
         "translation": {"de": "ja", "en": "yes"},
         "dataset": [{"step": i} for i in integers],
@@ -224,6 +224,7 @@ def test_a_block_decoder_raises_an_error_for_unusual_records() -> None:
 # ------------------------------------------------------------------------------------------------- unusual records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partial", [None, {"int64", "text"}], ids=["all", "two features"])
 def test_damaged_records(partial: set[str] | None) -> None:
     """Each byte another one, and cut at each byte with and without what the record says of its length."""

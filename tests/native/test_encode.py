@@ -319,13 +319,13 @@ def test_no_reference_is_kept_or_lost() -> None:
 def test_an_encoder_goes_with_what_it_holds() -> None:
     part, fallback = (lambda value: b""), (lambda value: b"")
     before = sys.getrefcount(part), sys.getrefcount(fallback)
-    fields = [(0, False, "a", part, b"x", 0, 0, "i", 8, b"l", ())]
+    fields = [(0, False, False, "a", part, b"x", 0, 0, "i", 8, b"l", ())]
     for _ in range(100):
         core.encoder(fields, fallback, usual._TYPES, True)  # type: ignore[union-attr]
     assert (sys.getrefcount(part), sys.getrefcount(fallback)) == (before[0] + 1, before[1])
 
 
-FIELD = (5, False, "a", bytes, b"x", 0, 2**64 - 1, "i", 8, b"l", (-1,))
+FIELD = (5, False, False, "a", bytes, b"x", 0, 2**64 - 1, "i", 8, b"l", (-1,))
 
 
 @pytest.mark.parametrize(
@@ -337,19 +337,19 @@ FIELD = (5, False, "a", bytes, b"x", 0, 2**64 - 1, "i", 8, b"l", (-1,))
         (-1, *FIELD[1:]),
         (8, *FIELD[1:]),
         (2**40, *FIELD[1:]),
-        (*FIELD[:2], b"a", *FIELD[3:]),
-        (*FIELD[:4], "x", *FIELD[5:]),
-        (*FIELD[:5], 2**64, *FIELD[6:]),
-        (*FIELD[:7], "f", *FIELD[8:]),
-        (*FIELD[:7], "x", *FIELD[8:]),
-        (*FIELD[:7], "ii", *FIELD[8:]),
-        (*FIELD[:8], 3, *FIELD[9:]),
-        (6, *FIELD[1:7], "f", 2, *FIELD[9:]),
-        (*FIELD[:9], "l", *FIELD[10:]),
-        (*FIELD[:10], [1]),
-        (*FIELD[:10], (1,) * 9),
-        (*FIELD[:10], ("a",)),
-        (*FIELD[:10], (2**70,)),
+        (*FIELD[:3], b"a", *FIELD[4:]),
+        (*FIELD[:5], "x", *FIELD[6:]),
+        (*FIELD[:6], 2**64, *FIELD[7:]),
+        (*FIELD[:8], "f", *FIELD[9:]),
+        (*FIELD[:8], "x", *FIELD[9:]),
+        (*FIELD[:8], "ii", *FIELD[9:]),
+        (*FIELD[:9], 3, *FIELD[10:]),
+        (6, *FIELD[1:8], "f", 2, *FIELD[10:]),
+        (*FIELD[:10], "l", *FIELD[11:]),
+        (*FIELD[:11], [1]),
+        (*FIELD[:11], (1,) * 9),
+        (*FIELD[:11], ("a",)),
+        (*FIELD[:11], (2**70,)),
     ],
 )
 def test_wrong_templates(field: Any) -> None:
@@ -364,7 +364,7 @@ def test_wrong_arguments() -> None:
 
 
 def test_parts_and_fallbacks_must_return_bytes() -> None:
-    encode = core.encoder([(0, False, "a", str, b"x", 0, 0, "i", 8, b"l", ())], str, usual._TYPES, False)  # type: ignore[union-attr]
+    encode = core.encoder([(0, False, False, "a", str, b"x", 0, 0, "i", 8, b"l", ())], str, usual._TYPES, False)  # type: ignore[union-attr]
     for value in ({"a": 1}, {"b": 1}, None):
         with pytest.raises(TypeError):
             encode(value)
@@ -373,6 +373,6 @@ def test_parts_and_fallbacks_must_return_bytes() -> None:
 def test_elements_that_are_not_as_declared() -> None:
     array = np.arange(4)
     for format_, element, size in ((b"l", "i", 4), (b"i", "i", 4), (b"l", "u", 8), (b"l", "?", 1), (b"d", "i", 8)):
-        field = (5, False, "a", lambda value: b"part", b"x", 0, 2**64 - 1, element, size, format_, (-1,))
+        field = (5, False, False, "a", lambda value: b"part", b"x", 0, 2**64 - 1, element, size, format_, (-1,))
         got = core.encoder([field], bytes, usual._TYPES, False)({"a": array})  # type: ignore[union-attr]
         assert got == b"part" or (element, size) == ("u", 8)

@@ -154,11 +154,11 @@ def test_no_file_is_open_between_chunks(directory: Path) -> None:
     chunks = dict(
         enumerate(core.runs(core.directory(str(directory)), ["good"] * 20, [N] * 20 + [0] * 20 + [N] * 20, 1))
     )
-    runs = np.arange(20)
+    runs, firsts, counts = np.tile(np.arange(20), N), np.repeat(np.arange(N), 20), np.ones(20 * N, int)
     for record in range(N):
         assert opened() == before + 1  # the directory
         block = core.RecordBlock()
-        block.take(chunks, runs, np.full(20, record), np.ones(20, int), 0, 20, 10_000, 1 << 40)
+        assert block.take(chunks, runs, firsts, counts, 20 * record, 20 * record + 20, 20, 1 << 40) == 20 * record + 20
         assert list(block) == [RECORDS[record]] * 20
     assert opened() == before
 

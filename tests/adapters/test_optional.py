@@ -1,0 +1,72 @@
+"""R7: frameworks take what stands for missing values: the same dtypes in every batch, and values told from others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+STANDS = {"float32": np.nan, "int64": -(2**31), "int32": -(2**31), "uint8": 255, "bool": False, "vector": [np.nan] * 2}
+THERE = {"float32": 0.5, "int64": 5, "int32": 6, "uint8": 7, "bool": True, "vector": [1, 2]}
+NUMBERS = tuple(STANDS)
+
+
+def assert_filled(columns: dict[str, Any], stands: Any = STANDS) -> None:
+    """Asserts that columns of the 12 examples have the numbers that are there, and what stands for the others."""
+    for name in NUMBERS:
+        wanted = [THERE[name] if i % 3 == 1 else stands[name] for i in range(12)]
+        np.testing.assert_array_equal(columns[name], np.array(wanted))
+    np.testing.assert_array_equal(columns["label"], [-1] * 12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+@pytest.mark.parametrize("way", ["loader", "map_style", "batches", "workers"])
+def test_torch(torch: Any, gaps: Any, size: int, way: str) -> None:
+    """R7: PyTorch's own batches, of examples and of indices, have one dtype; so have batches that are made here."""
+    from torch.utils.data import DataLoader
+
+    if way == "batches":
+        loader = DataLoader(gaps.batch(size).as_torch(), batch_size=None)
+    else:
+        dataset = gaps.as_torch(map_style=True) if way == "map_style" else gaps.as_torch(block=size)
+        loader = DataLoader(dataset, batch_size=size, num_workers=2 * (way == "workers"))
+    batches = list(loader)
+    assert len({str([batch[name].dtype for name in (*NUMBERS, "label")]) for batch in batches}) == 1
+    assert batches[0]["int64"].dtype == batches[0]["inner"]["int64"].dtype == torch.int64
+    assert_filled({name: torch.cat([batch[name] for batch in batches]).numpy() for name in (*NUMBERS, "label")})
+    assert [text for batch in batches for text in batch["text"]] == [b"x" if i % 3 == 1 else b"" for i in range(12)]
+
+
+def test_torch_with_another_value(torch: Any, gaps: Any) -> None:
+    """R7: fill= of as_torch() is that of batch(), for labels too."""
+    loader = torch.utils.data.DataLoader(gaps.as_torch(fill={"int64": 1, "label": -100}), batch_size=4)
+    assert [batch["int64"].tolist() for batch in loader] == [[1, 5, 1, 1], [5, 1, 1, 5], [1, 1, 5, 1]]
+    assert {int(label) for batch in loader for label in batch["label"]} == {-100}
+    with pytest.raises(ValueError, match="fill names 'nothing', which cannot be missing"):
+        gaps.as_torch(fill={"nothing": 1})
+
+
+def test_grain(grain: Any, gaps: Any) -> None:
+    """R7: Grain's batches have one dtype."""
+    batches = list(grain.MapDataset.source(gaps.as_grain_source()).batch(4))
+    assert len({str([batch[name].dtype for name in NUMBERS]) for batch in batches}) == 1
+    assert_filled({name: np.concatenate([batch[name] for batch in batches]) for name in (*NUMBERS, "label")})
+    assert next(iter(grain.MapDataset.source(gaps.as_grain_source(fill=3)).batch(4)))["int64"].tolist() == [3, 5, 3, 3]
+
+
+def test_jax(jax: Any, gaps: Any) -> None:
+    """R7: JAX keeps 32 bits of a number by default; what stands for a missing one is still no other."""
+    batches = [jax.device_put({name: batch[name] for name in (*NUMBERS, "label")}) for batch in gaps.batch(5)]
+    assert len({str([batch[name].dtype for name in NUMBERS]) for batch in batches}) == 1
+    assert_filled({name: np.concatenate([batch[name] for batch in batches]) for name in (*NUMBERS, "label")})
+
+
+def test_tf_data(tf: Any, gaps: Any) -> None:
+    """R7: tf.data gets the same values, one by one and in batches, with the element_spec of the features."""
+    single, batches = gaps.as_tf_dataset(), gaps.batch(5).as_tf_dataset()
+    assert single.element_spec["int64"] == tf.TensorSpec((), tf.int64)
+    for made in (single.batch(12), batches.unbatch().batch(12)):
+        (batch,) = made.as_numpy_iterator()
+        assert_filled(batch)
+        assert batch["text"].tolist() == [b"x" if i % 3 == 1 else b"" for i in range(12)]
