@@ -171,7 +171,7 @@ class DatasetInfo:
         """
         if published.full_name != self.full_name:
             raise MetadataError(
-                f"{published.data_dir} holds {published.full_name}, but the code is {self.full_name}. "
+                f"{published.data_dir} holds {published.display_name}, but the code is {self.display_name}. "
                 "Move the directory to where it belongs."
             )
         open_here = [
@@ -222,8 +222,13 @@ class DatasetInfo:
 
     @property
     def full_name(self) -> str:
-        """Name, config and version with slashes between: the directory within the data_dir."""
+        """Name, config and version with slashes between: the directory within the data_dir, as in TFDS."""
         return posixpath.join(*filter(None, (self.name, self.config_name, str(self.version))))
+
+    @property
+    def display_name(self) -> str:
+        """Name, config and version as commands and `load` take them, such as 'digits/small:1.0.0'."""
+        return str(DatasetName(self.name, self.config_name, str(self.version)))
 
     @property
     def dataset_size(self) -> int:

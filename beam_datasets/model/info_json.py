@@ -75,19 +75,22 @@ def _read_text(value: Any, where: str) -> str:
 
 def _read_int(value: Any, where: str) -> int:
     kind = type(value)
-    if kind is int or (kind is float and value.is_integer()):
-        return int(value)
-    if kind is str and re.fullmatch(r"-?[0-9]+", value):
-        return int(value)
-    raise MetadataError(f"field {where!r} is {value!r:.100}; needed: an integer, as a string or a number.")
+    is_integer = kind is int or (kind is float and value.is_integer())
+    if is_integer or (kind is str and re.fullmatch(r"-?[0-9]{1,19}", value)):
+        number = int(value)
+        if -(2**63) <= number < 2**63:
+            return number
+    raise MetadataError(f"field {where!r} is {value!r:.100}; needed: an integer of 64 bits, as a string or a number.")
 
 
 def _read_ints(value: Any, where: str) -> list[int]:
     if type(value) is list and set(map(type, value)) <= {str, int}:
         try:
-            return list(map(int, value))  # a split may have 100,000 shards
+            numbers = list(map(int, value))  # a split may have 100,000 shards
         except ValueError:
-            pass  # the slow way names the item
+            numbers = [-1]
+        if 0 <= min(numbers, default=0) <= max(numbers, default=0) < 2**63:
+            return numbers  # else the slow way names the item
     return _repeated(_INT)[0](value, where)  # type: ignore[no-any-return]
 
 

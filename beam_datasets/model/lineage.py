@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.model.keys import hash_key, ordered_key, reshuffled_key
+from beam_datasets.model.names import DatasetName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ class SourceDataset:
     @property
     def full_name(self) -> str:
         """Its name as it is written: `name/config:version`."""
-        return f"{self.name}{'/' if self.config else ''}{self.config or ''}:{self.version}"
+        return str(DatasetName(self.name, self.config, self.version))
 
 
 @dataclass(frozen=True, slots=True)

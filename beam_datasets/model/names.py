@@ -23,10 +23,12 @@ NUM_DIGITS = 5  # shard numbers have this many digits at least
 
 _DATASET = r"[a-zA-Z]\w*"
 _CONFIG = r"[\w+\-.]+"
+_VERSION = r"(?:\d+|\*)(?:\.(?:\d+|\*)){2}"
 _NAME = re.compile(
     rf"(?:(?P<namespace>[\w\-]+):)?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
-    r"(?::(?P<version>(?:\d+|\*)(?:\.(?:\d+|\*)){2}))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?$"
+    rf"(?::(?P<version>{_VERSION}))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?$"
 )
+_PATH = re.compile(rf"([^:]+)/({_VERSION})")
 _FILENAME = re.compile(
     rf"(?P<dataset>{_DATASET})-(?P<split>[\w\-]+)\.(?P<fileformat>\w+)-(?P<index>\d{{5,}})-of-(?P<count>\d{{5,}})\Z"
 )
@@ -82,6 +84,19 @@ class DatasetName:
         if config is not None:
             check_config_name(config)
         return cls(camel_to_snake(found["name"]), config, version, kwargs, found["namespace"])
+
+    @classmethod
+    def parse_path(cls, text: str) -> DatasetName:
+        """Parses a name as `parse` does, or with slashes alone, as directories are called: `digits/small/1.0.0`.
+
+        >>> str(DatasetName.parse_path("digits/small/1.0.0")), str(DatasetName.parse_path("digits/1.*.*"))
+        ('digits/small:1.0.0', 'digits:1.*.*')
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        path = _PATH.fullmatch(text)
+        return cls.parse(f"{path[1]}:{path[2]}" if path else text)
 
     def __str__(self) -> str:
         """Returns the name as it is written; `parse` reads it back."""

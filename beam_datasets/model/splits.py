@@ -10,6 +10,7 @@ slice, and a slice that ends before it begins, are errors; and `[:0shard]` selec
 
 from __future__ import annotations
 
+import numbers
 import operator
 import re
 from abc import ABC, abstractmethod
@@ -27,6 +28,7 @@ Spec: TypeAlias = "str | AbstractSplit"
 
 _TERM = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<selector>[^\[\]]*)\])?$")
 _ITEM = re.compile(r"(?P<number>-?[0-9_.]+)(?P<unit>%|shard)?\Z")
+_MAX_INDEX = 1 << 62  # of an example or a shard; a split has at most 2**60 examples
 _SUFFIX = {"abs": "", "%": "%", "shard": "shard"}
 _MEANING = {"abs": "an example index", "%": "a percentage", "shard": "a shard"}
 _FORM = (
@@ -83,8 +85,11 @@ class AbstractSplit(ABC):
             return spec
         if not isinstance(spec, str):
             raise TypeError(f"a split is a str or a ReadInstruction, not {spec!r} of type {type(spec).__name__}.")
-        terms = [_parse_term(term, spec) for term in re.split(r"\s*\+\s*", spec)]
-        return terms[0] if len(terms) == 1 else SplitAdd(tuple(terms))
+        terms = spec.split("+")  # blanks may stand around '+' only
+        terms[1:] = [term.lstrip() for term in terms[1:]]
+        terms[:-1] = [term.rstrip() for term in terms[:-1]]
+        parsed = tuple(_parse_term(term, spec) for term in terms)
+        return parsed[0] if len(parsed) == 1 else SplitAdd(parsed)
 
     @abstractmethod
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
@@ -147,17 +152,22 @@ class ReadInstruction(AbstractSplit):
             if value is not None:
                 object.__setattr__(self, name, self._checked(value))
 
-    def _checked(self, value: float) -> float:
-        if self.unit != "%":
-            try:
-                return operator.index(value)  # type: ignore[arg-type]
-            except TypeError:
-                raise SplitError(
-                    f"split {self.split_name!r}: {value!r} is {_MEANING[self.unit]} and must be an integer."
-                ) from None
-        if not -100 <= value <= 100:
-            raise SplitError(f"split {str(self)!r}: {_number(value)}% is not within [-100%, 100%].")
-        return value
+    def _checked(self, value: Any) -> float:
+        """Returns a border of the slice, validated."""
+        what = f"split {self.split_name!r}: expected {_MEANING[self.unit]}"
+        is_number = isinstance(value, numbers.Real)
+        if is_number and abs(value) > _MAX_INDEX:
+            raise SplitError(f"{what}, got a number beyond 2**62.")
+        if self.unit == "%":
+            if not is_number:
+                raise SplitError(f"{what}, got {value!r:.100}, which is not a number.")
+            if not -100 <= value <= 100:
+                raise SplitError(f"{what} within [-100%, 100%], got {_number(value)}%.")
+            return int(value) if isinstance(value, numbers.Integral) else float(value)
+        try:
+            return operator.index(value)
+        except TypeError:
+            raise SplitError(f"{what}, which is an integer, got {value!r:.100}.") from None
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the one range that the slice means; see `AbstractSplit.to_absolute`."""
@@ -218,7 +228,7 @@ class ReadInstruction(AbstractSplit):
 
 
 def _number(value: float) -> str:
-    return repr(int(value) if value == int(value) else float(value))
+    return repr(int(value) if value == value // 1 else float(value))
 
 
 def _examples_before(shard: int, offsets: Sequence[Any]) -> int:
@@ -348,22 +358,24 @@ def _known(name: str, splits: Mapping[str, Any]) -> Any:
 def _parse_term(term: str, whole: str) -> AbstractSplit:
     found = _TERM.match(term)
     if not found:
-        raise SplitError(f"split {whole!r}: cannot read {term!r}; {_FORM}.")
+        raise SplitError(f"split {whole!r:.1000}: cannot read {term!r:.100}; {_FORM}.")
     name, selector = found["name"], found["selector"]
     if selector is None:
         return SplitAll() if name == "all" else ReadInstruction(name)
     items = selector.split(":")
     if len(items) > 2 or not any(items):
-        raise SplitError(f"split {whole!r}: cannot read '[{selector}]'; {_FORM}.")
-    numbers = [_parse_item(item, whole) if item else None for item in items]
+        raise SplitError(f"split {whole!r:.1000}: cannot read '[{selector:.100}]'; {_FORM}.")
+    borders = [_parse_item(item, whole) if item else None for item in items]
     if name == "all":
-        raise SplitError(f"split {whole!r}: 'all' cannot be sliced. Slice each split, such as 'train[:10]+test[:10]'.")
-    if len(numbers) == 2:
-        return _slice(name, numbers, whole)
-    (single,) = numbers
+        raise SplitError(
+            f"split {whole!r:.1000}: 'all' cannot be sliced. Slice each split, such as 'train[:10]+test[:10]'."
+        )
+    if len(borders) == 2:
+        return _slice(name, borders, whole)
+    (single,) = borders
     if single is None or single[1] != "shard":
         raise SplitError(
-            f"split {whole!r}: '[{selector}]' is no range; only a shard can be selected without ':'. "
+            f"split {whole!r:.1000}: '[{selector:.100}]' is no range; only a shard can be selected without ':'. "
             f"Write a range, such as '{name}[10:20]' or '{name}[:10%]'."
         )
     shard = int(single[0])
@@ -374,25 +386,27 @@ def _parse_term(term: str, whole: str) -> AbstractSplit:
 def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
     found = _ITEM.match(item)
     if not found:
-        raise SplitError(f"split {whole!r}: cannot read {item!r}; {_FORM}.")
+        raise SplitError(f"split {whole!r:.1000}: cannot read {item!r:.100}; {_FORM}.")
     number = found["number"]
     unit: Unit = {"%": "%", "shard": "shard"}.get(found["unit"], "abs")  # type: ignore[assignment]
+    kind = "a number" if unit == "%" else "an integer"
     try:
-        return (float(number) if unit == "%" else int(number)), unit
+        value = float(number) if unit == "%" else int(number)
     except ValueError:
-        raise SplitError(
-            f"split {whole!r}: {number!r} in {item!r} is no {'number' if unit == '%' else 'integer'}."
-        ) from None
+        raise SplitError(f"split {whole!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.") from None
+    if abs(value) > _MAX_INDEX:
+        raise SplitError(f"split {whole!r:.1000}: expected {kind} within [-2**62, 2**62], got {item!r:.100}.")
+    return value, unit
 
 
-def _slice(name: str, numbers: Sequence[tuple[float, Unit] | None], whole: str) -> AbstractSplit:
-    begin, end = numbers
+def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) -> AbstractSplit:
+    begin, end = borders
     if begin and end and begin[1] != end[1]:
         one, other = (_number(number) + _SUFFIX[unit] for number, unit in (begin, end))
         units = [_SUFFIX[unit] for _, unit in (begin, end)]
         readings = [f"{name}[{_number(begin[0])}{unit}:{_number(end[0])}{unit}]" for unit in units]
         raise SplitError(
-            f"split {whole!r} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
+            f"split {whole!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
             f"Write {readings[0]!r} or {readings[1]!r}."
         )
     unit = (begin or end or (0, "abs"))[1]

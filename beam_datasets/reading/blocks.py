@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from beam_datasets.errors import CorruptRecordError
 
 Items: TypeAlias = Any
 """A sequence with slices and `+=`: list[Any] or `RecordBlock`."""
@@ -17,11 +20,47 @@ BLOCK_BYTES = 256 << 10
 _BLOCK_ITEMS, _GROWTH = 256, 8
 
 
+@dataclass(frozen=True)
+class Damaged:
+    """Stands for a record that is damaged, so that its error is raised when its turn comes, and only then."""
+
+    error: CorruptRecordError
+
+
+def intact(blocks: Iterable[Items]) -> Iterator[Items]:
+    """Yields the blocks up to the first damaged record, then raises its error.
+
+    Raises:
+        CorruptRecordError: an item is a damaged record, or a group with one.
+    """
+    for block in blocks:
+        found = next(_damaged(block), None)
+        if found is not None:
+            place, damaged = found
+            if place:
+                yield block[:place]
+            raise damaged.error
+        yield block
+        del block  # it would hold its items while the next ones are read
+
+
+def _damaged(items: Items) -> Iterator[tuple[int, Damaged]]:
+    """Yields the damaged records of a list, or of lists in it, each with its place; blocks of records have none."""
+    if type(items) is list:
+        for place, item in enumerate(items):
+            if type(item) is Damaged:
+                yield place, item
+            elif type(item) is list:
+                yield from ((place, damaged) for _, damaged in _damaged(item))
+
+
 def joined(blocks: Iterable[Items]) -> Items:
     """Returns the items of all blocks in one; the first of them may be changed."""
     held: Items = []
     for block in blocks:
-        if held:
+        if held and type(held) is not type(block):  # damaged records come in lists
+            held = [*held, *block]
+        elif held:
             held += block
         else:
             held = block
@@ -44,18 +83,6 @@ def regrouped(blocks: Iterable[Items], size: int) -> Iterator[Items]:
         held = held[place:] if place else held
     if held:
         yield held
-
-
-def every(blocks: Iterable[Items], step: int) -> Iterator[Items]:
-    """Yields every `step`-th item of the blocks, from the first on."""
-    if step == 1:
-        yield from blocks
-        return
-    skip = 0
-    for block in blocks:
-        if some := list(block[skip::step]):  # a block would hold what all its records were read with
-            yield some
-        skip = (skip - len(block)) % step
 
 
 def sizes(item_bytes: float) -> Iterator[int]:

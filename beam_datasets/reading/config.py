@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -152,15 +153,25 @@ class ReadConfig:
             raise ValueError(f"{message}. To read it so all the same, set ReadConfig(enable_ordering_guard=False)")
         warnings.warn(message, UserWarning, stacklevel=3)
 
-    def order_key(self, *, ordered: bool, shuffle_files: bool) -> dict[str, int | str]:
-        """Returns by name what the order of the examples depends on, for a saved state to be checked against."""
+    def order_key(self, *, ordered: bool, shuffle_files: bool, files: Sequence[int] = ()) -> dict[str, int | str]:
+        """Returns by name what the order of the examples depends on, for a saved state to be checked against.
+
+        Args:
+            ordered: whether the dataset has `disable_shuffling`.
+            shuffle_files: whether the files are shuffled.
+            files: the numbers of the chosen files, see `chosen_files`. What a function made of them is in the key, not
+                the function.
+        """
         key: dict[str, int | str] = {"cycle": self.cycle_length(ordered=ordered), "block": self.block_length}
         if shuffle_files:
             key |= {"seed": self.seed, "reshuffle": int(self.reshuffles)}
-        if self.sort_fn:
-            key["sort"] = getattr(self.sort_fn, "__qualname__", type(self.sort_fn).__qualname__)
         if self.input_context:
             key["files"] = f"{self.input_context.input_pipeline_id} of {self.input_context.num_input_pipelines}"
+        step = self.input_context.num_input_pipelines if self.input_context else 1
+        first = self.input_context.input_pipeline_id if self.input_context else 0
+        if self.sort_fn and list(files) != list(range(first, first + step * len(files), step)):
+            text = ",".join(map(str, files))
+            key["order"] = f"SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]}"
         return key
 
     def _take(self, name: str, check: Callable[[str, Any], Any]) -> None:
@@ -206,29 +217,38 @@ def read_config_of(given: Any) -> ReadConfig:
     return given
 
 
-def arrange_files(files: Sequence[T], config: ReadConfig, *, shuffle_files: bool = False, epoch: int = 0) -> list[T]:
-    """Returns the files (or file instructions) that are read in an epoch, in the order in which they are opened.
+def chosen_files(files: Sequence[T], config: ReadConfig) -> list[T]:
+    """Returns the files (or file instructions) that are read, before the shuffle of files.
 
-    In this order: `interleave_sort_fn`, the choice of `input_context`, the shuffle of files; as in TFDS.
+    They are ordered by `interleave_sort_fn`, then chosen by `input_context`, as in TFDS.
 
     Raises:
         ValueError: `input_context` has more pipelines than there are files.
+    """
+    chosen = list(files)
+    if config.sort_fn:
+        chosen = list(config.sort_fn(chosen))
+    if config.input_context:
+        count, number = config.input_context.num_input_pipelines, config.input_context.input_pipeline_id
+        if count > 1 and len(chosen) < count:
+            raise ValueError(
+                f"{len(chosen)} files cannot be divided among {count} input pipelines, each of which needs one: "
+                "divide positions with shard() instead, or take fewer pipelines"
+            )
+        chosen = chosen[number::count]
+    return chosen
+
+
+def shuffled_files(chosen: Sequence[T], config: ReadConfig, epoch: int) -> list[T]:
+    """Returns the chosen files in the order that `shuffle_files` opens them in."""
+    return [chosen[i] for i in file_order(len(chosen), config.seed, epoch, reshuffle=config.reshuffles)]
+
+
+def arrange_files(files: Sequence[T], config: ReadConfig, *, shuffle_files: bool = False, epoch: int = 0) -> list[T]:
+    """Returns the files (or file instructions) that are read in an epoch, in the order in which they are opened.
 
     >>> arrange_files("abcde", ReadConfig(shuffle_seed=42), shuffle_files=True)
     ['a', 'e', 'b', 'd', 'c']
     """
-    arranged = list(files)
-    if config.sort_fn:
-        arranged = list(config.sort_fn(arranged))
-    if config.input_context:
-        count, number = config.input_context.num_input_pipelines, config.input_context.input_pipeline_id
-        if count > 1 and len(arranged) < count:
-            raise ValueError(
-                f"{len(arranged)} files cannot be divided among {count} input pipelines, each of which needs one: "
-                "divide positions with shard() instead, or take fewer pipelines"
-            )
-        arranged = arranged[number::count]
-    if shuffle_files:
-        order = file_order(len(arranged), config.seed, epoch, reshuffle=config.reshuffles)
-        arranged = [arranged[i] for i in order]
-    return arranged
+    chosen = chosen_files(files, config)
+    return shuffled_files(chosen, config, epoch) if shuffle_files else chosen

@@ -11,7 +11,7 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
 from beam_datasets.features.compiler import chosen
 from beam_datasets.reading.arguments import explained, index_of, indices_of
-from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
+from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many, fill_of_steps, with_filler
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import (
@@ -144,6 +144,9 @@ class Dataset(Frameworks):
     def shuffle(self, seed: int, window: int | None = None) -> Dataset:
         """Returns the dataset in an order that depends on the seed and on the epoch.
 
+        Each `for` loop over it is epoch 0, so it has the same order. For an order of its own in each epoch, put
+        `repeat()` behind, or loop over `iterate(epoch=...)`.
+
         Args:
             seed: any integer; not the size of a buffer, as of the shuffle of tf.data: that is the window.
             window: how far examples are moved in the read order, and about how many records are held in memory (as
@@ -178,38 +181,68 @@ class Dataset(Frameworks):
         """Returns the first `count` examples (or batches), in read order; all, where there are fewer."""
         return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
 
-    def shard(self, worker_index: int, worker_count: int, *, block: int = 1) -> Dataset:
-        """Returns what is one worker's of the examples (or batches): every `worker_count`-th one.
+    def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Dataset:
+        """Returns one worker's part of the examples (or batches).
 
-        The order that all workers share does not depend on how many they are. The first b examples of each worker are
-        together the first b * worker_count, so batches of b that workers make are parts of the same global batch.
+        The order that all workers share does not depend on how many they are: worker i takes block i of it, then block
+        i + worker_count, and so on. Batches that workers make of whole blocks are together the next part of that order
+        at each step, whatever their number. A worker reads the bytes of its own examples alone.
 
         Args:
             worker_index: in [0, worker_count).
             worker_count: how many workers there are.
-            block: how many examples in a row are a worker's. With the size of its batches here, a worker reads fewer
-                bytes of the others'.
+            block: how many examples in a row are a worker's. By default it is the size of the batches that `batch()`
+                makes next, or 1 for batches that were made before; else at most 16, so that there are 64 blocks for
+                each worker where that is possible. By default, too, no worker gets more than one example more than
+                another: those at the end that are not a whole block for each are dealt out one by one.
 
         Raises:
             TypeError: a number is no integer.
-            ValueError: there is no such worker.
+            ValueError: there is no such worker, or the block is less than 1.
         """
-        return self._with(Shared(self._operation, Share(worker_index, worker_count, block=block)))
+        return self._divided(self._share(worker_index, worker_count, block))
 
-    def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False) -> Dataset:
+    def _divided(self, share: Share) -> Dataset:
+        return self._with(Shared(self._operation, share))
+
+    def _share(self, worker_index: int, worker_count: int, block: int | None) -> Share:
+        if block is not None:
+            return Share(worker_index, worker_count, block=block)
+        of_batches = 1 if isinstance(self._steps[0], Batch) else None
+        return Share.even(worker_index, worker_count, self._operation.length, of_batches)
+
+    def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False, fill: Any = None) -> Dataset:
         """Returns batches of examples: arrays with one dimension more, in the structure of the examples.
+
+        The dtypes are those of the features in every batch. A missing value of an optional feature is NaN, the least
+        number of a signed integer dtype (-2**31 of int64), the greatest of an unsigned one, False or b''.
 
         Args:
             batch_size: how many examples a batch has, at least 1.
             drop_remainder: whether a last batch of fewer examples is left out.
             pad: whether arrays of different shapes are filled up with zeros, strings with b''.
+            fill: what is put in the place of missing values instead: a value for all features of its kind (numbers,
+                bools or text), or a dict from the names of features (`a/b` for b below a); of a class label it
+                replaces -1.
+
+        Raises:
+            ValueError: fill names a feature that cannot be missing.
+            FeatureError: a value of fill does not fit its feature.
         """
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
-        return self._with(Group(self._operation, size, drop), (Batch(self._steps, boolean("pad", pad)),))
+        step = Batch(self._steps, boolean("pad", pad), fill_of_steps(self._steps, fill))
+        operation = self._operation
+        if isinstance(operation, Shared) and not isinstance(self._steps[0], Batch):
+            operation = operation.in_blocks(size)
+        return self._with(Group(operation, size, drop), (step,))
 
-    def padded_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset:
-        """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True)`."""
-        return self.batch(batch_size, drop_remainder=drop_remainder, pad=True)
+    def padded_batch(self, batch_size: int, *, drop_remainder: bool = False, fill: Any = None) -> Dataset:
+        """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)`."""
+        return self.batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)
+
+    def _with_filler(self, fill: Any) -> Dataset:
+        """Returns the dataset with nothing missing in its examples: what frameworks take. See `batch` for `fill`."""
+        return self._with(steps=with_filler(self._steps, fill))
 
     # --------------------------------------------------------------------------------------------------- dataset order
 

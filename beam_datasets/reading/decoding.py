@@ -6,12 +6,13 @@ A step is a value that pickles, so that a dataset can be sent to another process
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from beam_datasets.features.columns import compile_batch_decoder, compile_block_decoder
 from beam_datasets.features.compiler import chosen, compile_decoder
-from beam_datasets.features.stacking import stack
+from beam_datasets.features.missing import Fill, fill_of
+from beam_datasets.features.stacking import KEEP, stack
 from beam_datasets.model.supervised_keys import check_supervised_keys
 
 Function: TypeAlias = Callable[[Any], Any]
@@ -80,9 +81,9 @@ class Decode:
         pick = picker(self.supervised_keys)
         return lambda items: list(map(pick, decode(items)))
 
-    def compile_batch(self, pad: bool) -> Function:
+    def compile_batch(self, pad: bool, fill: Any = KEEP) -> Function:
         """Returns the function from a list of records to their batch; there are no ids."""
-        decode = compile_batch_decoder(self.features, decoders=self.decoders, pad=pad)
+        decode = compile_batch_decoder(self.features, decoders=self.decoders, pad=pad, fill=fill)
         if self.supervised_keys is None:
             return decode
         pick = picker(self.supervised_keys)
@@ -107,18 +108,62 @@ class Batch:
     Attributes:
         steps: what is done to each item before.
         pad: see `features.stacking.stack`.
+        fill: what is put in the place of missing values.
     """
 
     steps: tuple[Step, ...]
     pad: bool = False
+    fill: Fill = field(default_factory=Fill)
 
     def compile(self) -> Function:
         """Returns the function from a list of items."""
-        first, pad = self.steps[0], self.pad
+        first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
         if len(self.steps) == 1 and isinstance(first, Decode) and not first.with_ids:
-            return first.compile_batch(pad)
-        made = compose_many(self.steps)
-        return lambda items: stack(made(items), pad=pad)
+            make = first.compile_batch(pad, self.fill.values)
+        else:
+            made = compose_many(self.steps)
+            make = lambda items: stack(made(items), pad=pad, fill=fill.values)  # noqa: E731
+        relabel = fill.relabeler()
+        return make if relabel is None else lambda items: relabel(make(items))
+
+
+@dataclass(frozen=True)
+class FillMissing:
+    """Examples in which nothing is missing."""
+
+    fill: Fill
+
+    def compile(self) -> Function:
+        """Returns the function from an example."""
+        return self.fill.example_filler() or (lambda example: example)
+
+
+def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
+    """Returns what is put in the place of what is missing in the items that come out of the steps; see `fill_of`."""
+    first, is_mapped = steps[0], len(steps) > 1
+    if not isinstance(first, Decode):
+        return fill_of(None, fill, is_mapped=is_mapped)
+    features = chosen(first.features, first.decoders)
+    return fill_of(features, fill, is_mapped=is_mapped or first.decoders is not None)
+
+
+def with_filler(steps: tuple[Step, ...], fill: Any) -> tuple[Step, ...]:
+    """Returns the steps with one more, if need be, that fills in what is missing in each example."""
+    if any(isinstance(step, Batch) for step in steps):
+        if fill is not None:
+            raise ValueError("fill= is an argument of batch(), where the examples are put in batches before.")
+        return steps
+    step = FillMissing(_picked(steps, fill_of_steps(steps, fill)))
+    return steps if step.fill.example_filler() is None else (*steps, step)
+
+
+def _picked(steps: tuple[Step, ...], fill: Fill) -> Fill:
+    """Returns the fill in the structure of the examples: that of the supervised keys, if there are any."""
+    first = steps[0]
+    if not isinstance(first, Decode) or first.supervised_keys is None or fill.values is None:
+        return fill
+    pick = picker(first.supervised_keys)
+    return Fill(pick(fill.values), pick(fill.labels))
 
 
 def compose(steps: tuple[Step, ...]) -> Function:

@@ -55,12 +55,12 @@ class Frameworks:
 
         return as_tf_dataset(cast("Dataset", self), **options)
 
-    def as_grain_source(self) -> Any:
-        """Returns the dataset as a random access source of Grain: `adapters.as_grain_source(self)`.
+    def as_grain_source(self, *, fill: Any = None) -> Any:
+        """Returns the dataset as a random access source of Grain: `adapters.as_grain_source(self, fill=fill)`.
 
         Raises:
             MissingDependencyError: Grain is not installed.
         """
         from beam_datasets.adapters import as_grain_source
 
-        return as_grain_source(cast("Dataset", self))
+        return as_grain_source(cast("Dataset", self), fill=fill)

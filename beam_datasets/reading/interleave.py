@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_FIRST_VISITS, _MOST_VISITS = 64, 4096  # in an array: cheap to begin with, then enough to hide NumPy's calls
+_FIRST_VISITS, _MOST_VISITS = 1024, 4096  # in an array: what is read of a file in one piece ends with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +117,45 @@ class InterleaveOrder:
         if not 0 <= start <= stop <= len(self):
             raise IndexError(f"[{start}, {stop}) is not a range of positions within [0, {len(self)})")
         return _limited(self._chunks(start), stop - start)
+
+    def pieces(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
+        """Returns the same arrays for ranges of positions, each given by its start and its count, of at least 1.
+
+        A visit that a range begins or ends in is cut there. Costs as much as the visits of the ranges, not those
+        between them.
+        """
+        tail, stops = self._tail.start, starts + counts
+        before, after = starts < tail, stops > tail
+        found = [
+            self._pieces(starts[before], np.minimum(stops[before], tail), self._visits, self._read_at),
+            self._pieces(
+                np.maximum(starts[after], tail) - tail, stops[after] - tail, self._tail.visits, self._tail.read_at
+            ),
+        ]
+        files, firsts, numbers = map(np.concatenate, zip(*found))
+        return files, firsts, numbers
+
+    def _read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
+        """What visits before the tail read: (files, first indices, counts)."""
+        files, firsts = self._slots.read_at(visits)
+        return files, firsts, np.minimum(self.lengths[files] - firsts, self._block)
+
+    @staticmethod
+    def _pieces(starts: Ints, stops: Ints, visits_of: Any, read_at: Any) -> tuple[Ints, Ints, Ints]:
+        if not len(starts):
+            return starts, starts, starts
+        (opening, begins), (closing, lasts) = visits_of(starts), visits_of(stops - 1)
+        times = closing - opening + 1
+        ends = np.cumsum(times)
+        visits = np.arange(ends[-1]) + np.repeat(opening - (ends - times), times)
+        files, firsts, counts = read_at(visits)
+        counts = counts.copy()
+        counts[ends - 1] = lasts + 1
+        heads = ends - times
+        firsts[heads] += begins
+        counts[heads] -= begins
+        some = counts > 0
+        return files[some], firsts[some], counts[some]
 
     @functools.cached_property
     def _num_examples(self) -> int:
@@ -270,21 +309,47 @@ class _Tail:
 
     def places(self, positions: Ints) -> tuple[Ints, Ints]:
         """The files, and the indices in them, of positions counted from the tail's start."""
+        visits, within = self.visits(positions)
+        files, firsts, _ = self.read_at(visits)
+        return files, firsts + within
+
+    def visits(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The visits that read positions counted from the tail's start, and how many each reads before them."""
         stretches, rounds, rest = self._rounds(positions)
-        files, indices = np.empty_like(positions), np.empty_like(positions)
-        for stretch in np.unique(stretches).tolist():
-            some = np.flatnonzero(stretches == stretch)
-            closing = self._closings[stretch]
-            open_ = np.flatnonzero(self.left // self.block >= closing)
-            reads = np.minimum(self.left[open_] - closing * self.block, self.block)  # of the stretch's last round
+        nth, within = np.divmod(rest, self.block)
+        closing = rounds == self._closings[stretches]
+        for stretch in np.unique(stretches[closing]).tolist():  # of the stretch's last round
+            some = np.flatnonzero(closing & (stretches == stretch))
+            reads = np.minimum(self.left[self._open(stretch)] - self._closings[stretch] * self.block, self.block)
             ends = np.cumsum(reads)
-            nth, within = np.divmod(rest[some], self.block)
-            last = np.flatnonzero(rounds[some] == closing)
-            nth[last] = np.searchsorted(ends, rest[some][last], side="right")
-            within[last] = rest[some][last] - (ends - reads)[nth[last]]
-            files[some] = self.files[open_[nth]]
-            indices[some] = self.done[open_[nth]] + rounds[some] * self.block + within
-        return files, indices
+            nth[some] = np.searchsorted(ends, rest[some], side="right")
+            within[some] = rest[some] - (ends - reads)[nth[some]]
+        first, openings, counts = self._stretches
+        return first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
+
+    def read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
+        """What each visit reads: (files, first indices, counts)."""
+        firsts, openings, counts = self._stretches
+        stretches = np.searchsorted(firsts, visits, side="right") - 1
+        rounds, nth = np.divmod(visits - firsts[stretches], counts[stretches])
+        places = np.empty_like(visits)
+        for stretch in np.unique(stretches).tolist():
+            some = stretches == stretch
+            places[some] = self._open(stretch)[nth[some]]
+        read = (openings[stretches] + rounds) * self.block
+        return self.files[places], self.done[places] + read, np.clip(self.left[places] - read, 0, self.block)
+
+    def _open(self, stretch: int) -> Ints:
+        """The places of the files that the rounds of a stretch read."""
+        return np.flatnonzero(self.left // self.block >= self._closings[stretch])
+
+    @functools.cached_property
+    def _stretches(self) -> tuple[Ints, Ints, Ints]:
+        """For each stretch: the number of its first visit, its first round, and how many files its rounds read."""
+        openings = np.concatenate([np.zeros(1, np.int64), self._closings[:-1] + 1])
+        counts = len(self.files) - np.searchsorted(np.sort(self.left // self.block), self._closings)
+        visits = np.cumsum(counts * (self._closings + 1 - openings))
+        return np.concatenate([np.zeros(1, np.int64), visits[:-1]]), openings, counts
 
     def chunks(self, position: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Arrays (files, first indices, counts) of the visits from `position`, counted from the tail's start."""
@@ -307,11 +372,10 @@ class _Tail:
 
     def _rounds(self, positions: Ints) -> tuple[Ints, Ints, Ints]:
         """The stretches and the rounds that read the positions, and how many examples the rounds read before them."""
-        openings = np.concatenate([np.zeros(1, np.int64), self._closings[:-1] + 1])
+        _, openings, counts = self._stretches
         before = self._before(openings)
         stretches = np.searchsorted(before, positions, side="right") - 1
-        ended = np.searchsorted(np.sort(self.left // self.block), self._closings)
-        a_round = (len(self.files) - ended) * self.block  # examples of each round but the stretch's last
+        a_round = counts * self.block  # examples of each round but the stretch's last
         rounds = openings[stretches] + (positions - before[stretches]) // a_round[stretches]
         return stretches, rounds, positions - self._before(rounds)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.arguments import integer
-from beam_datasets.reading.operations import Repeat, moved_on, reached, stream_of
+from beam_datasets.reading.blocks import intact
+from beam_datasets.reading.operations import Repeat, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, Undecoded, watched
 from beam_datasets.reading.yielding import BlockIterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.operations import Partials
     from beam_datasets.reading.session import Session
 
 
@@ -33,20 +35,18 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         self._session: Session | None = None
         self._blocks: Iterator[list[Any]] | None = None
         self._stream = stream_of(dataset._operation)
-        self._go(epoch, 0)
+        self._go(epoch, 0, ())
 
-    def _go(self, epoch: int, position: int) -> None:
-        """Goes to a position of an epoch."""
+    def _go(self, epoch: int, position: int, partials: Partials) -> None:
+        """Goes to a position of an epoch, and on in what is left of blocks from there on."""
         if isinstance(self._stream, Repeat):
-            self._move(0, min(epoch * self._num_examples + position, self._stream.length))
-        else:
-            self._move(epoch, position)
-
-    def _move(self, epoch: int, start: int) -> None:
-        """Goes to a position of the stream that workers divide and that is put in batches."""
+            epoch, position = 0, min(epoch * self._num_examples + position, self._stream.length)
+        operation = self._dataset._operation
+        taken = begun(operation, partials[-1][0]) if partials and not partials[-1][1] else 0
         self._epoch = epoch
-        self._start = start
-        self._operation = moved_on(self._dataset._operation, start)
+        self._start = position
+        self._partials = partials[:-1] if taken else partials
+        self._operation = moved_on(operation, left_of(self._stream, position, self._partials), taken)
         self._taken = 0
         self._ended = False
         self.close()
@@ -64,9 +64,9 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def _next_block(self) -> list[Any] | None:
         if self._blocks is None:
-            where = range(self._taken, self._operation.length)
+            where = whole(self._taken, self._operation.length)
             self._session = self._dataset._source.session()
-            items, maker = self._operation.blocks(where, self._epoch, self._session), self._dataset.maker
+            items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
             rest = maker.rest
             self._use(rest if rest is None or maker.whole is not None else watched(rest, self._name_record))
             self._blocks = maker.make(items, self._operation.item_bytes)
@@ -89,12 +89,21 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         they them or not. It does not depend on how many they are, nor on batch sizes, so that either may change.
 
         Raises:
-            StateError: the iterator is in the middle of a block, see `shard(block=...)`.
+            StateError: a worker's workers are in the middle of blocks.
         """
-        epoch, position = self._epoch, self._start + reached(self._operation, self._taken, ended=self._ended)
+        position, partial = reached(self._operation, self._taken, ended=self._ended)
+        start, partials = self._start, self._partials
+        if partials:
+            partials = *partials[:-1], (partials[-1][0], partials[-1][1] + position)
+        else:
+            start += position
+        if partial is not None:
+            partials = *partials, (partial, 0)
+        start, partials = settled(self._stream, start, partials)
+        epoch = self._epoch
         if isinstance(self._stream, Repeat) and self._num_examples:
-            epoch, position = divmod(position, self._num_examples)
-        return ReadState(position, epoch, self._fingerprint()).to_dict()
+            epoch, start = divmod(start, self._num_examples)
+        return ReadState(start, epoch, self._fingerprint(), partials).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes to where the iterator was that gave the state.
@@ -104,7 +113,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         """
         saved = ReadState.from_dict(state)
         saved.check(self._fingerprint(), num_examples=self._num_examples)
-        self._go(saved.epoch, saved.position)
+        self._go(saved.epoch, saved.position, saved.partials)
 
     @property
     def _num_examples(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError
+from beam_datasets.errors import DatasetNotFoundError, FeatureError, MetadataError, PathNotFoundError
 from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
 from beam_datasets.model.lineage import Ascent, KeyRule, Lineage, between
 from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.model.names import DatasetName
-from beam_datasets.model.splits import AbstractSplit, map_splits
+from beam_datasets.model.splits import AbstractSplit, ReadInstruction, map_splits
 from beam_datasets.model.supervised_keys import check_supervised_keys
 from beam_datasets.reading.config import read_config_of
 from beam_datasets.reading.dataset import Dataset
@@ -25,7 +26,7 @@ from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from beam_datasets.model.version import Version, VersionOrStr
     from beam_datasets.reading.config import ReadConfig
@@ -119,7 +120,7 @@ class ReadOnlyBuilder:
         return True
 
     def __repr__(self) -> str:
-        return f"<ReadOnlyBuilder {self.info.full_name} in {self._dir}>"
+        return f"<ReadOnlyBuilder {self.info.display_name} in {self._dir}>"
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -149,7 +150,7 @@ class ReadOnlyBuilder:
             ValueError: the other arguments do not fit the dataset.
         """
         if split is None:
-            split = {name: name for name in self.info.splits}
+            split = {name: ReadInstruction(name) for name in self.info.splits}
         config, shuffle_files = read_config_of(read_config), boolean("shuffle_files", shuffle_files)
         steps = (self._decode(decoders, config, boolean("as_supervised", as_supervised)),)
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
@@ -171,15 +172,18 @@ class ReadOnlyBuilder:
     def _decode(self, decoders: Any, config: ReadConfig, as_supervised: bool) -> Decode:
         info = self.info
         if info.file_format != "tfrecord":
-            raise ValueError(f"{self._dir}: the examples are stored as {info.file_format}; only tfrecord can be read.")
+            raise MetadataError(
+                f"{self._dir}: the examples are stored as {info.file_format:.100}; only tfrecord can be read."
+            )
         if as_supervised and info.supervised_keys is None:
-            raise ValueError(f"{info.full_name} has no supervised_keys, so as_supervised=True means nothing for it.")
+            raise ValueError(f"{info.display_name} has no supervised_keys, so as_supervised=True means nothing for it.")
         if as_supervised:
             check_supervised_keys(info.supervised_keys, info.features, path=storage.join(self._dir, INFO_FILE))
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
-            raise ValueError(f"{info.full_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
+            raise ValueError(f"{info.display_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
         step = Decode(info.features, decoders, config.add_tfds_id, info.supervised_keys if as_supervised else None)
-        step.compile()  # what does not fit is to be said here
+        with self._named():
+            step.compile()  # what does not fit is to be said here
         return step
 
     def _dataset(
@@ -207,11 +211,21 @@ class ReadOnlyBuilder:
             "version": str(self.version),
             "digest": self.digest,
             "slices": [(part.splitname, part.start, part.stop) for part in parts],
-            "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files),
+            "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files, files=source.chosen),
         }
         return Dataset(source, steps, source=source, lookup=Lookup(source, ascending), identity=identity)
 
     # --------------------------------------------------------------------------------------------------- metadata files
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Makes errors of metadata and features name the directory."""
+        try:
+            yield
+        except (MetadataError, FeatureError) as error:
+            if self._dir in str(error):
+                raise
+            raise type(error)(f"{self._dir}: {error}") from error
 
     def _read(self, name: str) -> bytes | None:
         """Returns a metadata file as it was published; None where there is none."""
@@ -238,7 +252,8 @@ class ReadOnlyBuilder:
             raise DatasetNotFoundError(f"{self._dir} is no published dataset: it has no {catalog.FEATURES_FILE}.")
         path = storage.join(self._dir, catalog.FEATURES_FILE)
         tree = features.from_json_text(self._text(text, path), path=path)
-        return tree.load_labels(self._read_labels)
+        with self._named():
+            return tree.load_labels(self._read_labels)
 
     def _read_labels(self, name: str) -> str | None:
         text = self._read(name)
@@ -275,6 +290,8 @@ class ReadOnlyBuilder:
                     f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the shard lengths of split {name!r}. "
                     "One of them is of another version; restore both."
                 )
+            with self._named():
+                _ = split.shard_names[:1]  # a template of names that cannot be is to be said here
 
 
 def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:

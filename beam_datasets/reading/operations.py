@@ -1,43 +1,52 @@
-"""What is done to the order of records, as mappings of positions: nothing is replayed to begin in the middle.
+"""Operations on the order of records, as mappings of positions: starting in the middle replays nothing.
 
-A dataset is a tree of such operations over a source. Each knows how many items it has, yields the items at a range of
-positions, and gets the items at any positions, all as a function of the epoch. Items are records as they are stored, or
-lists of items; decoding comes after all of it, so that no operation decodes what another leaves out.
+A dataset is a tree of operations over a source. Each operation knows how many items it has, yields the items at ranges
+of positions, and fetches the items at any positions, all as a function of the epoch. Items are records as they are
+stored, or lists of items. Decoding comes after all operations, so an operation never decodes what another leaves out.
 
-Items are handed on in blocks, so that an item by itself costs an operation nothing.
+Ranges of positions and items are passed on in arrays and blocks, so that one item costs an operation nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.reading.blocks import every, joined, regrouped
+from beam_datasets.errors import StateError
+from beam_datasets.reading.blocks import regrouped
+from beam_datasets.reading.positions import Partial, Share
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from beam_datasets.reading.blocks import Items
-    from beam_datasets.reading.positions import Share
     from beam_datasets.reading.session import Session
 
     Ints = NDArray[np.int64]
+
+Spans: TypeAlias = "tuple[Ints, Ints]"
+"""Ranges of positions, ascending and apart: where each starts, and how many positions it has, at least 1."""
+
+Partials: TypeAlias = "tuple[tuple[Partial, int], ...]"
+"""Where workers were in the middle of blocks; each with a position in what that left, where the next one begins."""
 
 ENDLESS = 1 << 61
 """The length of what never ends."""
 
 _BLOCK = 32  # items handed on at once where nothing else says how many
-_FETCH_BYTES = 4 << 20  # of items that are fetched at once for a shuffle of the whole range
-_MOST_FETCHED = 4096
+_FETCH_BYTES = 4 << 20  # of items that are fetched at once
+_MAX_FETCHED = 4096
+_MIN_SPANS, _MAX_SPANS = 1 << 10, 1 << 14  # of a worker, computed at once: few at first
+_WHOLE = 1 << 32
+_DENSE = 1.25  # a window is read as a stream where that reads at most so many items for each that is wanted
 
 
 class Operation(ABC):
@@ -55,18 +64,18 @@ class Operation(ABC):
         self.texts = texts
 
     @abstractmethod
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
-        """Yields the items at the positions, in their order, some at a time.
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+        """Yields the items at the positions, in their order, some at a time; `Damaged` in the place of a damaged one.
 
         Args:
-            where: positions in [0, length), ascending.
+            spans: positions in [0, length), ascending.
             epoch: at least 0.
             session: what the one who reads has open.
         """
 
     @abstractmethod
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the items at any positions in [0, length)."""
+        """Returns the items at any positions in [0, length); `Damaged` in the place of a damaged one."""
 
 
 class Slice(Operation):
@@ -81,14 +90,57 @@ class Slice(Operation):
         text = f"[{start}:{'' if self._stop == child.length else stop}]"
         super().__init__(ENDLESS if endless else self._stop - self._start, child.item_bytes, (*child.texts, text))
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         """Yields those of the child."""
-        below = range(self._start + where.start, min(self._start + where.stop, self._stop), where.step)
-        return self.child.blocks(below, epoch, session)
+        return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns those of the child."""
         return self.child.fetch(positions + self._start, epoch)
+
+
+class Left(Operation):
+    """What is left of the items when workers, in the middle of blocks, have taken some of each block in a row."""
+
+    def __init__(self, child: Operation, start: int, partial: Partial) -> None:
+        """Leaves out the positions before `start`, and of the blocks from there on what the workers have taken."""
+        self.child = child
+        self._firsts = start + np.arange(partial.worker_count) * partial.block
+        stops = np.minimum(self._firsts + partial.block, child.length)
+        self._firsts = np.minimum(self._firsts + partial.taken, stops)
+        self._next = min(start + partial.worker_count * partial.block, child.length)
+        self.in_blocks = int((stops - self._firsts).sum())
+        """How many items are left of the blocks."""
+        self._firsts = np.append(self._firsts, self._next)
+        self._ends = np.append(np.cumsum(stops - self._firsts[:-1]), ENDLESS)
+        length = ENDLESS if child.length == ENDLESS else self.in_blocks + child.length - self._next
+        super().__init__(length, child.item_bytes, child.texts)
+
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+        """Yields those of the child."""
+        return self.child.blocks((self._below(starts, counts) for starts, counts in spans), epoch, session)
+
+    def _below(self, starts: Ints, counts: Ints) -> Spans:
+        within = np.searchsorted(starts, self._ends[:-1], side="right") - 1
+        crossed = (within >= 0) & (self._ends[:-1] < (starts + counts)[within])
+        cuts = np.unique(np.concatenate([starts, self._ends[:-1][crossed]]))
+        stops = (starts + counts)[np.searchsorted(starts, cuts, side="right") - 1]
+        stops = np.minimum(stops, np.append(cuts[1:], ENDLESS))
+        return self._sources(cuts), stops - cuts
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns those of the child."""
+        return self.child.fetch(self._sources(positions), epoch)
+
+    def _sources(self, positions: Ints) -> Ints:
+        place = np.searchsorted(self._ends, positions, side="right")
+        starts = np.append(0, self._ends[:-1])
+        found: Ints = self._firsts[place] + positions - starts[place]
+        return found
+
+    def position(self, position: int) -> int | None:
+        """Returns the child's position that items go on from at one here; None while some are left of the blocks."""
+        return None if position < self.in_blocks else self._next + position - self.in_blocks
 
 
 class Repeat(Operation):
@@ -102,14 +154,26 @@ class Repeat(Operation):
         length = ENDLESS if endless else child.length * (times or 0)
         super().__init__(length, child.item_bytes, (*child.texts, f"repeat({'' if times is None else times})"))
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         """Yields the child's, epoch by epoch."""
-        position, n = where.start, self.child.length
-        while position < where.stop:
-            number, first = divmod(position, n)
-            below = range(first, min(n, where.stop - number * n), where.step)
+        for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda part: part[0]):
+            below = (found for _, found in parts)
             yield from self.child.blocks(below, self._epoch(epoch, number), session)
-            position += len(below) * where.step
+
+    def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
+        """Yields the number of an epoch and the positions in it, of which some may come next."""
+        n = self.child.length
+        for starts, counts in spans:
+            while len(starts):
+                number = int(starts[0]) // n
+                end = (number + 1) * n
+                some = int(np.searchsorted(starts, end))
+                over = int(starts[some - 1] + counts[some - 1]) - end
+                here, starts, counts = (starts[:some] - number * n, counts[:some]), starts[some:], counts[some:]
+                if over > 0:
+                    here = here[0], np.append(here[1][:-1], here[1][-1] - over)
+                    starts, counts = np.append(end, starts), np.append(over, counts)
+                yield number, here
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's."""
@@ -133,30 +197,17 @@ class Shuffle(Operation):
         self._seed = seed
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
-        fetched = session.ahead(functools.partial(self._try_fetch, some, epoch) for some in self._portions(where))
-        return itertools.chain.from_iterable(fetched)
-
-    def _try_fetch(self, positions: Ints, epoch: int) -> Iterable[Items]:
-        """Returns the items in one block; one by one, up to the bad one, where there is an error."""
-        try:
-            return (self.fetch(positions, epoch),)
-        except Exception:
-            return _one_by_one(self, positions, epoch)
-
-    def _portions(self, where: range) -> Iterator[Ints]:
-        """Yields the positions in arrays of a few at first, then of so many that a few megabytes are fetched."""
-        most = int(min(max(_FETCH_BYTES / max(self.item_bytes, 1), 1), _MOST_FETCHED))
-        place, count = 0, min(_BLOCK, most)
-        while place < len(where):
-            some = where[place : place + count]
-            yield np.arange(some.start, some.stop, some.step)
-            place, count = place + count, min(2 * count, most)
+        return _fetched(self, map(_positions, _limited(spans, itertools.repeat(_MAX_FETCHED))), epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns those of the child."""
-        return self.child.fetch(RangeShuffle(self.length, self._seed, epoch).sources(positions), epoch)
+        return self.child.fetch(self.sources(positions, epoch), epoch)
+
+    def sources(self, positions: Ints, epoch: int) -> Ints:
+        """Returns which positions of the child are at positions here."""
+        return RangeShuffle(self.length, self._seed, epoch).sources(positions)
 
 
 class Window(Operation):
@@ -168,70 +219,71 @@ class Window(Operation):
         self._window = window
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed}, window={window})"))
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
-        """Yields the child's; each is read once, and up to a window of them are held.
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+        """Yields the child's, read as a stream, each once, of which up to a window are held.
 
-        Where an item that is read ahead is an error, those before it in this order are fetched one by one, so that the
-        error comes at its place.
+        Where most positions are others', as another worker's, only those here are fetched.
         """
-        while where:
-            given = 0
-            with contextlib.suppress(Exception):
-                for block in self._read(where, epoch, session):
-                    given += len(block)
-                    yield block
-            where = where[given:]
-            some = where[: 2 * self._window]
-            yield from _one_by_one(self, np.arange(some.start, some.stop, some.step), epoch)
-            where = where[len(some) :]
+        first = next(spans, None)
+        if first is None:
+            return iter(())
+        starts, counts = first
+        spans = itertools.chain((first,), spans)
+        if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
+            return self._streamed(int(starts[0]), spans, epoch, session)
+        return _fetched(self, map(_positions, _limited(spans, itertools.repeat(_MAX_SPANS))), epoch, session)
 
-    def _read(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
+    def _streamed(self, start: int, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         def read(first: int) -> Iterator[Any]:
-            return itertools.chain.from_iterable(self.child.blocks(range(first, self.length), epoch, session))
+            below = np.array([first]), np.array([self.length - first])
+            return itertools.chain.from_iterable(self.child.blocks(iter((below,)), epoch, session))
 
-        items = self._shuffle(epoch).apply(read, where.start)
-        items = itertools.islice(items, 0, where.stop - where.start, where.step)
-        return iter(lambda: list(itertools.islice(items, _BLOCK)), [])
+        items, done = self._shuffle(epoch).apply(read, start), start
+        for starts, counts in spans:
+            for begin, count in zip(starts.tolist(), counts.tolist()):
+                wanted = itertools.islice(items, begin - done, begin - done + count)
+                done = begin + count
+                yield from _collected(wanted)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns those of the child."""
-        return self.child.fetch(self._shuffle(epoch).sources(positions), epoch)
+        return self.child.fetch(self.sources(positions, epoch), epoch)
+
+    def sources(self, positions: Ints, epoch: int) -> Ints:
+        """Returns which positions of the child are at positions here."""
+        return self._shuffle(epoch).sources(positions)
 
     def _shuffle(self, epoch: int) -> WindowShuffle:
         return WindowShuffle(self.length, self._window, self._seed, epoch)
 
 
 class Shared(Operation):
-    """What is one worker's of the items; see `reading.positions`."""
+    """One worker's part of the items; see `reading.positions`."""
 
     def __init__(self, child: Operation, share: Share) -> None:
         self.child = child
         self.share = share
         length = ENDLESS if child.length == ENDLESS else share.count(child.length)
-        text = f"shard(of {share.worker_count}, block={share.block})"
+        even = ", even" if share.end is not None and share.block > 1 else ""
+        text = f"shard(of {share.worker_count}, block={share.block}{even})"
         super().__init__(length, child.item_bytes, (*child.texts, text))
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
-        """Yields the child's at the worker's positions."""
+    def in_blocks(self, size: int) -> Shared:
+        """Returns the same with blocks of that size, where the size was left to us."""
         share = self.share
-        if share.block == 1:
-            first, step = share.position(where.start), share.worker_count * where.step
-            return self.child.blocks(
-                range(first, min(first + len(where) * step, self.child.length), step), epoch, session
-            )
-        return every(self._stretches(where, epoch, session), where.step)
+        if share.end is None:
+            return self
+        return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
 
-    def _stretches(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
-        first, block = where.start, self.share.block
-        while first < where.stop:
-            stop = min(where.stop, (first // block + 1) * block)
-            begin = self.share.position(first)
-            yield from self.child.blocks(range(begin, begin + stop - first), epoch, session)
-            first = stop
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+        """Yields the child's at the worker's positions."""
+        counts = (count * self.share.block for count in _doubled(_MIN_SPANS, _MAX_SPANS))
+        below = (self.share.spans(*some) for some in _limited(spans, counts))
+        return self.child.blocks(below, epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's at the worker's positions."""
-        return self.child.fetch(np.array([self.share.position(p) for p in positions.tolist()], np.int64), epoch)
+        return self.child.fetch(self.share.at(positions), epoch)
 
 
 class Group(Operation):
@@ -247,22 +299,20 @@ class Group(Operation):
         self.drop_remainder = drop_remainder
         super().__init__(length, child.item_bytes * size, (*child.texts, text))
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         """Yields groups one at a time, made of the child's items."""
-        if where.step == 1:
-            blocks = self.child.blocks(self._below(where), epoch, session)
-            return ([group] for group in regrouped(blocks, self.size))
-        below = (self._below(range(p, p + 1)) for p in where)
-        return ([joined(self.child.blocks(positions, epoch, session))] for positions in below)
+        blocks = self.child.blocks((self._below(*some) for some in spans), epoch, session)
+        return ([group] for group in regrouped(blocks, self.size))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns groups of the child's items."""
-        wanted = [self._below(range(p, p + 1)) for p in positions.tolist()]
-        items = iter(self.child.fetch(np.array([p for group in wanted for p in group], np.int64), epoch))
-        return [list(itertools.islice(items, len(group))) for group in wanted]
+        starts, counts = self._below(positions, np.ones_like(positions))
+        items = iter(self.child.fetch(_positions((starts, counts)), epoch))
+        return [list(itertools.islice(items, count)) for count in counts.tolist()]
 
-    def _below(self, where: range) -> range:
-        return range(where.start * self.size, min(where.stop * self.size, self.child.length))
+    def _below(self, starts: Ints, counts: Ints) -> Spans:
+        """The last group of an epoch may be shorter."""
+        return starts * self.size, np.minimum((starts + counts) * self.size, self.child.length) - starts * self.size
 
 
 def stream_of(operation: Operation) -> Operation:
@@ -272,7 +322,7 @@ def stream_of(operation: Operation) -> Operation:
     return operation
 
 
-def reached(operation: Operation, taken: int, *, ended: bool = False) -> int:
+def reached(operation: Operation, taken: int, *, ended: bool = False) -> tuple[int, Partial | None]:
     """Returns where the stream goes on when this operation was asked for items, and those of other workers as often.
 
     Args:
@@ -280,38 +330,192 @@ def reached(operation: Operation, taken: int, *, ended: bool = False) -> int:
         taken: how many items it gave.
         ended: whether it was asked for one more and had none. Until then others may have one that it has not.
 
+    Returns:
+        The position, and what was taken of the blocks from there on where the workers are in the middle of them.
+
     Raises:
-        StateError: that is nowhere, because the workers are in the middle of a block.
+        StateError: the workers of a worker are in the middle of blocks.
     """
     first = _of_first_worker(operation)
     return _reached(first, first.length if ended else taken)
 
 
-def _reached(operation: Operation, taken: int) -> int:
+def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
     if isinstance(operation, Group):
         return _reached(operation.child, min(taken * operation.size, operation.child.length))
-    if isinstance(operation, Shared):
-        return _reached(operation.child, operation.share.reached(taken, operation.child.length))
-    return taken
+    if isinstance(operation, _GoneOn):
+        return _reached(operation.child, taken + operation.taken)
+    if not isinstance(operation, Shared):
+        return taken, None
+    position, partial = operation.share.reached(taken, operation.child.length)
+    unit, child = 1, operation.child
+    while isinstance(child, Group):
+        unit, child = unit * child.size, child.child
+    if partial is not None and isinstance(child, (Shared, _GoneOn)):
+        raise StateError(
+            f"the state cannot be saved: expected a whole block of {partial.block} examples, got {partial.taken}, "
+            "where shard() divides what shard() divided. Save it between blocks, or divide once."
+        )
+    position, below = _reached(operation.child, position)
+    return position, below if partial is None else partial.times(unit)
 
 
 def _of_first_worker(operation: Operation) -> Operation:
     """Returns what the first worker reads in the same division and batches: as many items as any has, or more."""
     if isinstance(operation, Group):
         return Group(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
+    if isinstance(operation, _GoneOn):
+        return _GoneOn(_of_first_worker(operation.child), operation.taken)
     if isinstance(operation, Shared):
         return Shared(_of_first_worker(operation.child), dataclasses.replace(operation.share, worker_index=0))
     return operation
 
 
-def moved_on(operation: Operation, position: int) -> Operation:
-    """Returns the same division and batches of what is left of the stream from a position on."""
+class _GoneOn(Slice):
+    """A worker's part, of whose first block it has taken some items."""
+
+    def __init__(self, child: Operation, taken: int) -> None:
+        self.taken = taken
+        super().__init__(child, taken, child.length)
+
+
+def begun(operation: Operation, partial: Partial) -> int:
+    """Returns how many items of its block this worker has taken, where workers are divided as they were; else 0."""
+    shared, unit = _innermost(operation)
+    if shared is None or partial.taken % unit:
+        return 0
+    same = (partial.worker_count, partial.block) == (shared.share.worker_count, shared.share.block * unit)
+    return partial.taken // unit if same else 0
+
+
+def _innermost(operation: Operation) -> tuple[Shared | None, int]:
+    """Returns what divides the stream first, if anything does, and how many items of the stream its items have."""
+    found, unit = None, 1
+    while isinstance(operation, (Group, Shared)):
+        if isinstance(operation, Shared):
+            found, unit = operation, 1
+        else:
+            unit *= operation.size
+        operation = operation.child
+    return found, unit
+
+
+def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
+    """Returns the same division and batches of another stream, such as what is left.
+
+    Args:
+        operation: what one worker reads.
+        stream: what workers divide and what is put in batches.
+        taken: how many items of its first block a worker has taken, see `begun`.
+    """
     if isinstance(operation, Group):
-        return Group(moved_on(operation.child, position), operation.size, operation.drop_remainder)
+        return Group(moved_on(operation.child, stream, taken), operation.size, operation.drop_remainder)
     if isinstance(operation, Shared):
-        return Shared(moved_on(operation.child, position), operation.share)
-    return Slice(operation, position, operation.length) if position else operation
+        innermost = _innermost(operation)[0] is operation
+        child = moved_on(operation.child, stream, 0 if innermost else taken)
+        shared = Shared(child, operation.share.of(child.length))
+        return _GoneOn(shared, taken) if taken and innermost else shared
+    return stream
 
 
-def _one_by_one(operation: Operation, positions: Ints, epoch: int) -> Iterator[Items]:
-    return (operation.fetch(positions[place : place + 1], epoch) for place in range(len(positions)))
+def left_of(stream: Operation, position: int, partials: Partials) -> Operation:
+    """Returns what is left of a stream.
+
+    Args:
+        stream: what workers divide and what is put in batches.
+        position: from which on something is left.
+        partials: where workers were in the middle of blocks that begin there; each with a position in what that left.
+    """
+    for left in _lefts(stream, position, partials):
+        stream = left
+    position = partials[-1][1] if partials else position
+    return Slice(stream, position, stream.length) if position else stream
+
+
+def settled(stream: Operation, position: int, partials: Partials) -> tuple[int, Partials]:
+    """Returns the position and the partials without those of whose blocks nothing is left."""
+    for place, left in enumerate(_lefts(stream, position, partials)):
+        behind = left.position(partials[place][1])
+        if behind is not None:
+            before, after = partials[:place], partials[place + 1 :]
+            if not before:
+                return settled(stream, behind, after)
+            return settled(stream, position, (*before[:-1], (before[-1][0], behind), *after))
+    return position, partials
+
+
+def _lefts(stream: Operation, position: int, partials: Partials) -> Iterator[Left]:
+    """Yields what is left of the stream by each of the partials, one after the other."""
+    for partial, count in partials:
+        stream = left = Left(stream, position, partial)
+        yield left
+        position = count
+
+
+def whole(start: int, stop: int) -> Iterator[Spans]:
+    """Yields the positions [start, stop), so many at a time that sizes and counts of workers times them fit 64 bits."""
+    for first in range(start, stop, _WHOLE):
+        yield np.array([first]), np.array([min(stop - first, _WHOLE)])
+
+
+def _doubled(count: int, most: int) -> Iterator[int]:
+    while True:
+        yield count
+        count = min(2 * count, most)
+
+
+def _limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
+    """Yields the spans in arrays of at most so many positions."""
+    for starts, counts in spans:
+        ends = np.cumsum(counts)
+        done, total = 0, int(ends[-1])
+        while done < total:
+            stop = min(done + next(most), total)
+            first, last = np.searchsorted(ends, [done, stop - 1], side="right").tolist()
+            some, numbers = starts[first : last + 1].copy(), counts[first : last + 1].copy()
+            skip = done - int(ends[first] - counts[first])
+            some[0] += skip
+            numbers[0] -= skip
+            numbers[-1] -= int(ends[last]) - stop
+            yield some, numbers
+            done = stop
+
+
+def _positions(spans: Spans) -> Ints:
+    """Returns the positions of spans one by one."""
+    starts, counts = spans
+    ends = np.cumsum(counts)
+    found: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    return found
+
+
+def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int, session: Session) -> Iterator[Items]:
+    """Yields the items at positions, fetched a few at a time at first, then as many as take a few megabytes."""
+    most = int(min(max(_FETCH_BYTES / max(shuffled.item_bytes, 1), 1), _MAX_FETCHED))
+
+    def calls() -> Iterator[Any]:
+        count = min(_BLOCK, most)
+        for some in positions:
+            sources, place = shuffled.sources(some, epoch), 0
+            while place < len(sources):
+                yield functools.partial(shuffled.child.fetch, sources[place : place + count], epoch)
+                place, count = place + count, min(2 * count, most)
+
+    return session.ahead(calls())
+
+
+def _collected(items: Iterator[Any]) -> Iterator[Items]:
+    """Yields the items in blocks; where there is an error, first those before it."""
+    block: list[Any] = []
+    try:
+        for item in items:
+            block.append(item)
+            if len(block) == _BLOCK:
+                full, block = block, []
+                yield full
+    except Exception:
+        if block:
+            yield block
+        raise
+    if block:
+        yield block

@@ -15,7 +15,8 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.model.shards import FileInstruction
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, read_visits
+from beam_datasets.reading.blocks import intact
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
 from beam_datasets.reading.undecoded import UNDECODED, place_of
 from beam_datasets.reading.yielding import Maker
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.formats.record_block import RecordBlock
     from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.runs import Visits
     from beam_datasets.reading.shards import ShardPool
 
 _BLOCK_RECORDS = 512  # that are handed on at once
@@ -122,10 +124,10 @@ def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) ->
         submit, chunk_bytes = executor.submit, _REMOTE_CHUNK
     reader = RunReader(pool.open(run.filename, run.examples_in_shard), run.skip + run.take, chunk_bytes, submit)
 
-    def chunk_of(_: int, first: int, damaged: bool) -> Any:
+    def chunk_of(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
         if damaged:
-            reader.raise_damaged(first)
-        return reader.chunk(first)
+            reader.raise_damaged(int(visits[1][0]))
+        return reader.chunk(ranges_of(0, visits), failed)
 
     runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
-    yield from read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS))
+    yield from intact(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -10,32 +9,36 @@ import numpy as np
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import RecordBlock
-from beam_datasets.reading.blocks import BLOCK_BYTES
+from beam_datasets.reading.blocks import BLOCK_BYTES, Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
+    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.shards import Shard
 
     Ints = NDArray[np.int64]
+    Ranges = tuple[Ints, Ints]
+    Visits = tuple[Ints, Ints, Ints]
     Submit = Callable[..., Future[Any]]
 
 CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
+_MAX_SPAN = 1 << 17  # records from the first to the last of a chunk: each takes 8 bytes, also if left out
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
 class RunReader:
-    """Reads runs of one shard in ascending order; holds one chunk of it, or a block does. For one thread.
+    """Reads records of one shard in ascending order, and no others; holds one chunk of them. For one thread.
 
     Attributes:
         shard: what is read.
-        stop: the record before which reading ends; nothing behind it is read.
+        stop: the record before which reading ends.
+        has_ended: whether what was given last is read without this reader up to the last record.
     """
 
     def __init__(self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES, submit: Submit | None = None) -> None:
@@ -53,115 +56,178 @@ class RunReader:
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._opened = -1  # the latest record from which on a block was to read by itself
         self._scanned = 0  # the record that the scan goes on with
-        self._turned(_NOTHING)
+        self._chunk = _NOTHING
+        self.has_ended = False
 
-    def load(self, first: int) -> RunReader:
-        """Reads the chunk that has the record `first`, and returns this reader."""
-        self._turn_to(first)
+    def load(self, wanted: Ranges) -> RunReader:
+        """Reads the first chunk of what is wanted, and returns this reader."""
+        self._turn_to(wanted)
         return self
 
-    def chunk(self, first: int) -> Any:
-        """Returns what a block takes the record `first` and the next ones from; see `record_block.chunk`.
+    def chunk(self, ranges: Ranges, failed: bool) -> Any:
+        """Returns what a block takes the next records from; see `record_block.chunk`.
+
+        Args:
+            ranges: the records that are read next.
+            failed: whether a block could not read them: they are read here, so that what is wrong is an error.
 
         Raises:
             StorageError: the file cannot be read.
             CorruptRecordError: the shard has not as many records as recorded.
         """
-        if self._submit is None and first != self._opened:
-            run = self.shard.run(first, self.stop, self._chunk_bytes, ahead=num_cores() > 1)
+        if self._submit is None and not failed:
+            run = self.shard.run(int(ranges[0][0]), self.stop, self._chunk_bytes)
             if run is not None:
-                self._turned(_NOTHING)
-                self._opened = first
+                self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
-        self._opened = -1  # where a block could not read it, it is read here, and what is wrong is said
-        if not 0 <= first - self._first < self._num:
-            self._turn_to(first)
-        if self._submit is not None and self._ahead is None and self._first + self._num < self.stop:
-            self._ahead = self._submit(self._load, self._first + self._num, self._chunk_bytes)
-        return record_block.chunk(self._chunk.buffer, self._chunk.offsets[: self.stop - self._first + 1], self._first)
+        chunk = self._turn_to(ranges)
+        firsts, stops = ranges
+        end = chunk.first_record + len(chunk.offsets) - 1
+        here = int(np.searchsorted(firsts, end))
+        left = np.maximum(firsts[here - 1 :], end), stops[here - 1 :]
+        if left[0][0] >= left[1][0]:
+            left = left[0][1:], left[1][1:]
+        if self._submit is not None and self._ahead is None and len(left[0]):
+            self._ahead = self._submit(self._load, left, self._chunk_bytes)
+        last = min(int(stops[here - 1]), end)  # a block drops it behind what is wanted
+        self.has_ended = last == self.stop
+        if self.has_ended:
+            self._chunk = _NOTHING
+        return record_block.chunk(chunk.buffer, chunk.offsets[: last - chunk.first_record + 1], chunk.first_record)
 
     def raise_damaged(self, first: int) -> NoReturn:
         """Raises the CorruptRecordError of the record `first`, which no block takes."""
-        if not 0 <= first - self._first < self._num:
-            self._turn_to(first)
-        chunk, path = self._chunk, self.shard.path
-        places = chunk.offsets[first - self._first :][:2]
-        tfrecord.unframe(chunk.buffer, places, path=path, offset=chunk.start, first_record=first)
-        what, offset = "the record was changed while it was read. Read it again", chunk.start + int(places[0])
-        raise CorruptRecordError(what, path=path, offset=offset, record=first)
+        if self.shard.known_offsets is not None:
+            self.shard.read(first, first + 1)
+            offset = int(self.shard.offsets[first])
+        else:
+            chunk = self._turn_to((np.array([first]), np.array([first + 1])))
+            places = chunk.offsets[first - chunk.first_record :][:2]
+            offset = chunk.start + int(places[0])
+            tfrecord.unframe(chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first)
+        what = "the record was changed while it was read. Read it again"
+        raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=first)
 
-    def _turn_to(self, first: int) -> None:
-        """Lets go of the chunk, and takes the one that has the record `first`."""
-        begins = not self._num
-        self._turned(_NOTHING)
+    def _turn_to(self, wanted: Ranges) -> tfrecord.Chunk:
+        """Returns the chunk that has the first of the wanted records; lets go of another one before."""
+        first, begins = int(wanted[0][0]), self._chunk is _NOTHING
+        if _has(self._chunk, first):
+            return self._chunk
+        self._chunk = _NOTHING
         if self._ahead is not None:
             chunk, self._ahead = self._ahead.result(), None
-            self._turned(chunk)
-        if not 0 <= first - self._first < self._num:
-            self._turned(self._load(first, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes))
+            self._chunk = chunk
+        if not _has(self._chunk, first):
+            self._chunk = self._load(wanted, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes)
+        return self._chunk
 
-    def _turned(self, chunk: tfrecord.Chunk) -> None:
-        self._chunk, self._first, self._num = chunk, chunk.first_record, len(chunk.offsets) - 1
-
-    def _load(self, first: int, chunk_bytes: int) -> tfrecord.Chunk:
-        """Returns a chunk that has the record `first`."""
+    def _load(self, wanted: Ranges, chunk_bytes: int) -> tfrecord.Chunk:
+        """Returns a chunk that has the first of the wanted records."""
+        first = int(wanted[0][0])
         offsets = self.shard.known_offsets
         if offsets is not None:
-            return self._read(first, offsets, chunk_bytes)
+            return self._read(wanted, offsets, chunk_bytes)
         if self._scan is None or first < self._scanned:
             self._scan, self._scanned = self.shard.scan(), 0
         while True:
-            chunk = next(self._scan)  # which raises an error where the record does not come
+            try:
+                chunk = next(self._scan)
+            except BaseException:  # where the record does not come, it does not the next time either
+                self._scan = None
+                raise
             self._scanned = chunk.first_record + len(chunk.offsets) - 1
             if first < self._scanned:
                 return chunk
 
-    def _read(self, first: int, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
-        """Returns the chunk that begins with the record `first`."""
-        start, stop = offsets.item(first), self.stop
-        if offsets.item(stop) - start > chunk_bytes:
-            fitting = int(offsets.searchsorted(np.uint64(start + chunk_bytes), "right")) - 1
-            stop = max(fitting, first + 1)
-        places = offsets[first : stop + 1].astype(np.int64)
-        places -= start
-        buffer: Buffer = self.shard.reader.read(start, start + places.item(-1))
-        return tfrecord.Chunk(first, start, places, memoryview(buffer))
+    def _read(self, wanted: Ranges, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
+        """Returns a chunk of the first of the wanted records, as many as fit; others between them have no bytes."""
+        firsts, stops = wanted
+        some = int(np.searchsorted(stops, int(firsts[0]) + _MAX_SPAN, "right")) or 1
+        firsts, stops = firsts[:some], stops[:some].copy()
+        starts = offsets[firsts].astype(np.int64)
+        room = chunk_bytes - np.cumsum(offsets[stops].astype(np.int64) - starts)
+        fitting = int(np.searchsorted(-room, 0, "right"))
+        if fitting < some:  # of the next range, as much as fits
+            left = chunk_bytes if fitting == 0 else int(room[fitting - 1])
+            end = int(offsets.searchsorted(np.uint64(int(starts[fitting]) + left), "right")) - 1
+            stops[fitting] = max(end, int(firsts[0]) + 1) if fitting == 0 else end
+            fitting += int(stops[fitting] > firsts[fitting])
+        firsts, starts, stops = firsts[:fitting], starts[:fitting], stops[:fitting]
+        spans = list(zip(starts.tolist(), offsets[stops].tolist()))
+        buffers = [self.shard.reader.read(*spans[0])] if fitting == 1 else list(self.shard.reader.read_many(spans))
+        first = int(firsts[0])
+        lengths = np.zeros(int(stops[-1]) - first, np.int64)
+        for begin, end in zip((firsts - first).tolist(), (stops - first).tolist()):
+            lengths[begin:end] = np.diff(offsets[first + begin : first + end + 1].astype(np.int64))
+        places = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return tfrecord.Chunk(first, spans[0][0], places, memoryview(buffers[0] if fitting == 1 else b"".join(buffers)))
 
 
-def num_cores() -> int:
-    """Returns how many cores this process may use: with one, a thread that reads ahead is in the way."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _has(chunk: tfrecord.Chunk, record: int) -> bool:
+    place = record - chunk.first_record
+    return 0 <= place < len(chunk.offsets) - 1 and bool(chunk.offsets[place] < chunk.offsets[place + 1])
+
+
+def ranges_of(run: int, visits: Visits) -> Ranges:
+    """Returns the ranges of records of a run that visits take, joined where they stand together, ascending."""
+    runs, firsts, counts = visits
+    some = np.flatnonzero((runs == run) & (counts > 0))
+    begins = firsts[some]
+    ends = begins + counts[some]
+    heads = np.flatnonzero(np.append(True, begins[1:] != ends[:-1]))
+    return begins[heads], ends[np.append(heads[1:], len(some)) - 1]
 
 
 def read_visits(
-    visits: Iterable[tuple[Ints, Ints, Ints]],
-    chunk_of: Callable[[int, int, bool], Any],
+    visits: Iterable[Visits],
+    chunk_of: Callable[[int, Visits, bool, bool], Any],
     sizes: Iterator[int],
     chunks: dict[int, Any] | None = None,
-) -> Iterator[RecordBlock]:
-    """Yields the records of visits to runs, checked, some at a time; where there is an error, first those before it.
+) -> Iterator[Items]:
+    """Yields the records of visits to runs, checked, some at a time; a list of `Damaged` in the place of damaged ones.
+
+    Where there is another error, those before it are yielded first.
 
     Args:
         visits: arrays, which are changed: numbers of runs, the first record of each visit, how many it takes.
-        chunk_of: returns the chunk of a run that has a record; or raises its error, where that is said to be damaged.
+        chunk_of: returns the chunk of a run that has the first record of the visits it is given, which are those from
+            there on; raises its error, where that is said to be damaged; is told where what it gave before had it not.
         sizes: how many records to yield at a time; at most, where they are large.
         chunks: those that are there already, by run; changed.
     """
     chunks = {} if chunks is None else chunks
     block, size = RecordBlock(), next(sizes)
+    lost: dict[int, CorruptRecordError] = {}
     try:
         for runs, firsts, counts in visits:
-            at, stop = 0, len(runs)
+            at, stop, asked = 0, len(runs), None
             while at < stop:
                 at = block.take(chunks, runs, firsts, counts, at, stop, size, BLOCK_BYTES)
                 if len(block) >= size or block.num_bytes >= BLOCK_BYTES:
                     full, block, size = block, RecordBlock(), next(sizes)
                     yield full
-                elif at < stop:
-                    run = int(runs[at])
-                    chunks[run] = chunk_of(run, int(firsts[at]), run in chunks)
+                    continue
+                if at == stop:
+                    break
+                run, first = int(runs[at]), int(firsts[at])
+                try:
+                    if run in lost:
+                        raise lost[run]
+                    left = runs[at:], firsts[at:], counts[at:]
+                    chunks[run] = chunk_of(run, left, run in chunks, asked == (run, first))
+                    asked = run, first
+                except CorruptRecordError as error:
+                    if block:
+                        full, block = block, RecordBlock()
+                        yield full
+                    if error.record == first:
+                        bad = 1
+                    else:  # the file is not what was recorded, or ends: none of the next records will come
+                        lost[run], bad = error, int(counts[at])
+                    yield [Damaged(error)] * bad
+                    firsts[at] += bad
+                    counts[at] -= bad
     except Exception:
         if block:
             yield block

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.reading.runs import RunReader
 
-    Load = Callable[[int, int], RunReader]
+    Load = Callable[[], RunReader]
 
 T = TypeVar("T")
 
@@ -36,26 +36,24 @@ class Session:
         self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
         self.executor = ThreadPoolExecutor(threads, "beam_datasets-read") if threads else None
 
-    def reader(self, run: int, first: int, load: Load) -> RunReader:
-        """Returns the reader of a run.
-
-        Args:
-            run: the run's number.
-            first: the record that is read first.
-            load: what makes a reader of these two.
-        """
+    def reader(self, run: int, load: Load) -> RunReader:
+        """Returns the reader of a run, made by `load` where it is not open."""
         reader = self._readers.get(run)
         if reader is None or isinstance(reader, Future):
-            reader = load(run, first) if reader is None else reader.result()
+            reader = load() if reader is None else reader.result()
             self._keep(run, reader)
         else:
             self._readers.move_to_end(run)
         return reader
 
-    def prepare(self, run: int, first: int, load: Load) -> None:
-        """Opens a run in a thread, unless it is open."""
-        if self.executor is not None and run not in self._readers:
-            self._keep(run, self.executor.submit(load, run, first))
+    def is_open(self, run: int) -> bool:
+        """Returns whether a run is open, or being opened."""
+        return run in self._readers
+
+    def prepare(self, run: int, load: Load) -> None:
+        """Opens a run in a thread, if there are threads."""
+        if self.executor is not None:
+            self._keep(run, self.executor.submit(load))
 
     def ahead(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
         """Yields what the calls return; the next one is made in a thread meanwhile."""
@@ -72,9 +70,8 @@ class Session:
             yield waiting.popleft().result()
 
     def forget(self, run: int) -> None:
-        """Lets go of a run."""
+        """Lets go of a run's reader; what a block takes its records from stays."""
         self._readers.pop(run, None)
-        self.chunks.pop(run, None)
 
     def close(self) -> None:
         """Lets go of all runs, and ends the threads."""
@@ -87,4 +84,4 @@ class Session:
         self._readers[run] = reader
         self._readers.move_to_end(run)
         if len(self._readers) > self._most:
-            self.chunks.pop(self._readers.popitem(last=False)[0], None)
+            self._readers.popitem(last=False)

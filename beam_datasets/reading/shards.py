@@ -35,7 +35,8 @@ SCAN_BYTES = 1 << 20
 """How much is read at a time of a shard that has no index."""
 
 _MOST_OPEN = 100  # shards; each takes up to two file descriptors, of which a process often has 1024
-_MOST_FOUND = 256 << 20  # bytes of offsets, 8 a record, of shards without index that are not open
+_MOST_FOUND = 256 << 20  # bytes of indexes, and of offsets of shards without one, that are not open
+_NUM_BYTES = 24  # of a record in an index
 
 _run = getattr(core, "run", None)
 _read_record = getattr(core, "read_record", None)
@@ -52,13 +53,16 @@ class Shard:
         is_plain: whether it is a file of this machine with an index, which a process can go on reading after a fork.
     """
 
-    def __init__(self, path: str, num_records: int, *, indexed: bool = True) -> None:
+    def __init__(
+        self, path: str, num_records: int, *, indexed: bool = True, found: Index | NDArray[Any] | None = None
+    ) -> None:
         """Opens the shard and, where there is one, its index.
 
         Args:
             path: the file.
             num_records: in the file.
             indexed: whether there may be an index.
+            found: the index, or the offsets, that it had before; not used where the file has another size now.
 
         Raises:
             StorageError: the file cannot be read; PathNotFoundError where it is missing.
@@ -66,25 +70,24 @@ class Shard:
         """
         self.path = path
         self.num_records = num_records
-        self.index = read_index(path) if indexed else None
+        self.index = None if not indexed else found if isinstance(found, Index) else read_index(path)
+        self.reader = caching.cached(storage.open_reader(path))
+        if found is not None and _size(found) != self.reader.size:
+            found, self.index = None, read_index(path) if indexed else None
         self._offsets: NDArray[Any] | None = None
         self._places: memoryview | None = None  # the same, for the native module
         self._scanning = threading.Lock()
         if self.index is not None:
             _check_count(self.index, path, num_records)
             self._know(self.index.offsets)
-        self.reader = caching.cached(storage.open_reader(path))
+        elif found is not None and not isinstance(found, Index):
+            self._know(found)
         self.is_plain = self.index is not None and self.reader.descriptor is not None
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
                 f"{path}{INDEX_SUFFIX} is of a shard of {self.index.shard_size} bytes, but {path} has "
                 f"{self.reader.size}: the shard is cut off or replaced, or the index is of another one. Restore both."
             )
-
-    def recall(self, offsets: NDArray[Any] | None) -> None:
-        """Takes offsets that were found before, unless the file is another one now."""
-        if self._offsets is None and offsets is not None and int(offsets[-1]) == self.reader.size:
-            self._know(offsets)
 
     def _know(self, offsets: NDArray[np.uint64]) -> None:
         self._offsets, self._places = offsets, offsets.data
@@ -143,17 +146,15 @@ class Shard:
             record=self.num_records if record is None else record,
         )
 
-    def run(self, first: int, stop: int, chunk_bytes: int, *, ahead: bool) -> Any:
-        """Returns what a block takes the records [first, stop) from, and reads them by itself, a chunk at a time.
-
-        Where they are to be read ahead, a thread does, from the third chunk on.
+    def run(self, first: int, stop: int, chunk_bytes: int) -> Any:
+        """Returns what a block takes records of [first, stop) from, and reads them by itself, a chunk at a time.
 
         None where it has to be given the chunks: without the native module or offsets, and where the file is remote.
         """
         descriptor = self.reader.descriptor
         if _run is None or descriptor is None or self._places is None:
             return None
-        return _run(self, descriptor, self._places, first, stop, chunk_bytes, ahead)
+        return _run(self, descriptor, self._places, first, stop, chunk_bytes)
 
     def read(self, first: int, stop: int) -> list[bytes]:
         """Returns the data of the records [first, stop), read in one piece and checked.
@@ -242,22 +243,24 @@ class ShardPool:
             except KeyError:  # another thread has just put it out
                 pass
             return shard
-        shard = Shard(storage.join(self.directory, filename), num_records, indexed=self.indexed)
+        path, found = storage.join(self.directory, filename), self._found.get(filename)
+        shard = Shard(path, num_records, indexed=self.indexed, found=found)
         with self._lock:
-            if self._found:
-                shard.recall(self._found.get(filename))
             shard = self._open.setdefault(filename, shard)
             if len(self._open) > _MOST_OPEN:
                 self._close_one()
         return shard
 
     def _close_one(self) -> None:
-        """Closes the shard used least lately; what a walk through it found is kept, if that is not too much."""
+        """Closes the shard used least lately; where its records are is kept, if that is not too much."""
         filename, shard = self._open.popitem(last=False)
-        if shard.index is None and shard.known_offsets is not None:
-            self._found[filename] = shard.known_offsets
-        while self._found and sum(offsets.nbytes for offsets in self._found.values()) > _MOST_FOUND:
-            self._found.popitem(last=False)
+        found = shard.known_offsets if shard.index is None else shard.index
+        if found is not None:
+            self._found_bytes += 0 if filename in self._found else _NUM_BYTES * shard.num_records
+            self._found[filename] = found
+        while self._found_bytes > _MOST_FOUND:
+            found = self._found.popitem(last=False)[1]
+            self._found_bytes -= _NUM_BYTES * (len(found) if isinstance(found, Index) else len(found) - 1)
 
     def count_bytes(self, instructions: FileInstructions) -> int | None:
         """Returns the size of the records of file instructions in bytes, without framing; from the indexes alone.
@@ -280,7 +283,8 @@ class ShardPool:
 
     def _forget(self) -> None:
         self._open: OrderedDict[str, Shard] = OrderedDict()
-        self._found: OrderedDict[str, NDArray[Any]] = OrderedDict()
+        self._found: OrderedDict[str, Index | NDArray[Any]] = OrderedDict()
+        self._found_bytes = 0
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -289,6 +293,10 @@ class ShardPool:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def _size(found: Index | NDArray[Any]) -> int:
+    return found.shard_size if isinstance(found, Index) else int(found[-1])
 
 
 def read_index(path: str) -> Index | None:

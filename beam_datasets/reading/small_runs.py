@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.native import core
-from beam_datasets.reading.blocks import sizes
-from beam_datasets.reading.runs import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,14 +14,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.model.shards import FileInstructions
+    from beam_datasets.reading.runs import Visits
 
     Ints = NDArray[np.int64]
 
 SMALL_BYTES = 1 << 20
 """How many bytes a run has on average where they are small."""
-
-_NAME_BYTES = 1 << 10  # what is held of a run that is still to be opened
-_AHEAD_BYTES = 2 << 20  # of what a thread reads before a block gets there
 
 _directory = getattr(core, "directory", None)
 
@@ -39,47 +35,43 @@ class SmallRuns:
         self,
         directory: str,
         instructions: FileInstructions,
-        runs: Ints,
         chunk_bytes: int,
-        chunk_of: Callable[[int, int, bool], Any],
+        chunk_of: Callable[[int, Visits, bool, bool], Any],
     ) -> None:
         """Opens the directory alone.
 
         Args:
             directory: of the shards.
             instructions: the runs of the slice.
-            runs: the number of each in the order in which they are opened, shape (runs,).
             chunk_bytes: how much of a run to read at a time.
             chunk_of: what reads the others, see `runs.read_visits`: what has no index, a large one, or is damaged.
         """
         self._directory = _directory(directory)  # type: ignore[misc]
-        self._instructions, self._runs = instructions, runs
+        self._instructions = instructions
         self.chunks: dict[int, Any] = {}
         self._chunk_bytes, self._chunk_of = chunk_bytes, chunk_of
-        self._places = np.full(len(instructions), len(runs))
-        self._places[runs] = np.arange(len(runs))
-        self._counts = sizes(_NAME_BYTES)
-        self._tried = 0
-        self._ahead = _AHEAD_BYTES if num_cores() > 1 else 0
+        self._failed: set[int] = set()
 
     @staticmethod
     def are_read(run_bytes: float) -> bool:
         """Returns whether runs of so many bytes on average are read this way."""
         return _directory is not None and run_bytes <= SMALL_BYTES
 
-    def chunk(self, run: int, first: int, damaged: bool) -> Any:
-        """Returns the chunk of a run that has a record; see `runs.read_visits`."""
-        place = self._places.item(run)
-        if not damaged and place >= self._tried and self._directory is not None:
-            self._tried = place + next(self._counts)
-            self._prepare(self._runs[place : self._tried])
-            return self.chunks[run]
-        return self._chunk_of(run, first, damaged)
+    def chunk(self, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+        """Returns the chunk of a run that has the first record of the visits; see `runs.read_visits`."""
+        if failed or self._directory is None:
+            self._failed.add(run)
+        if damaged or run in self._failed:
+            return self._chunk_of(run, visits, damaged, failed)
+        self._prepare(visits[0])
+        return self.chunks[run]
 
     def _prepare(self, runs: Ints) -> None:
-        """Puts a chunk in place of each run, with which a block opens it."""
-        instructions, numbers = self._instructions, runs.tolist()
+        """Puts a chunk in place of each run that has none, with which a block opens it."""
+        instructions = self._instructions
+        numbers = [run for run in np.unique(runs).tolist() if run not in self.chunks and run not in self._failed]
+        runs = np.array(numbers, np.int64)
         names, skip = list(map(instructions.filename, numbers)), instructions.skip[runs]
         wanted = np.concatenate([instructions.examples_in_shard[runs], skip, skip + instructions.take[runs]])
-        found = core.runs(self._directory, names, wanted, self._chunk_bytes, self._ahead)  # type: ignore[union-attr]
+        found = core.runs(self._directory, names, wanted, self._chunk_bytes)  # type: ignore[union-attr]
         self.chunks.update(zip(numbers, found))

@@ -13,33 +13,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import note_if_missing
-from beam_datasets.reading.blocks import every, sizes
-from beam_datasets.reading.config import arrange_files
+from beam_datasets.reading.blocks import Damaged, intact, joined, sizes
+from beam_datasets.reading.config import chosen_files, shuffled_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, read_visits
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
 from beam_datasets.reading.session import Session
 from beam_datasets.reading.small_runs import SmallRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from beam_datasets.model.shards import FileInstructions
     from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.config import ReadConfig
+    from beam_datasets.reading.operations import Spans
+    from beam_datasets.reading.runs import Ranges, Visits
     from beam_datasets.reading.shards import Shard, ShardPool
 
     Ints = NDArray[np.int64]
-    Visits = tuple[Ints, Ints, Ints]
-    ChunkOf = Callable[[int, int, bool], Any]
+    ChunkOf = Callable[[int, Visits, bool, bool], Any]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
 _CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded
 _LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
 _MOST_THREADS = 32
+_MIN_VISITS = 1 << 10
+_AHEAD_VISITS = 1 << 14  # to remote runs that are known before they are read
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Source(Operation):
     Attributes:
         pool: of the dataset's shards.
         instructions: the runs of the slice, in dataset order.
+        chosen: the numbers of those that are read, in order, before the shuffle of files.
     """
 
     def __init__(
@@ -97,8 +102,8 @@ class Source(Operation):
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, Arrangement] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
-        arranged = self.arrangement(0).runs
-        self._in_order = np.sort(arranged)
+        self.chosen = self._chosen()  # once: a function may not give the same order again
+        self._in_order = np.sort(np.array(self.chosen, np.int64))
         takes = instructions.take[self._in_order]
         self._firsts = np.cumsum(takes) - takes
         super().__init__(int(takes.sum()), record_bytes, ())
@@ -108,20 +113,20 @@ class Source(Operation):
         epoch = epoch if self._shuffle_files and self._config.reshuffles else 0
         latest = self._latest
         if latest is None or latest[0] != epoch:
-            runs = self._arranged(epoch)
+            runs = shuffled_files(self.chosen, self._config, epoch) if self._shuffle_files else self.chosen
             order = InterleaveOrder(self.instructions.take[runs], self._cycle, self._config.block_length)
             latest = epoch, Arrangement(order, np.array(runs, np.int64), self.instructions.skip[runs])
             self._latest = latest
         return latest[1]
 
-    def _arranged(self, epoch: int) -> list[int]:
-        arrange = functools.partial(arrange_files, config=self._config, shuffle_files=self._shuffle_files, epoch=epoch)
+    def _chosen(self) -> list[int]:
+        """Returns the numbers of the runs that are read, before the shuffle of files."""
         if self._config.sort_fn is None:
-            return arrange(range(len(self.instructions)))
+            return chosen_files(range(len(self.instructions)), self._config)
         files = list(self.instructions)
         numbers = {id(file): number for number, file in enumerate(files)}
         try:
-            runs = [numbers[id(file)] for file in arrange(files)]
+            runs = [numbers[id(file)] for file in chosen_files(files, self._config)]
         except KeyError:
             raise ValueError(
                 "interleave_sort_fn returned something else than file instructions it was given."
@@ -130,100 +135,75 @@ class Source(Operation):
             raise ValueError("interleave_sort_fn returned a file instruction twice. Read it again by repeat().")
         return runs
 
-    def blocks(self, where: range, epoch: int, session: Session) -> Iterator[Items]:
-        """Yields the records in read order."""
-        if not where:
-            return iter(())
-        blocks = self._blocks(where.start, where.stop, epoch, session)
-        return blocks if where.step == 1 else every(blocks, where.step)
-
-    def _blocks(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Items]:
-        """Yields blocks of few records at first, so that the first one does not wait for others, then of more."""
-        visits = self._visits(start, stop, epoch, session)
-        chunk_of, chunks = self._chunks(start, stop, epoch, session)
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+        """Yields the records in read order, few at first, so that the first one does not wait for others."""
+        first = next(spans, None)
+        if first is None:
+            return
+        visits = _joined(self._visits(itertools.chain((first,), spans), epoch))
+        coming = _Coming(visits, _AHEAD_VISITS if self._remote else 0)
+        chunk_of, chunks = self._chunks(int(first[1].sum()), epoch, session, coming)
         counts = sizes(self.item_bytes)
         if not self._config.add_tfds_id:
-            yield from read_visits(visits, chunk_of, counts, chunks)
+            yield from read_visits(coming, chunk_of, counts, chunks)
             return
-        for run, first, visit in _one_by_one(visits):
-            for block in read_visits((visit,), chunk_of, counts, chunks):
-                yield self.items(list(block), run, first)
-                first += len(block)
+        named: deque[Visits] = deque()
+        names = self._names(named)
+        for block in read_visits(_noted(coming, named), chunk_of, counts, chunks):
+            yield [item if type(item) is Damaged else (name, item) for item, name in zip(block, names)]
 
-    def _chunks(self, start: int, stop: int, epoch: int, session: Session) -> tuple[ChunkOf, dict[int, Any]]:
-        """Returns what gives the chunks of runs that have positions [start, stop), and those that are there by then."""
-        chunk_of, runs = functools.partial(self._chunk, session), self.arrangement(epoch).runs
-        records = self.length / len(runs)
-        run_bytes = records * self.item_bytes
-        is_part = stop - start < min(self._cycle, len(runs)) * records  # for which no run need be read to its end
-        if self._remote or is_part or not SmallRuns.are_read(run_bytes):
+    def _names(self, visits: deque[Visits]) -> Iterator[bytes]:
+        """Yields the ids of the records of visits, which are added meanwhile."""
+        while True:
+            for run, first, count in zip(*(numbers.tolist() for numbers in visits.popleft())):
+                name = storage.basename(self.instructions.filename(run))
+                yield from (f"{name}__{number}".encode() for number in range(first, first + count))
+
+    def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
+        """Yields arrays (runs, first records in their shards, counts)."""
+        arrangement = self.arrangement(epoch)
+        runs, skip, order = arrangement.runs, arrangement.skip, arrangement.order
+        for starts, counts in spans:
+            if len(starts) == 1:
+                found = order.visits(int(starts[0]), int(starts[0] + counts[0]))
+            else:
+                found = iter((order.pieces(starts, counts),))
+            yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in found)
+
+    def _chunks(self, count: int, epoch: int, session: Session, coming: _Coming) -> tuple[ChunkOf, dict[int, Any]]:
+        """Returns what gives the chunks of runs where so many records are read, and those that are there by then."""
+        chunk_of = functools.partial(self._chunk, session, coming)
+        records = self.length / len(self.instructions)
+        is_part = count < min(self._cycle, len(self.instructions)) * records  # runs stay open for the next one
+        if self._remote or is_part or not SmallRuns.are_read(records * self.item_bytes):
             return chunk_of, session.chunks
-        small = SmallRuns(self.pool.directory, self.instructions, runs, self._chunk_bytes, chunk_of)
+        small = SmallRuns(self.pool.directory, self.instructions, self._chunk_bytes, chunk_of)
         return small.chunk, small.chunks
 
-    def _chunk(self, session: Session, run: int, first: int, damaged: bool) -> Any:
-        """Returns the chunk of a run that has a record; raises the record's error, where it is damaged."""
-        reader = session.reader(run, first, functools.partial(self._open, session))
+    def _chunk(self, session: Session, coming: _Coming, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+        """Returns the chunk of a run, see `runs.read_visits`; where that pays, others are opened meanwhile."""
+        whole = coming.with_next(visits)
+        ranges = ranges_of(run, whole)
+        reader = session.reader(run, functools.partial(self._open, session, run, ranges))
         if damaged:
-            reader.raise_damaged(first)
-        return reader.chunk(first)
-
-    def _visits(self, start: int, stop: int, epoch: int, session: Session) -> Iterator[Visits]:
-        """Yields arrays (runs, first records in their shards, counts); where it pays, runs are opened before."""
-        arrangement = self.arrangement(epoch)
-        runs, skip = arrangement.runs, arrangement.skip
-        found = arrangement.order.visits(start, stop)
-        visits = ((runs[files], firsts + skip[files], counts) for files, firsts, counts in found)
-        return self._forgotten(visits, session) if session.executor is None else self._prepared(visits, session)
-
-    def _forgotten(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
-        """Yields the visits; runs of which they take the last record are forgotten soon after it.
-
-        The arrays are cut where as many runs have ended as are read in turn: with more, those that are read would no
-        longer be among the session's.
-        """
-        stops = self.instructions.skip + self.instructions.take
-        for runs, firsts, counts in visits:
-            ends = firsts + counts == stops[runs]  # before the arrays are changed
-            cuts = (np.flatnonzero(ends)[self._cycle - 1 :: self._cycle] + 1).tolist()
-            for start, stop in itertools.pairwise([0, *cuts, len(runs)]):
-                part = slice(start, stop)
-                yield runs[part], firsts[part], counts[part]
-                for run in runs[part][ends[part]].tolist():
-                    session.forget(run)
-
-    def _prepared(self, visits: Iterator[Visits], session: Session) -> Iterator[Visits]:
-        """Yields the visits one by one; runs are opened before the first one comes, and forgotten after the last."""
-        load = functools.partial(self._open, session)
-        stops = (self.instructions.skip + self.instructions.take).tolist()
-        coming = _one_by_one(visits)
-        waiting: deque[tuple[int, int, Visits]] = deque()
-        while True:
-            for run, first, visit in itertools.islice(coming, self._cycle + 1 - len(waiting)):
-                session.prepare(run, first, load)
-                waiting.append((run, first, visit))
-            if not waiting:
-                return
-            run, first, visit = waiting.popleft()
-            ends = first + int(visit[2][0]) == stops[run]
-            yield visit
-            if ends:
-                session.forget(run)
+            reader.raise_damaged(int(visits[1][0]))
+        if session.executor is not None:
+            for other in distinct(whole[0])[1 : self._cycle + 1]:
+                if not session.is_open(other):
+                    load = functools.partial(self._open, session, other, ranges_of(other, whole))
+                    session.prepare(other, load)
+        chunk = reader.chunk(ranges, failed)
+        if reader.has_ended and session.executor is None:
+            session.forget(run)
+        return chunk
 
     def session(self) -> Session:
         """Returns a new session to read this source with."""
         threads = min(2 * self._cycle, _MOST_THREADS) if self._remote else 0
         return Session(2 * self._cycle + 32, threads)
 
-    def items(self, records: list[Any], run: int, first: int) -> Items:
-        """Returns what is made of records of a run that begin with number `first` of its shard."""
-        if not self._config.add_tfds_id:
-            return records
-        name = storage.basename(self.instructions.filename(run))
-        return [(f"{name}__{number}".encode(), record) for number, record in enumerate(records, first)]
-
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the records at positions of the read order."""
+        """Returns the records at positions of the read order; `Damaged` in the place of a damaged one."""
         arrangement = self.arrangement(epoch)
         files, places = arrangement.order.places(positions)
         return self._fetch(arrangement.runs[files], places)
@@ -236,12 +216,12 @@ class Source(Operation):
         file = self._files.get(run)
         shard = self._shard(run) if file is None else self.pool.open(*file)
         data = shard.read_one(record)
-        return self.items([data], run, record)[0] if self._config.add_tfds_id else data
+        return self._with_ids([data], run, [record])[0]
 
     def fetch_indices(self, indices: Ints) -> Items:
-        """Returns the records at indices in [0, length) of the dataset order."""
+        """Returns the records at indices in [0, length) of the dataset order; a damaged one is an error."""
         place = np.searchsorted(self._firsts, indices, side="right") - 1
-        return self._fetch(self._in_order[place], indices - self._firsts[place])
+        return joined(intact([self._fetch(self._in_order[place], indices - self._firsts[place])]))
 
     def index_among_read(self, index: int) -> int | None:
         """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
@@ -266,10 +246,8 @@ class Source(Operation):
 
         def fetch(some: Ints) -> None:
             run, wanted = int(runs[some[0]]), records[some]
-            data = self._shard(run).read_many(wanted)
-            if self._config.add_tfds_id:
-                data = [self.items([data], run, record)[0] for record, data in zip(wanted.tolist(), data)]
-            for place, item in zip(some.tolist(), data):
+            data = _read_many(self._shard(run), wanted)
+            for place, item in zip(some.tolist(), self._with_ids(data, run, wanted.tolist())):
                 found[place] = item
 
         bounds = [0, *cuts.tolist(), len(runs)]
@@ -280,6 +258,14 @@ class Source(Operation):
         else:
             list(map(fetch, parts))
         return found
+
+    def _with_ids(self, records: list[Any], run: int, numbers: list[int]) -> Items:
+        """Returns the records of a run, by their numbers in the shard, with ids where these are asked for."""
+        if not self._config.add_tfds_id:
+            return records
+        name = storage.basename(self.instructions.filename(run))
+        pairs = zip(numbers, records)
+        return [data if type(data) is Damaged else (f"{name}__{number}".encode(), data) for number, data in pairs]
 
     def _shard(self, run: int) -> Shard:
         file = self._files.get(run)
@@ -293,18 +279,82 @@ class Source(Operation):
         """How much of a local run is read at a time."""
         return min(CHUNK_BYTES, max(_CACHE_BYTES // self._cycle, _LEAST_CHUNK))
 
-    def _open(self, session: Session, run: int, first: int) -> RunReader:
-        """Returns a reader of a run; where it reads ahead, it has read the chunk with a record."""
+    def _open(self, session: Session, run: int, wanted: Ranges) -> RunReader:
+        """Returns a reader of a run; where it reads ahead, it has read the first chunk of what is wanted."""
         executor = session.executor
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         if executor is None:
             return RunReader(self._shard(run), stop, self._chunk_bytes)
         chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
-        return RunReader(self._shard(run), stop, chunk_bytes, executor.submit).load(first)
+        return RunReader(self._shard(run), stop, chunk_bytes, executor.submit).load(wanted)
 
 
-def _one_by_one(visits: Iterable[Visits]) -> Iterator[tuple[int, int, Visits]]:
-    """Yields (run, first record, arrays of one) of each visit."""
+def _joined(visits: Iterator[Visits]) -> Iterator[Visits]:
+    """Yields the visits in arrays that are not small: what is read of a run in one piece ends with its array."""
+    held: list[Visits] = []
+    for some in visits:
+        held.append(some)
+        if sum(len(runs) for runs, _, _ in held) >= _MIN_VISITS:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _together(visits: list[Visits]) -> Visits:
+    if len(visits) == 1:
+        return visits[0]
+    runs, firsts, counts = map(np.concatenate, zip(*visits))
+    return runs, firsts, counts
+
+
+class _Coming:
+    """Arrays of visits, and at any of them those that come next."""
+
+    def __init__(self, visits: Iterator[Visits], least: int) -> None:
+        """Looks ahead by so many visits, or an array less one more."""
+        self._visits, self._least = visits, least
+        self._next: deque[Visits] = deque()
+
+    def __iter__(self) -> Iterator[Visits]:
+        for visits in self._visits:
+            self._next.append(visits)
+            if sum(len(runs) for runs, _, _ in self._next) > self._least:
+                yield self._next.popleft()
+        while self._next:
+            yield self._next.popleft()
+
+    def with_next(self, visits: Visits) -> Visits:
+        """Returns the last ones of the array that is read, and those that come next."""
+        return _together([visits, *self._next])
+
+
+def _noted(visits: _Coming, noted: deque[Visits]) -> Iterator[Visits]:
+    """Yields the arrays, and keeps copies, as those are changed."""
     for runs, firsts, counts in visits:
-        for at, (run, first) in enumerate(zip(runs.tolist(), firsts.tolist())):
-            yield run, first, (runs[at : at + 1], firsts[at : at + 1], counts[at : at + 1])
+        noted.append((runs, firsts.copy(), counts.copy()))
+        yield runs, firsts, counts
+
+
+def distinct(runs: Ints) -> list[int]:
+    """Returns the numbers, each once, in the order in which they come."""
+    return list(dict.fromkeys(runs.tolist()))
+
+
+def _read_many(shard: Shard, records: Ints) -> list[Any]:
+    """Returns the data of records in ascending order; `Damaged` in the place of a damaged one."""
+    try:
+        shard.offsets  # noqa: B018 - where they are not known, a walk through the shard finds them
+    except CorruptRecordError as error:
+        return [Damaged(error)] * len(records)
+    try:
+        return shard.read_many(records)
+    except CorruptRecordError:
+        return [_read_one(shard, record) for record in records.tolist()]
+
+
+def _read_one(shard: Shard, record: int) -> Any:
+    try:
+        return shard.read_one(record)
+    except CorruptRecordError as error:
+        return Damaged(error)

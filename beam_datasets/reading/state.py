@@ -2,8 +2,10 @@
 
 A state is a small dict that JSON can hold, of the same few hundred bytes whatever the dataset's size:
 `{"format": 1, "epoch": 2, "position": 4711, "fingerprint": {"dataset": "digits", "version": "1.0.0", ...}}`.
-The position counts examples in the read order of the epoch. How many workers there were, batch sizes and threads are no
-part of it, so all of these may change. The fingerprint names all that the order is a function of, in words where they
+The position counts examples in the read order of the epoch. Where workers were in the middle of their blocks, `blocks`
+says more: of each, how many workers there were, the block, and how many of its examples each had taken; and, where that
+is read on by others, how many of what was left they have taken. The number of workers, batch sizes and threads may
+change. The fingerprint names all that the order is a function of, in words where they
 are few, so that a state that does not fit can say why.
 
 The format is read by later versions: a change to the meaning of a field needs a new number of format.
@@ -17,9 +19,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
+from beam_datasets.reading.positions import Partial
 
-FORMAT = 1
+FORMAT, FORMAT_WITH_BLOCKS = 1, 2
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
 _LONGEST = 120  # characters of a part of a fingerprint that are kept in words
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
@@ -68,11 +72,14 @@ class ReadState:
         position: how many examples of the epoch were read, at least 0.
         epoch: how many epochs were read before, at least 0.
         fingerprint: what the order depends on, as `fingerprint()` gives it.
+        partials: where workers are in the middle of blocks from the position on; each with a position in what is left,
+            where the next one's blocks begin, or reading goes on.
     """
 
     position: int = 0
     epoch: int = 0
     fingerprint: Mapping[str, str] = field(default_factory=dict, hash=False)
+    partials: tuple[tuple[Partial, int], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("position", "epoch"):
@@ -86,16 +93,20 @@ class ReadState:
         object.__setattr__(self, "fingerprint", MappingProxyType(dict(self.fingerprint)))
 
     def __reduce__(self) -> tuple[Any, ...]:  # mapping proxies do not pickle
-        return ReadState, (self.position, self.epoch, dict(self.fingerprint))
+        return ReadState, (self.position, self.epoch, dict(self.fingerprint), self.partials)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as a dict that JSON can hold."""
-        return {
+        state = {
             "format": FORMAT,
             "epoch": self.epoch,
             "position": self.position,
             "fingerprint": dict(self.fingerprint),
         }
+        if self.partials:
+            blocks = [[some.worker_count, some.block, some.taken, count] for some, count in self.partials]
+            state |= {"format": FORMAT_WITH_BLOCKS, "blocks": blocks}
+        return state
 
     @classmethod
     def from_dict(cls, state: object) -> ReadState:
@@ -106,14 +117,22 @@ class ReadState:
         """
         if not isinstance(state, Mapping):
             raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {_brief(repr(state))}. {_HINT}")
-        if state.get("format", FORMAT) != FORMAT:
+        if state.get("format", FORMAT) not in (FORMAT, FORMAT_WITH_BLOCKS):
             raise StateError(
-                f"the state has format {state['format']!r}, but this version of beam_datasets reads format {FORMAT} "
-                "only. Restore it with the version that saved it."
+                f"the state has format {state['format']!r}, but this version of beam_datasets reads format "
+                f"{FORMAT_WITH_BLOCKS} and older only. Restore it with the version that saved it."
             )
-        if set(state) != _FIELDS:
-            raise StateError(f"a state is a dict with {_named(_FIELDS)}, got one with {_named(set(state))}. {_HINT}")
-        return cls(state["position"], state["epoch"], state["fingerprint"])
+        fields = _FIELDS | {"blocks"} if state.get("format") == FORMAT_WITH_BLOCKS else _FIELDS
+        if set(state) != fields:
+            raise StateError(f"a state is a dict with {_named(fields)}, got one with {_named(set(state))}. {_HINT}")
+        try:
+            partials = tuple(
+                (Partial(*numbers), integer("the position in what is left", count, at_least=0))
+                for *numbers, count in state.get("blocks", ())
+            )
+        except (TypeError, ValueError) as error:
+            raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
+        return cls(state["position"], state["epoch"], state["fingerprint"], partials)
 
     def check(self, fingerprint: Mapping[str, str], *, num_examples: int) -> None:
         """Does nothing where the state fits a reader with this fingerprint and this many examples an epoch.
@@ -127,6 +146,13 @@ class ReadState:
             for name in names
             if self.fingerprint.get(name) != fingerprint.get(name)
         ]
+        if ", sort=" in self.fingerprint.get("read_config", ""):
+            raise StateError(
+                f"the state's read_config is {self.fingerprint['read_config']!r}: expected the order of the files, got "
+                "the name of the function that made it, as earlier versions saved it. Whether the order is the same "
+                "cannot be checked: begin anew, or, if you know that it is, put the fingerprint that a new iterator's "
+                "get_state() has in its place."
+            )
         if differences:
             raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")
         if self.position > num_examples:

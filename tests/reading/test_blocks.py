@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.record_block import RecordBlock, chunk
-from beam_datasets.reading.blocks import every, joined, regrouped
+from beam_datasets.reading.blocks import joined, regrouped
 
 RECORDS = st.lists(st.lists(st.binary(max_size=5), max_size=9), max_size=9)
 
@@ -38,10 +38,3 @@ def test_regrouped(records: list[list[bytes]], size: int) -> None:
     want = [items[start : start + size] for start in range(0, len(items), size)]
     assert list(map(list, regrouped(map(block_of, records), size))) == want
     assert list(regrouped(map(list, records), size)) == want
-
-
-@given(RECORDS, st.integers(1, 12))
-def test_every(records: list[list[bytes]], step: int) -> None:
-    want = list(itertools.chain.from_iterable(records))[::step]
-    assert list(itertools.chain.from_iterable(every(map(block_of, records), step))) == want
-    assert list(itertools.chain.from_iterable(every(records, step))) == want

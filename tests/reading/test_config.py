@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import json
 from dataclasses import dataclass
@@ -140,12 +141,8 @@ def test_order_key_says_what_the_order_depends_on():
     config = ReadConfig(
         shuffle_seed=5, experimental_interleave_sort_fn=sorted, input_context=Context(4, 1), add_tfds_id=True
     )
-    assert config.order_key(ordered=False, shuffle_files=True) == {
-        "cycle": 16,
-        "block": 16,
-        "seed": 5,
-        "reshuffle": 1,
-        "sort": "sorted",
-        "files": "1 of 4",
-    }
+    key = {"cycle": 16, "block": 16, "seed": 5, "reshuffle": 1, "files": "1 of 4"}
+    assert config.order_key(ordered=False, shuffle_files=True, files=[1, 5, 9]) == key
+    order = "SHA-256 " + hashlib.sha256(b"9,5,1").hexdigest()[:24]
+    assert config.order_key(ordered=False, shuffle_files=True, files=[9, 5, 1]) == key | {"order": order}
     assert ReadConfig(shuffle_seed=5).order_key(ordered=True, shuffle_files=False) == {"cycle": 1, "block": 16}

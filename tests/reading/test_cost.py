@@ -168,7 +168,7 @@ WAYS: dict[str, Any] = {
 @pytest.mark.skipif(core is None, reason="the native module was not built")
 @pytest.mark.parametrize("way", WAYS)
 def test_c_reads_no_byte_twice_too(write: Any, way: str) -> None:
-    """By what the system counts of all threads, as no Python code sees it, and one reads ahead."""
+    """By what the system counts of all threads, as no Python code sees it."""
     counters = Path("/proc/self/io")
     if not counters.exists():
         pytest.skip("needs /proc")
@@ -184,7 +184,7 @@ def test_c_reads_no_byte_twice_too(write: Any, way: str) -> None:
     if way == "all":
         assert read >= size
     elif way == "few, again and again":
-        assert read < size / 5
+        assert read < 1.02 * sum(len(record) + 16 for record in dataset) + 30_000
 
 
 @pytest.mark.parametrize("indexed", [True, False])

@@ -80,6 +80,11 @@ def expected(chain: Chain, epoch: int = 0) -> list[Any]:
         worker, workers, *block = arguments
         return [item for i, item in enumerate(items) if i // (block or [1])[0] % workers == worker]
     size, drop = arguments
+    if below and below[-1][0] == "shard":  # whose blocks are batches then, up to the last round of all workers
+        items, (_, worker, workers) = expected(below[:-1], epoch), below[-1]
+        rounds = len(items) - len(items) % (size * workers)
+        blocks = [item for i, item in enumerate(items[:rounds]) if i // size % workers == worker]
+        items = blocks + items[rounds:][worker::workers]
     groups = [items[i : i + size] for i in range(0, len(items), size)]
     return [group for group in groups if len(group) == size or not drop]
 
@@ -231,7 +236,7 @@ def test_a_state_moves_to_other_workers_and_batches(builder: Any) -> None:
     assert states[0]["position"] == 6
     left = [list(base.shard(worker, 3).batch(4).iterate(state=states[0])) for worker in range(3)]
     assert sorted(np.concatenate([batch for share in left for batch in share]).tolist()) == sorted(whole[6:])
-    assert [plain(share[0]) for share in left] == [whole[6 + worker : 18 : 3] for worker in range(3)]
+    assert [plain(share[0]) for share in left] == [whole[6 + 4 * worker :][:4] for worker in range(3)]
 
 
 @pytest.mark.parametrize(

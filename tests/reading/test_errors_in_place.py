@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from abc import ABCMeta
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import CorruptRecordError
+from beam_datasets.errors import CorruptRecordError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.reading import dataset as dataset_module
-from beam_datasets.reading import yielding
+from beam_datasets.reading import shards, small_runs, yielding
+from beam_datasets.storage.local import LocalReader
 
 LENGTHS = [5, 0, 40]
 COUNT = sum(LENGTHS)
@@ -34,6 +36,13 @@ CHAINS: dict[str, Any] = {
     "batch of shuffle": lambda d: d.shuffle(1).batch(4),
     "shuffle of batch": lambda d: d.batch(4).shuffle(1),
     "shard": lambda d: d.shard(1, 3, block=2),
+    "shard of window by default": lambda d: d.shuffle(3, 9).repeat(2).shard(1, 2),
+    "shard of window": lambda d: d.shuffle(3, 9).shard(1, 3, block=2),
+    "batch of shard of window": lambda d: d.shuffle(3, 9).shard(1, 2).batch(3),
+    "window of batch": lambda d: d.batch(2).shuffle(3, 4),
+    "window of shuffle": lambda d: d.shuffle(1).shuffle(3, 9),
+    "window of shard": lambda d: d.shard(0, 2, block=3).shuffle(3, 5),
+    "batch of batch": lambda d: d.batch(2).batch(2, drop_remainder=True),
 }
 
 
@@ -49,7 +58,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 def parts(item: Any) -> list[int]:
     """The ids of an example, or of a batch."""
-    return np.atleast_1d(item["id"]).tolist()
+    return np.ravel(item["id"]).tolist()
 
 
 def drain(iterator: Any) -> tuple[list[Any], Exception | None]:
@@ -92,8 +101,12 @@ def test_of_a_damaged_record(write: Any, tmp_path: Path, chain: str, indexed: bo
             iterator = iter(open_again())
             found, error = drain(iterator)
             bad = next((i for i, ids in enumerate(whole) if example in ids), None)
-            if chain == "shard" and bad is None:
-                assert error is None or isinstance(error, CorruptRecordError)  # it is read, but is another worker's
+            if bad is None and not indexed:
+                assert error is None or isinstance(error, CorruptRecordError)  # it is walked through
+            elif bad is None:  # it is another worker's, or left out
+                assert error is None
+                assert list(map(parts, found)) == whole
+            if bad is None:
                 file.write_bytes(content)
                 continue
             assert isinstance(error, CorruptRecordError)
@@ -101,7 +114,7 @@ def test_of_a_damaged_record(write: Any, tmp_path: Path, chain: str, indexed: bo
             walked = not indexed and not last_byte and ("shuffle" in chain or "window" in chain)
             if not walked:  # where records are cannot be known of a shard without index whose lengths are damaged
                 assert list(map(parts, found)) == whole[:bad]
-            if chain != "shard":
+            if "shard" not in chain:
                 state = iterator.get_state()
                 assert isinstance(drain(iterator)[1], CorruptRecordError)
                 assert iterator.get_state() == state
@@ -109,6 +122,77 @@ def test_of_a_damaged_record(write: Any, tmp_path: Path, chain: str, indexed: bo
             left, error = drain(iterator)
             assert error is None
             assert list(map(parts, [*found, *left])) == whole
+
+
+COSTS: dict[str, Any] = {
+    "window": lambda d: d.shuffle(3, 500),
+    "window of repeat": lambda d: d.repeat().shuffle(3, 500).take(2000),
+    "batch": lambda d: d.shuffle(3, 500).batch(16),
+    "shuffle": lambda d: d.shuffle(3),
+    "worker": lambda d: d.shuffle(3, 500).shard(0, 3),
+    "worker of blocks": lambda d: d.shuffle(3, 500).shard(0, 3, block=32).batch(32),
+    "shuffle of batch": lambda d: d.batch(8).shuffle(3),
+}
+
+
+@pytest.mark.parametrize("num_bad", [9, 40])
+@pytest.mark.parametrize("chain", COSTS)
+def test_damage_costs_little_more_than_reading_up_to_it(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: str, num_bad: int
+) -> None:
+    """R2: up to the error, not much more is read than without damage, in bytes and in calls."""
+    directory = Path(shutil.copytree(write({"train": [600, 700]}, size=200), tmp_path / "d" / "1.0.0"))
+    for name in ("_read_record", "_read_records", "_run"):  # which ask the system for the same bytes
+        monkeypatch.setattr(shards, name, None)
+    monkeypatch.setattr(small_runs, "_directory", None)
+    reads: list[int] = []
+    read = LocalReader._read
+    monkeypatch.setattr(LocalReader, "_read", lambda *args: reads.append(args[2] - args[1]) or read(*args))
+
+    def cost(stop: int | None) -> tuple[int, int, int]:
+        reads.clear()
+        dataset = COSTS[chain](bd.builder_from_directory(directory).as_dataset("train"))
+        found, error = drain(itertools.islice(dataset, stop))
+        assert (error is None) == (stop is not None)
+        return len(reads), sum(reads), len(found)
+
+    file = max(directory.glob("*-of-00002"))
+    content = file.read_bytes()
+    data, offsets = bytearray(content), tfrecord.scan(content, path=str(file))
+    for record in range(300, 300 + num_bad):
+        data[int(offsets[record]) + 20] ^= 1
+    file.write_bytes(data)
+    calls, num_bytes, num = cost(None)
+    file.write_bytes(content)
+    good_calls, good_bytes, _ = cost(num + 1)
+    assert num_bytes <= 2 * good_bytes
+    assert calls <= 2 * good_calls + 3 * num_bad + (500 if chain == "shuffle of batch" else 20), (calls, good_calls)
+
+
+@pytest.mark.parametrize("chain", ["window", "shuffle", "shard of window", "batch of shuffle"])
+def test_an_error_of_storage_is_raised_as_it_is(write: Any, monkeypatch: pytest.MonkeyPatch, chain: str) -> None:
+    """R2: once, and at once: nothing is fetched again one by one, and the next call goes on."""
+    for name in ("_read_record", "_read_records", "_run"):
+        monkeypatch.setattr(shards, name, None)
+    monkeypatch.setattr(small_runs, "_directory", None)
+    dataset = CHAINS[chain](bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train"))
+    whole = list(map(parts, dataset))
+    dataset = CHAINS[chain](bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train"))
+    failures, read = [], LocalReader._read
+
+    def fails_once(self: Any, start: int, stop: int) -> Any:
+        if not failures:
+            failures.append(StorageError("503 try again"))
+            raise failures[0]
+        return read(self, start, stop)
+
+    monkeypatch.setattr(LocalReader, "_read", fails_once)
+    iterator = iter(dataset)
+    found, error = drain(iterator)
+    assert [error] == failures
+    left, error = drain(iterator)
+    assert error is None
+    assert list(map(parts, [*found, *left])) == whole
 
 
 @pytest.mark.usefixtures("way")

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from beam_datasets.reading import positions
 
 COUNTS = st.integers(1, 5)
 
@@ -55,6 +56,7 @@ def test_any_worker_says_the_same(train: Any, length: int, epochs: int, workers:
         goes_on(ds, whole, len(before), state, others)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.integers(0, 23), st.booleans(), COUNTS, st.integers(1, 4), st.integers(1, 3), st.integers(0, 9), COUNTS)
 @example(length=11, twice=False, workers=2, size=3, parts=1, steps=2, others=3)
@@ -119,29 +121,49 @@ def test_divided_batches_and_parts(
             goes_on(ds, whole, len(before), state, others)
 
 
-@settings(max_examples=200)
-@given(st.integers(0, 23), COUNTS, st.integers(2, 5), st.integers(0, 25), st.integers(1, 3), COUNTS)
-@example(length=14, workers=2, block=4, steps=6, size=1, others=1)
-def test_in_the_middle_of_blocks_a_state_is_refused(
-    train: Any, length: int, workers: int, block: int, steps: int, size: int, others: int
+@settings(max_examples=300)
+@given(
+    length=st.integers(0, 60), block=st.integers(1, 6) | st.none(), epochs=st.sampled_from([1, 3, None]),
+    phases=st.lists(st.tuples(COUNTS, st.integers(0, 9), st.integers(1, 3)), max_size=5),
+)  # fmt: skip
+def test_elastic_in_the_middle_of_blocks(
+    train: Any, length: int, block: int | None, epochs: int | None, phases: list[tuple[int, int, int]]
 ) -> None:
-    """It is an error for all that have not ended; where worker 0 has a state, those of all are the same."""
-    ds = train.take(length)
-    whole = list(ds)
-    shares = [ds.shard(worker, workers, block=block).batch(size) for worker in range(workers)]
-    iterators = [iter(share) for share in shares]
-    before = after_steps(iterators, steps)
-    try:
-        iterators[0].get_state()
-    except bd.errors.StateError:
-        assert steps * size % block
-        for share, iterator in zip(shares, iterators):
-            if steps <= len(share):
-                with pytest.raises(bd.errors.StateError, match=f"the workers have taken . of a block of {block}"):
-                    iterator.get_state()
-        return
-    for state in states(iterators):
-        goes_on(ds, whole, len(before), state, others)
+    """R4: any sequence of numbers of workers that go on from each other's states, at any step, takes each one once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(positions, "_MIN_ROUNDS", 2)  # so that blocks are large by default, too
+        ds = train.repeat(3).take(length).shuffle(seed=2)
+        ds = ds if epochs == 1 else ds.repeat(epochs)
+        total = length * (epochs or 3)
+        whole = list(itertools.islice(ds, total))
+        got: list[int] = []
+        state = None
+        for workers, steps, size in phases:
+            shares = [ds.shard(worker, workers, block=block) for worker in range(workers)]
+            shares = [share.batch(size) for share in shares] if size > 1 else shares
+            if block and steps * size * workers * block > length - len(got):
+                break  # at the end, a worker whose block is cut off has ended before the others
+            iterators = [share.iterate(state=state) for share in shares]
+            got += after_steps(iterators, steps)
+            found = states(iterators)
+            if epochs is not None:
+                assert all(other == found[0] for other in found)
+            elif len(got) > total:
+                break
+            again = [share.iterate(state=found[0]) for share in shares]
+            assert states(again) == found
+            more = [list(itertools.islice(iterator, 3)) for iterator in iterators]
+            assert [flat(items) for items in more] == [flat(itertools.islice(one, 3)) for one in again]
+            state = found[0]
+        left = total - len(got)
+        if state is None:
+            rest = whole
+        else:
+            rest = list(itertools.islice(ds.iterate(state=state), max(0, left)))
+        if epochs is not None or left >= 0:
+            assert sorted(got + rest) == sorted(whole) or epochs is None
+            if epochs is None:
+                assert len(got + rest) == total
 
 
 def test_one_that_was_not_asked_in_vain_does_not_say_the_end(train: Any) -> None:

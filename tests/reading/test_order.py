@@ -57,7 +57,7 @@ def test_workers_come_and_go_and_nothing_is_lost(sets):
         shares = [Share(worker, count, start, part if whole_parts else 1) for worker in range(count)]
         taken = [min(steps * part, share.count(len(STREAM))) for share in shares]
         seen += [STREAM[p] for share, n in zip(shares, taken) for p in share.positions(0, n).tolist()]
-        (reached,) = {share.reached(steps * part, len(STREAM)) for share in shares}
+        ((reached, _),) = {share.reached(steps * part, len(STREAM)) for share in shares}
         epoch, position = divmod(reached, LENGTH)
         state = ReadState(position, epoch, PARTS).to_dict()
     assert sorted(seen) == sorted(STREAM)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import StateError
-from beam_datasets.reading.positions import Share, part_of_batch, reached_by_all
+from beam_datasets.reading.positions import Partial, Share, part_of_batch, reached_by_all
 
 COUNTS, BLOCKS = st.integers(1, 7), st.integers(1, 5)
 
@@ -43,8 +43,8 @@ def test_any_sequence_of_workers_takes_each_example_once_an_epoch(length, epochs
         taken = [min(share.count(end), rounds * block) for share in shares]
         seen += [p for share, n in zip(shares, taken) for p in share.positions(0, n).tolist()]
         reached = {share.reached(rounds * block, end) for share in shares}
-        assert reached == {reached_by_all(taken, position, block)}
-        position = reached.pop()
+        assert reached == {(reached_by_all(taken, position, block), None)}
+        position, _ = reached.pop()
     shares = [Share(worker, last_count, position) for worker in range(last_count)]
     seen += [p for share in shares for p in share.positions(0, share.count(end)).tolist()]
     assert sorted(seen) == list(range(end))
@@ -65,21 +65,22 @@ def test_each_global_batch_holds_the_same_examples_for_any_worker_count(whole_pa
             assert sorted(itertools.chain(*parts)) == expected
             if whole_parts:
                 assert list(itertools.chain(*parts)) == expected
-            assert {share.reached((step + 1) * part) for share in shares} == {expected[-1] + 1}
+            assert {share.reached((step + 1) * part) for share in shares} == {(expected[-1] + 1, None)}
 
 
 def test_the_end_is_where_the_first_worker_has_done():
-    assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [8] * 4
-    assert [Share(worker, 4).reached(3, end=10) for worker in range(4)] == [10] * 4
-    assert [Share(worker, 2, block=4).reached(6, end=10) for worker in range(2)] == [10] * 2
-    assert Share(0, 2, start=9).reached(0, end=9) == 9
+    assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [(8, None)] * 4
+    assert [Share(worker, 4).reached(3, end=10) for worker in range(4)] == [(10, None)] * 4
+    assert [Share(worker, 2, block=4).reached(6, end=10) for worker in range(2)] == [(10, None)] * 2
+    assert Share(0, 2, start=9).reached(0, end=9) == (9, None)
 
 
 def test_numbers_are_ints_or_refused():
     share = Share(*np.array([1, 3, 6, 2]))
     assert share == Share(1, 3, 6, 2)
-    assert {type(number) for number in vars(share).values()} == {int}
-    for name in vars(share):
+    names = ("worker_index", "worker_count", "start", "block")
+    assert {type(getattr(share, name)) for name in names} == {int}
+    for name in names:
         for bad in (1.0, "1", True, None):
             with pytest.raises(TypeError, match=f"{name} must be an int, not {bad!r}"):
                 Share(**{"worker_count": 2, name: bad})
@@ -95,8 +96,9 @@ def test_refuses_what_is_no_division():
         Share(start=-2)
     with pytest.raises(ValueError, match="block must be at least 1, got 0"):
         Share(block=0)
-    with pytest.raises(StateError, match="the workers have taken 3 of a block of 8"):
-        Share(1, 2, block=8).reached(11)
+    for numbers in ((2, 8, 8), (2, 8, 0), (0, 8, 1)):
+        with pytest.raises(ValueError, match="must be (at least 1|less than block)"):
+            Partial(*numbers)
     with pytest.raises(
         StateError, match="worker 0 of 2 has taken 5 examples, but all together 6, of which 3 are its own"
     ):

@@ -53,6 +53,7 @@ def test_reads_the_same(
     assert ids(remote.shuffle(1)) == ids(local.shuffle(1))
     assert ids(remote.shuffle(1, 50).repeat(2).skip(17)) == ids(local.shuffle(1, 50).repeat(2).skip(17))
     assert ids(remote.shard(1, 3)) == ids(local.shard(1, 3))
+    assert ids(remote.repeat(2).shard(1, 2, block=3)) == ids(local.repeat(2).shard(1, 2, block=3))
     assert ids(remote[:]) == ids(local[:])
     assert not reading_threads()
 

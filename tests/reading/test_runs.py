@@ -12,9 +12,18 @@ from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
 from beam_datasets.reading import runs
-from beam_datasets.reading.blocks import BLOCK_BYTES
-from beam_datasets.reading.runs import RunReader, read_visits
+from beam_datasets.reading.blocks import BLOCK_BYTES, intact
+from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
+
+
+def chunk_of(reader: RunReader) -> Any:
+    def found(run: int, visits: Any, damaged: bool, failed: bool) -> Any:
+        if damaged:
+            reader.raise_damaged(int(visits[1][0]))
+        return reader.chunk(ranges_of(run, visits), failed)
+
+    return found
 
 
 @pytest.mark.parametrize("size", [10, 3000, 100_000, BLOCK_BYTES + 1])
@@ -24,7 +33,7 @@ def test_few_records_of_a_large_chunk_are_taken(tmp_path: Any, size: int) -> Non
     path.write_bytes(b"".join(tfrecord.frame_all(records)))
     reader = RunReader(Shard(str(path), 60), 60, chunk_bytes=64 << 20)
     visits = [tuple(np.array([[0], [0], [60]], np.int64))]
-    blocks = list(map(list, read_visits(visits, lambda run, first, damaged: reader.chunk(first), itertools.repeat(25))))
+    blocks = list(map(list, read_visits(visits, chunk_of(reader), itertools.repeat(25))))
     assert list(itertools.chain.from_iterable(blocks)) == records
     assert all(len(block) <= 25 and sum(map(len, block[:-1])) < BLOCK_BYTES for block in blocks)
 
@@ -38,11 +47,6 @@ def test_a_damaged_record_is_an_error_behind_those_before_it(tmp_path: Any, nati
     path.write_bytes(data)
     reader = RunReader(Shard(str(path), 60), 60, chunk_bytes=10_000)
 
-    def chunk_of(run: int, first: int, damaged: bool) -> Any:
-        if damaged:
-            reader.raise_damaged(first)
-        return reader.chunk(first)
-
     found: list[bytes] = []
     visits = [tuple(np.array([[0], [0], [60]], np.int64))]
     with pytest.MonkeyPatch.context() as patch:
@@ -50,7 +54,9 @@ def test_a_damaged_record_is_an_error_behind_those_before_it(tmp_path: Any, nati
             patch.setattr(runs, "RecordBlock", PlainRecordBlock)
             patch.setattr(record_block, "chunk", PlainChunk)
         with pytest.raises(CorruptRecordError, match=rf"{path}.*byte {41 * 1016}.*record 41"):
-            found.extend(itertools.chain.from_iterable(read_visits(visits, chunk_of, itertools.repeat(25))))
+            found.extend(
+                itertools.chain.from_iterable(intact(read_visits(visits, chunk_of(reader), itertools.repeat(25))))
+            )
     assert found == records[:41]
     path.write_bytes(b"".join(tfrecord.frame_all(records)))
     with pytest.raises(CorruptRecordError, match="data CRC|was changed while it was read"):
@@ -65,7 +71,7 @@ def test_a_run_without_index_is_read_again_from_before(tmp_path: Any, first: int
     reader = RunReader(Shard(str(path), 300, indexed=False), 300)
     for begin in (0, 280, first):
         visits = [tuple(np.array([[0], [begin], [10]], np.int64))]
-        found = read_visits(visits, lambda run, first, damaged: reader.chunk(first), itertools.repeat(25))
+        found = read_visits(visits, chunk_of(reader), itertools.repeat(25))
         assert list(itertools.chain.from_iterable(found)) == records[begin : begin + 10]
 
 
@@ -82,7 +88,7 @@ def test_no_record_comes_twice_where_something_else_fails(tmp_path: Any) -> None
 
     found: list[bytes] = []
     visits = [tuple(np.array([[0], [0], [20]], np.int64))]
-    blocks = read_visits(visits, lambda run, first, damaged: reader.chunk(first), sizes())
+    blocks = read_visits(visits, chunk_of(reader), sizes())
     with pytest.raises(OSError, match="stopped"):
         found.extend(itertools.chain.from_iterable(blocks))
     assert found == records[:5]

@@ -68,8 +68,8 @@ def diff(
     asked = Asked(examples, boolean("trust_checksums", trust_checksums), progress or (lambda count: None))
     found = {name: _diff_split(one, other, name, reader, asked) for name in names}
     return DatasetDiff(
-        old=one.info.full_name,
-        new=other.info.full_name,
+        old=one.info.display_name,
+        new=other.info.display_name,
         old_dir=one.dataset_dir,
         new_dir=other.dataset_dir,
         features=shared.changes,
@@ -104,7 +104,7 @@ def _check_order(old: ReadOnlyBuilder, new: ReadOnlyBuilder) -> None:
     same = (old.name, old.config_name) == (new.name, new.config_name)
     if same and new.version < old.version:
         raise ValueError(
-            f"the new version, {new.info.full_name}, has a lower number than the old one, {old.info.full_name}; "
+            f"the new version, {new.info.display_name}, has a lower number than the old one, {old.info.display_name}; "
             "give the old one first."
         )
 

@@ -53,6 +53,11 @@ class Reader:
         return self.shared.stored_alike and self._names == _wire_names(self.shared.new)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether values are not compared: of features whose type changed, or of all where the versions share none."""
+        return self.shared.old is None or any(change.kind == "changed" for change in self.shared.changes)
+
+    @property
     def stores_all_alike(self) -> bool:
         """Whether the new version stores all that the old one has, in the same form."""
         return all(change.kind in ("added", "documented") for change in self.shared.changes)

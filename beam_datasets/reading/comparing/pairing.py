@@ -47,7 +47,7 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
         old: blocks (index of the first one, keys of shape (n, 16)).
         new: likewise.
     """
-    left, right = _Cursor(old), _Cursor(new)
+    left, right = KeyCursor(old), KeyCursor(new)
     while left.fill() and right.fill():
         limit = min(left.last, right.last)
         yield _pair(*left.take(limit), *right.take(limit))
@@ -59,8 +59,8 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
         yield Pairs(added=np.arange(first, first + len(keys)))
 
 
-class _Cursor:
-    """The rest of the block that is merged."""
+class KeyCursor:
+    """What is left of blocks of ascending keys while they are merged with others."""
 
     def __init__(self, blocks: KeyBlocks) -> None:
         self._blocks = blocks

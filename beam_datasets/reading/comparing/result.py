@@ -44,7 +44,7 @@ class FeatureChange:
 
     Attributes:
         path: the feature's name, nested ones with slashes; '' for the top.
-        kind: 'added', 'removed'; 'changed' where it is read as something else; 'stored' where only its form in the
+        kind: 'added', 'removed'; 'changed' where its type changed; 'stored' where only its form in the
             record differs; 'documented' where only what is said of it does.
         text: what differs, such as 'dtype: int32 -> int64'.
     """
@@ -82,7 +82,8 @@ class ExampleChange:
 class SplitDiff:
     """How a split differs.
 
-    `old_examples == same + changed + removed + moved`, and `new_examples == same + changed + added + moved`.
+    `old_examples == same + not_compared + changed + removed + moved`, and
+    `new_examples == same + not_compared + changed + added + moved`.
 
     Attributes:
         name: of the split.
@@ -91,7 +92,9 @@ class SplitDiff:
         by: whether examples were paired by 'keys' or by 'index'; '' where only one version has the split.
         why: why not by keys; '' where it was.
         same: pairs that are read alike, in the features that both versions have.
-        rewritten: those of them whose records are of other bytes.
+        not_compared: pairs that are read alike in the features that were compared, where values of others were not:
+            their types changed (`DatasetDiff.not_compared`), or the versions share no feature.
+        rewritten: those of both whose records are of other bytes.
         changed: pairs that are read differently.
         removed: examples of the old version alone.
         added: examples of the new version alone.
@@ -108,6 +111,7 @@ class SplitDiff:
     by: Literal["keys", "index", ""] = ""
     why: str = ""
     same: int = 0
+    not_compared: int = 0
     rewritten: int = 0
     changed: int = 0
     removed: int = 0
@@ -121,7 +125,9 @@ class SplitDiff:
     @property
     def differs(self) -> bool:
         """Whether a slice of the split is read differently."""
-        return None in (self.old_examples, self.new_examples) or any(getattr(self, kind) for kind in KINDS)
+        return None in (self.old_examples, self.new_examples) or any(
+            getattr(self, kind) for kind in ("not_compared", *KINDS)
+        )
 
 
 @dataclass(frozen=True)
@@ -229,6 +235,11 @@ class DatasetDiff:
     splits: Mapping[str, SplitDiff]
     whole: bool
     verdict: Verdict
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """Paths of the features whose values were not compared, because their types changed."""
+        return tuple(change.path for change in self.features if change.kind == "changed")
 
     def __str__(self) -> str:
         reasons = (f"{reason.needs}  {reason.text}" for reason in self.verdict.reasons)

@@ -60,7 +60,7 @@ def _feature_text(change: FeatureChange) -> str:
     words = {
         "added": f"was added: {change.text}",
         "removed": f"was removed: {change.text}",
-        "changed": f"is read as something else: {change.text}",
+        "changed": f"changed its type, so its values were not compared: {change.text}",
         "stored": f"is stored in another form: {change.text}",
         "documented": f"is described in other words: {change.text}",
     }
@@ -80,7 +80,7 @@ def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
         yield Reason("MAJOR", f"{name}: {', '.join(counts)}, of {split.old_examples:,} examples")
     if split.keys_lost:
         yield Reason("MAJOR", f"{name} has no keys any more: find() answered, and cannot now")
-    if split.rewritten and not extended:
+    if split.rewritten and not extended and not split.not_compared:
         yield Reason("PATCH", f"{name}: {split.rewritten:,} records are of other bytes, and read alike")
     if split.resharded:
         old, new = split.resharded

@@ -16,7 +16,7 @@ from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.model.lineage import Lineage
 from beam_datasets.model.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
-from beam_datasets.model.names import Filenames, FilenameTemplate, ShardFilename
+from beam_datasets.model.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.verifying.findings import Finding
 from beam_datasets.reading.verifying.shard_facts import ShardTask
@@ -84,10 +84,10 @@ class Known:
 
     @property
     def full_name(self) -> str:
-        """The dataset's name, config and version with slashes between; '' where no file says it."""
+        """The dataset's name, config and version, such as 'digits/small:1.0.0'; '' if no file names them."""
         if self.manifest is not None:
-            return "/".join(filter(None, (self.manifest.name, self.manifest.config, self.manifest.version)))
-        return self.info.full_name if self.info is not None else ""
+            return str(DatasetName(self.manifest.name, self.manifest.config, self.manifest.version))
+        return self.info.display_name if self.info is not None else ""
 
     @property
     def num_shards(self) -> int:
@@ -320,7 +320,7 @@ class _SmallFiles:
         published = {name: list(columns.num_examples) for name, columns in self.manifest.splits.items()}
         identity = self.info.name, self.info.config_name, str(self.info.version)
         if identity != (self.manifest.name, self.manifest.config, self.manifest.version):
-            self._find(INFO_FILE, "metadata", f"it is of {self.info.full_name}, {MANIFEST_FILE} of another dataset")
+            self._find(INFO_FILE, "metadata", f"it is of {self.info.display_name}, {MANIFEST_FILE} of another dataset")
         elif lengths != published:
             self._find(INFO_FILE, "metadata", f"its splits or shard lengths differ from those of {MANIFEST_FILE}")
         else:

@@ -133,6 +133,7 @@ print(found.same, found.changed, found.removed, found.added, peak.split()[1])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process's memory from Linux's /proc")
 def test_memory_does_not_grow_with_the_examples(tmp_path: Path, write_numbers: Callable[..., Path]) -> None:
     peaks = {}

@@ -267,7 +267,7 @@ def test_nothing_is_said_of_a_whole_dataset(published: Path, ordered: Path, as_t
     for directory in (published, ordered, as_tfds):
         report = bd.verify(directory, decode=decode)
         assert report.whole, report.findings
-        assert (report.dataset, report.num_shards, report.num_records) == ("ds/1.0.0", 6, 72)
+        assert (report.dataset, report.num_shards, report.num_records) == ("ds:1.0.0", 6, 72)
         assert bool(report.not_known) == (directory == as_tfds)
 
 
