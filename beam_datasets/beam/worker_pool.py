@@ -1,0 +1,124 @@
+"""Starts Python workers for a runner's task managers: a worker pool, to stand beside each of them.
+
+    python -m beam_datasets.beam.worker_pool --port 50000
+
+The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It is Beam's worker pool but for
+three things: it listens on this machine alone; workers are processes of the interpreter that runs the pool, not of
+whatever `python` means; and they are forked from one that has imported Beam and this package, which takes a new one
+seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from concurrent import futures
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from multiprocessing.context import ForkServerProcess
+
+HOST = "127.0.0.1"
+PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.transforms"]
+DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
+STOP_SECONDS = 5
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """The service that starts and stops worker processes, one for each request."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOADED)
+        self._workers: dict[tuple[str, str], ForkServerProcess] = {}
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        """Starts a worker that asks the runner for its work."""
+        _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
+        self._forget_ended()
+        worker = self._context.Process(
+            target=work, args=(request.control_endpoint.url, request.worker_id), name=request.worker_id, daemon=True
+        )
+        try:
+            worker.start()
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error}")
+        self._workers[context.peer(), request.worker_id] = worker  # two task managers may choose the same name
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def _forget_ended(self) -> None:
+        for key, worker in list(self._workers.items()):  # their runner hung up, or asks by another connection
+            if not worker.is_alive():
+                self._workers.pop(key, None)
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        """Ends a worker, which has finished its work."""
+        worker = self._workers.pop((context.peer(), request.worker_id), None)
+        if worker is not None:  # else it ends when its runner hangs up
+            _end(worker)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+
+def _end(worker: ForkServerProcess) -> None:
+    worker.terminate()
+    worker.join(STOP_SECONDS)
+    if worker.is_alive():
+        worker.kill()
+        worker.join()
+
+
+def work(control: str, worker_id: str) -> None:
+    """Works for the runner at this address until it ends the connection, or the channel of its data breaks."""
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
+
+    threading.excepthook = _end_without_data
+    SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1).run()
+
+
+def _end_without_data(failed: threading.ExceptHookArgs) -> None:
+    """Ends the worker where it will hear of no more data, so that its runner does not wait for it for ever."""
+    threading.__excepthook__(failed)
+    if failed.thread is not None and failed.thread.name in DATA_THREADS:
+        os._exit(1)
+
+
+def serve(port: int) -> tuple[grpc.Server, int]:
+    """Starts the service on this machine's loopback address and returns it with its port."""
+    server = grpc.server(futures.ThreadPoolExecutor(thread_name_prefix="pool"))
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(WorkerPool(), server)
+    bound = server.add_insecure_port(f"{HOST}:{port}")
+    server.start()
+    return server, bound
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program until it is ended; its workers end with it."""
+    parser = argparse.ArgumentParser(
+        "python -m beam_datasets.beam.worker_pool", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--port", type=int, default=50000, help="of this machine's loopback address; default 50000")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)  # Beam's import has logged
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server, port = serve(arguments.port)
+    print(f"Workers can be had at {HOST}:{port}", flush=True)
+    try:
+        server.wait_for_termination()
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,380 @@
+"""Functions from the values of a file to what features take, compiled once for each column.
+
+Each raises ValueError with the problem; the caller adds file and line.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.files.fields import INTEGERS, Field, advice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    Convert = Callable[[Any], Any]
+
+_BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
+_MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number
+_PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "float64": struct.Struct("<d")}
+_MAX_EXACT = 2.0**53  # up to here every integer is a float64
+
+
+class RowError(ValueError):
+    """A value of a row does not fit; the message begins with the column."""
+
+
+def survives(number: float) -> bool:
+    """Returns whether the float32 nearest to a number is the number, or has it as its shortest text.
+
+    >>> [survives(x) for x in (0.1, 1 / 2**30, 3.4028235e38, 16777217.0, 52.123456789, 1e300, float("nan"))]
+    [True, True, True, False, False, False, True]
+    """
+    if number == 0 or number != number:
+        return True
+    if _MIN_NORMAL < abs(number) < _MAX_FLOAT and float("%.6g" % number) == number:  # noqa: UP031  # in half the time
+        return True
+    try:
+        [narrow] = _PACKED["float32"].unpack(_PACKED["float32"].pack(number))
+    except OverflowError:
+        return False
+    return narrow == number or float(str(np.float32(narrow))) == number
+
+
+def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "", image: Convert | None = None) -> Any:
+    """Returns the function from the text of a CSV field to the value; lists and objects are JSON there.
+
+    Args:
+        field: of the column.
+        missing: texts that stand for a missing value; None always does.
+        path: the column's name, for errors.
+        image: from a path to an image.
+    """
+    convert = value_converter(field, path, image=image)
+    if field.kind in ("string", "image") and not field.optional:
+        return (lambda text: convert(None) if text is None else text) if field.kind == "string" else convert
+    is_nested = field.item is not None or field.fields is not None
+    parse = _parse_json if is_nested else _TEXTS.get(field.kind, str)
+    scalar = convert if is_nested else _scalar(field, path, image)
+
+    def from_text(text: str | None) -> Any:
+        return convert(None) if text is None or text in missing else scalar(parse(text))
+
+    return from_text
+
+
+def _parse_int(text: str) -> int:
+    try:
+        if "_" not in text:
+            return int(text)
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r:.60} is not an integer")
+
+
+def _parse_float(text: str) -> float | int:
+    try:
+        number = float(text)
+    except ValueError:
+        number, text = 0.0, f"_{text}"
+    if "_" in text:
+        raise ValueError(f"{text.removeprefix('_')!r:.60} is not a number")
+    if abs(number) < _MAX_EXACT or number != number:
+        return number
+    return int(text) if text.strip().lstrip("+-").isdecimal() else finite(text, number)  # float() rounds integers
+
+
+def finite(text: str, number: float | None = None) -> float:
+    """Returns the number that a text means.
+
+    Raises:
+        ValueError: it is too large for a float64, which would be infinite.
+    """
+    number = float(text) if number is None else number
+    if math.isinf(number) and "n" not in text.lower():  # inf, infinity
+        raise ValueError(f"{text!r:.60} is too large for a float64; as a string it is kept")
+    return number
+
+
+def _parse_bool(text: str) -> bool:
+    found = _BOOLS.get(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r:.60} is neither true nor false")
+    return found
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=finite) if text else None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{text!r:.60} is not JSON: {error}") from None
+
+
+_TEXTS: dict[str, Any] = (
+    {"bool": _parse_bool} | dict.fromkeys(INTEGERS, _parse_int) | dict.fromkeys(_PACKED, _parse_float)
+)
+
+
+def value_converter(field: Field, path: str = "", dropped: Collection[str] = (), image: Convert | None = None) -> Any:
+    """Returns the function from a value of JSON or Arrow to what the feature takes.
+
+    Args:
+        field: of the value.
+        path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
+        dropped: paths, without `[]`, that are left out.
+        image: from bytes, or a path, to an image.
+    """
+    absent: Any = None
+    if field.fields is not None:
+        convert: Any = _object(field.fields, path, dropped, image)
+        lists: dict[str, Any] = {name: [] for name, inner in field.fields.items() if inner.kind == "list"}
+        if field.optional:
+            absent = lists
+    elif field.item is not None:
+        convert = _list(field, path, dropped, image)
+        absent = [] if field.kind == "list" else None
+    else:
+        convert = _scalar(field, path, image)
+        absent = -1 if field.kind == "class" else None
+
+    def with_missing(value: Any) -> Any:
+        if value is not None:
+            return convert(value)
+        if not field.optional:
+            raise ValueError(_missing(field, path))
+        return convert(absent) if field.fields is not None else absent
+
+    return with_missing
+
+
+def _missing(field: Field, path: str) -> str:
+    """Returns the problem of a value that is missing, and what to do."""
+    drop = advice(path.replace("[]", ""), "drop")
+    if path.endswith("[]"):
+        return f"a missing value inside the list {path.replace('[]', '')!r} cannot be stored; {drop} leaves it out"
+    if field.kind == "list":
+        empty = advice(path, _optional(field))
+        return f"the list is missing; {empty} makes an empty one of it, {drop} leaves all of them out"
+    if "[]" in path:
+        return f"the value is missing inside a list, where that cannot be stored; {drop} leaves it out"
+    return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"
+
+
+def _optional(field: Field) -> str:
+    """Returns the description of a field that may be missing, in short if that is enough."""
+    last = field
+    while last.item is not None:
+        last = last.item
+    if last.kind == "class" and not last.exact:
+        return "class?" if last is field else f"{replace(field, item=Field('class'))}?"
+    return "?" if last.exact or last.fields is not None else f"{field}?"
+
+
+def _scalar(field: Field, path: str, image: Convert | None) -> Convert:
+    if field.kind in INTEGERS:
+        return _integer(field.kind)
+    if field.kind in _PACKED:
+        return _float(field, path)
+    if field.kind == "class":
+        return _label(field)
+    image = None if field.exact else image
+    return {"bool": _bool, "image": image or _bytes_of}.get(field.kind, as_text)
+
+
+def _integer(kind: str) -> Convert:
+    low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+
+    def convert(value: Any) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        if isinstance(value, float | decimal.Decimal) and math.isfinite(value) and value == int(value):
+            value = int(value)
+        elif type(value) is not int:
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer")
+        if not low <= value <= high:
+            raise ValueError(f"{value!r:.60} does not fit {kind}, which holds {low} to {high}")
+        return int(value)
+
+    return convert
+
+
+def _float(field: Field, path: str) -> Convert:
+    """Returns the converter of numbers; what the type does not keep is an error, but where float32 was asked for."""
+    packed, rounds, optional = _PACKED[field.kind], field.kind != "float64" and not field.exact, "?" * field.optional
+
+    def convert(value: Any) -> float:
+        if type(value) is float and not rounds and (not field.exact or survives(value)):
+            return value
+        if type(value) not in (int, float, decimal.Decimal):
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a number")
+        try:
+            number = float(value)
+            packed.pack(number)
+            if math.isinf(number) and value != number:
+                raise OverflowError
+        except OverflowError:
+            number = math.inf
+        is_kept = value == number or (isinstance(value, decimal.Decimal) and value == decimal.Decimal(repr(number)))
+        if math.isinf(number) and not is_kept and not field.exact:
+            raise ValueError(f"{value!r:.60} does not fit {field.kind}, where it would be infinite")
+        if rounds or number != number or (is_kept and (not field.exact or survives(number))):
+            return number
+        if not field.exact:
+            raise ValueError(
+                f"{value!r:.60} has more digits than float64 keeps; {advice(path, 'string' + optional)} keeps it, "
+                f"{advice(path, 'float32' + optional)} rounds it"
+            )
+        raise ValueError(
+            f"{value!r:.60} has more digits, or is larger, than float32 keeps, and the rows that the schema was taken "
+            f"from have no such number; {advice(path, 'float64' + optional)} keeps it, "
+            f"{advice(path, 'float32' + optional)} rounds what it can"
+        )
+
+    return convert
+
+
+def _bool(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither true nor false")
+
+
+def _label(field: Field) -> Convert:
+    labels = tuple(map(str, range(field.labels))) if isinstance(field.labels, int) else field.labels or ()
+    index = {label: i for i, label in enumerate(labels)}
+
+    def convert(value: Any) -> int:
+        found = None if field.exact and type(value) is int else index.get(label_of(value))
+        if found is None and type(value) is int and -1 <= value < len(labels):
+            return value  # an index, as datasets of others hold labels; -1 is none
+        if found is None:
+            raise ValueError(
+                f"{value!r:.60} is none of the {len(index)} labels {list(labels[:5])}{' ...' * (len(index) > 5)}"
+            )
+        return found
+
+    return convert
+
+
+def label_of(value: Any) -> str:
+    """Returns a value as the name of a label."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _bytes_of(value: Any) -> Any:
+    """Returns the bytes of {"b64": ...}, as exports to JSON lines write them, or of a Hugging Face image; else `value`.
+
+    Raises:
+        ValueError: the image is not in the file, or the text is no base64.
+    """
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"b64"}:
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{value['b64']!r:.60} is no base64: {error}") from None
+    if value.get("bytes") is None:
+        raise ValueError(f"the image {value.get('path')!r} is not in the file, but only its path")
+    return value["bytes"]
+
+
+image_value = _bytes_of
+
+
+def as_text(value: Any) -> str | bytes:
+    """Returns any value as text; bytes stay bytes."""
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal | datetime.timedelta):
+        return str(value)
+    if isinstance(value, dict) and value.keys() == {"b64"}:
+        return bytes(_bytes_of(value))
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_json_text)
+    except TypeError as error:
+        raise ValueError(f"{value!r:.60} cannot be written as text: {error}") from None
+
+
+def _json_text(value: Any) -> str:
+    text = as_text(value)
+    return text if isinstance(text, str) else text.decode("utf-8")
+
+
+def _list(field: Field, path: str, dropped: Collection[str], image: Convert | None) -> Convert:
+    """Returns the converter of a list, or of lists in lists of an array."""
+    item = field.item or field
+    if len(field.shape) > 1:
+        item = replace(field, shape=field.shape[1:], optional=False)
+    convert = value_converter(item, f"{path}[]", dropped, image)
+
+    def each(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a list")
+        return [convert(inner) for inner in value]
+
+    return each
+
+
+def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], image: Convert | None) -> Convert:
+    convert = row_converter(fields, dropped, f"{path}/", image)
+
+    def each(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an object")
+        return convert(value)
+
+    return each
+
+
+def row_converter(
+    fields: Mapping[str, Field],
+    dropped: Collection[str] = (),
+    path: str = "",
+    image: Convert | None = None,
+    missing: Collection[str] | None = None,
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Returns the function from a row, or an object in a row, to an example.
+
+    Args:
+        fields: name -> field of what is kept.
+        dropped: names that are left out, `a/x` inside of objects or lists of them; any other name is an error, because
+            its values would be lost.
+        path: of the object, with its `/`, if it is inside a row.
+        image: from bytes, or a path, to an image.
+        missing: texts that stand for no value; None if the values are not text.
+    """
+    if missing is None:
+        converters = {name: value_converter(field, path + name, dropped, image) for name, field in fields.items()}
+    else:
+        converters = {name: text_converter(field, missing, name, image) for name, field in fields.items()}
+    prefix = "column " * (missing is not None)
+    place = path.replace("[]", "")
+    known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}
+
+    def convert(row: Mapping[str, Any]) -> dict[str, Any]:
+        if not row.keys() <= known:
+            name = next(name for name in row if name not in known)
+            ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing
+            say = " or ".join(advice(place + name, kind) for kind in ways)
+            raise RowError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
+        example = {}
+        for name, converter in converters.items():
+            try:
+                example[name] = converter(row.get(name))
+            except ValueError as error:
+                raise RowError(f"{prefix}{name!r}: {error}") from None
+        return example
+
+    return convert

@@ -1,0 +1,277 @@
+"""The schema of rows: a tree of fields, written as text on the command line, mapped from Arrow types and to features.
+
+int8 ... uint64, float16, float32, float64, bool, string      one value
+int64?                                                        may be missing (null, or an empty CSV field)
+float32[]   int64[][]   int64[3]   float32[28,28]             a list of any length; of lists; a fixed shape
+int64[]?                                                      a missing list is an empty list
+?                                                             the type found in the files; may be missing
+class:cat,dog    class:10                                     a label by name; a label 0 to 9
+class                                                         a label; its names are the values in the files
+image                                                         the bytes of an image, or its path
+drop                                                          left out
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import features
+from beam_datasets.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from beam_datasets.features import FeatureConnector
+
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+FLOATS = ("float16", "float32", "float64")
+SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
+FOUND = "found"  # of a description `?`
+UNKNOWN = "unknown"  # of a column whose type has to be named; `problem` says why
+MAX_LABELS = 10_000
+_ALIASES = {"text": "string", "int": "int64", "float": "float32", "str": "string", "bytes": "string"}
+_SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?P<lists>(?:\[\])+|\[[\d,\s]*\])?(?P<optional>\?)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a column, or a value inside one, holds.
+
+    Attributes:
+        kind: one of SCALARS, `class`, `image`, `drop`, `list`, `tensor`, `object`, FOUND or UNKNOWN.
+        optional: the value may be missing; a missing list is an empty one.
+        labels: of a `class`: names, or their number; None: the values in the files.
+        item: of a `list` or `tensor`.
+        shape: of a `tensor`, or of an `image` if it is known.
+        exact: of a `float32` that was inferred: digits that it does not keep are an error. Of a `class`: integers are
+            indexes, never names. Of an `image`: its bytes are stored without a check.
+        fields: of an `object`, by name.
+        source: the Arrow type, of text that is made of other values.
+        problem: why the field cannot be used as it was found, and what to do.
+    """
+
+    kind: str
+    optional: bool = False
+    labels: tuple[str, ...] | int | None = None
+    item: Field | None = None
+    shape: tuple[int | None, ...] = ()
+    exact: bool = False
+    fields: Mapping[str, Field] | None = None
+    source: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        text = self.kind
+        if self.kind == "class" and self.labels is not None:
+            text = f"class:{self.labels if isinstance(self.labels, int) else ','.join(self.labels)}"
+        elif self.item is not None:
+            text = f"{self.item}[{','.join(map(str, self.shape))}]"
+        elif self.fields is not None:
+            text = "{" + ", ".join(f"{name}: {field}" for name, field in self.fields.items()) + "}"
+        return text + "?" * self.optional
+
+
+def parse_field(spec: str) -> Field:
+    """Returns the field that a text describes.
+
+    >>> parse_field("float32[28,28]").shape, parse_field("class:cat,dog").labels, str(parse_field("int64[]"))
+    ((28, 28), ('cat', 'dog'), 'int64[]')
+
+    Raises:
+        ValueError: the text is not of the grammar above.
+    """
+    if spec.strip() == "?":
+        return Field(FOUND, optional=True)
+    match = _SPEC.fullmatch(spec.strip())
+    kind = _ALIASES.get(match["kind"], match["kind"]) if match else ""
+    if not match or kind not in (*SCALARS, "class", "image", "drop") or (match["labels"] and kind != "class"):
+        raise ValueError(
+            f"{spec!r} is no feature; write {', '.join(SCALARS)}, class:cat,dog, class:10, class, image or drop; "
+            "then [] or [28,28] for lists, ? for what may be missing; ? alone for the type found that may be missing"
+        )
+    labels, brackets = match["labels"], match["lists"] or ""
+    names = tuple(label.strip() for label in labels.split(",")) if labels else None
+    field = Field(kind, labels=int(labels) if labels and labels.isdecimal() else names)
+    if brackets and kind in ("image", "drop"):
+        raise ValueError(f"{spec!r}: a list of {kind} cannot be stored")
+    shape = tuple(int(size) for size in brackets.strip("[]").split(",") if size.strip())
+    if shape:
+        field = Field("tensor", item=field, shape=shape)
+    else:
+        for _ in range(brackets.count("[")):
+            field = Field("list", item=field)
+    return replace(field, optional=bool(match["optional"]))
+
+
+def advice(path: str, kind: str) -> str:
+    """Returns the option that gives a type to the value at a path, or to the items of lists there.
+
+    >>> advice("a/x", "float64"), advice("a[]", "float64"), advice("a[]/x", "drop")
+    ('--feature a/x=float64', "--feature 'a=float64[]'", '--feature a/x=drop')
+    """
+    name = path.rstrip("[]")
+    return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
+
+
+def override(
+    fields: Mapping[str, Field],
+    specs: Mapping[str, str | Field],
+    *,
+    may_add: bool = False,
+    inside_list: bool = False,
+) -> dict[str, Field]:
+    """Returns the fields with some of them replaced; `a/b` is field b of object a, or of the objects in list a.
+
+    Args:
+        fields: as found in the files.
+        specs: name -> description, or the field itself.
+        may_add: add a name that was not found; rows that were not looked at may have it.
+        inside_list: the fields are of objects in a list, where nothing can be missing.
+
+    Raises:
+        ValueError: there is no such field, or a description is not of the grammar.
+    """
+    result = dict(fields)
+    for name, spec in specs.items():
+        outer, _, inner = name.partition("/")
+        parent = result.get(outer)
+        wanted = parse_field(spec) if isinstance(spec, str) else spec
+        if name not in result and inner and parent is not None and _has_fields(parent):
+            result[outer] = _overridden(parent, {inner: spec}, may_add, inside_list)
+        elif wanted.kind == FOUND and name in result:
+            found = result[name]
+            if found.kind != UNKNOWN and not (inside_list and found.problem and found.kind != "list"):
+                result[name] = as_optional(found)
+        elif wanted.kind != FOUND and (name in result or may_add):
+            result[name] = wanted
+        else:
+            raise ValueError(f"feature {name!r} is not in the files; they have {', '.join(map(repr, result))}")
+    return {name: field for name, field in result.items() if field.kind != "drop"}
+
+
+def as_optional(field: Field) -> Field:
+    """Returns the field with missing values allowed, of an object in all its fields."""
+    inner = field.fields and {name: as_optional(each) for name, each in field.fields.items()}
+    return replace(field, fields=inner, optional=True, problem="")
+
+
+def absent(name: str, paths: Collection[str]) -> str:
+    """Returns the problem of a column that some files do not have."""
+    shown = ", ".join(list(paths)[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
+    return (
+        f"column {name!r} is in some files but not in {shown}; {advice(name, '?')} makes it optional, "
+        f"{advice(name, 'drop')} leaves it out"
+    )
+
+
+def _has_fields(field: Field) -> bool:
+    return field.fields is not None or (field.item is not None and _has_fields(field.item))
+
+
+def _overridden(field: Field, specs: Mapping[str, str | Field], may_add: bool, inside_list: bool) -> Field:
+    if field.item is not None:
+        return replace(field, item=_overridden(field.item, specs, may_add, True))
+    return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, inside_list=inside_list))
+
+
+def problems(fields: Mapping[str, Field]) -> Iterator[str]:
+    """Yields why fields cannot be used as they were found, all of them."""
+    for field in fields.values():
+        if field.problem:
+            yield field.problem
+        yield from problems(field.fields or {})
+        yield from problems({"": field.item} if field.item else {})
+
+
+def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[str]]) -> Field:
+    """Returns the field with the names of its labels, also inside of it, where they are the values in the files.
+
+    Args:
+        field: at the path.
+        path: without `[]`.
+        values_at: path -> the distinct values, as text.
+
+    Raises:
+        InputError: there are no values, or more than MAX_LABELS.
+    """
+    if field.item is not None:
+        return replace(field, item=with_labels(field.item, path, values_at))
+    if field.fields is not None:
+        inner = {name: with_labels(each, f"{path}/{name}", values_at) for name, each in field.fields.items()}
+        return replace(field, fields=inner)
+    if field.kind != "class" or field.labels is not None:
+        return field
+    values = values_at(path)
+    if not 0 < len(values) < MAX_LABELS:
+        found = f"{MAX_LABELS:,} values or more" if values else "no values"
+        raise InputError(f"feature {path!r}: the files have {found} for labels; list them: {path}=class:a,b,c")
+    is_index = set(values) == set(map(str, range(len(values))))
+    return replace(field, labels=len(values) if is_index else tuple(sorted(values)))
+
+
+def arrow_field(kind: Any, path: str = "", nulls: Collection[str] = ()) -> Field:
+    """Returns the field for an Arrow type; UNKNOWN if no feature stores it.
+
+    Args:
+        kind: the type.
+        path: `a/x` is x in struct a, `a[]` an item of list a.
+        nulls: the columns that may have nulls, as Parquet writes their paths.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return arrow_field(kind.value_type, path, nulls)
+    if types.is_struct(kind):
+        columns = {field.name: field.type for field in kind}
+        if columns == {"bytes": pa.binary(), "path": pa.string()}:  # as Hugging Face has images
+            return Field("image")
+        fields = {name: arrow_field(inner, f"{path}/{name}", nulls) for name, inner in columns.items()}
+        return Field("object", optional=not path.endswith("[]"), fields=fields)
+    if types.is_fixed_size_list(kind):
+        item = arrow_field(kind.value_type, f"{path}[]")
+        if item.kind == "tensor":
+            return replace(item, shape=(kind.list_size, *item.shape))
+        return Field("tensor", item=item, shape=(kind.list_size,))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return Field("list", item=arrow_field(kind.value_type, f"{path}[]"))
+    optional = path.replace("/", ".") in nulls
+    if types.is_temporal(kind) or types.is_decimal(kind):
+        return Field("string", optional=optional, source=str(kind))
+    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    if re.fullmatch(r"(large_)?(string|binary)(_view)?|fixed_size_binary\[\d+\]", name):
+        name = "string"
+    if name in SCALARS:
+        return Field(name, optional=optional)
+    ways = f"{advice(path.replace('[]', ''), 'drop')} leaves it out"
+    if types.is_null(kind):
+        ways = f"{advice(path, 'string?')} or another type stores it, {ways}"
+    return Field(UNKNOWN, problem=f"column {path!r} has the type {kind}, which no feature stores; {ways}", source=name)
+
+
+def to_feature(field: Field) -> FeatureConnector:
+    """Returns the feature that stores a field."""
+    # float64 would be stored as float32; bytes keep what was asked for
+    encoding = "bytes" if "float64" in (field.kind, field.item and field.item.kind) else "none"
+    # `exact` has decided before which digits may be lost
+    rounds = (field.item.kind if field.kind == "tensor" and field.item else field.kind) in ("float16", "float32")
+    number: dict[str, Any] = {"encoding": encoding, "optional": field.optional, "allow_rounding": rounds}
+    if field.fields is not None:
+        return features.FeaturesDict({name: to_feature(inner) for name, inner in field.fields.items()})
+    if field.kind == "list" and field.item is not None:
+        if field.item.kind == "float64":  # one value of bytes for all items, not one each
+            return features.Tensor(shape=(None,), dtype="float64", encoding=encoding)
+        return features.Sequence(to_feature(field.item))
+    if field.kind == "tensor" and field.item is not None:
+        return features.Tensor(shape=field.shape, dtype=field.item.kind, **number)
+    if field.kind == "class":
+        known = field.labels
+        return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
+    if field.kind == "image":
+        return features.Image(shape=field.shape or None)
+    if field.kind == "string" and not field.optional:
+        return features.Text()
+    return features.Tensor(shape=(), dtype=field.kind, **number)

@@ -1,0 +1,228 @@
+"""Infers a schema from rows: what all values of a column have in common."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.files.convert import survives
+from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Iterator
+
+    KindOf = Callable[[Any], str]
+
+_INT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE)
+_LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
+_KINDS = {bool: "bool", float: "float", str: "string", type(None): "missing", list: "list", dict: "object"}
+_INT64 = range(-(2**63), 2**63)
+
+
+def kind_of_value(value: Any) -> str:
+    """Returns the kind of a value of JSON."""
+    if type(value) is int:
+        return "int" if value in _INT64 else "big integer"
+    return _KINDS[type(value)]
+
+
+def text_kinds(missing: Collection[str] = ("",)) -> Callable[[str], str]:
+    """Returns a function from a CSV field to its kind; numbers with leading zeros are codes, not numbers.
+
+    >>> [text_kinds()(text) for text in ("", "7", "007", "1e3", "TRUE", "9" * 20, "nan", "1_000", "1e999")]
+    ['missing', 'int', 'string', 'float', 'bool', 'string', 'float', 'string', 'string']
+    """
+
+    def kind(text: str) -> str:
+        if text in missing:
+            return "missing"
+        if _LEADING_ZERO.match(text):
+            return "string"
+        if _INT.fullmatch(text):
+            return "int" if int(text) in _INT64 else "string"
+        if _FLOAT.fullmatch(text):
+            return "string" if abs(float(text)) == float("inf") and "n" not in text.lower() else "float"
+        return "bool" if text.lower() in ("true", "false") else "string"
+
+    return kind
+
+
+@dataclass
+class Guess:
+    """What is known of the values of one column.
+
+    Attributes:
+        seen: kind -> how many values have it, the place of the first (its text names file and line), and that value.
+        rows: of an object: how many there were; a field seen less often is missing in some.
+        labels: the distinct values that could be labels, MAX_LABELS at most.
+        is_wide: there is a number that float32 would change.
+    """
+
+    seen: dict[str, tuple[int, object, Any]] = field(default_factory=dict)
+    rows: int = 0
+    item: Guess | None = None
+    fields: dict[str, Guess] = field(default_factory=dict)
+    labels: set[str] = field(default_factory=set)
+    is_wide: bool = False
+
+    def add(self, value: Any, place: object, kind_of: KindOf = kind_of_value) -> None:
+        """Takes another value into account."""
+        kind = kind_of(value)
+        count, first, example = self.seen.get(kind, (0, place, value))
+        self.seen[kind] = (count + 1, first, example)
+        if not self.is_wide and kind in ("float", "int"):
+            self.is_wide = not survives(float(value)) or (kind == "int" and int(float(value)) != int(value))
+        if kind == "list":
+            self.item = self.item or Guess()
+            for inner in value:
+                self.item.add(inner, place, kind_of)
+        elif kind == "object":
+            self.add_row(value, place, kind_of)
+        elif kind in ("string", "int", "bool") and len(self.labels) < MAX_LABELS:
+            self.labels.add(str(value))
+
+    def add_row(self, row: dict[str, Any], place: object, kind_of: KindOf = kind_of_value) -> None:
+        """Takes another object into account."""
+        self.rows += 1
+        for name, value in row.items():
+            guess = self.fields.get(name)
+            if guess is None:
+                guess = self.fields[name] = Guess()
+            guess.add(value, place, kind_of)
+
+    def values_at(self, path: str) -> set[str]:
+        """Returns the values of field a/b that could be labels, also of the objects in list a."""
+        if self.item is not None and not self.fields:
+            return self.item.values_at(path)
+        if not path:
+            return self.labels
+        name = path if path in self.fields else path.partition("/")[0]
+        return self.fields[name].values_at(path[len(name) + 1 :]) if name in self.fields else set()
+
+    def stray_texts(self, *, but_not: Container[str] = ()) -> Iterator[str]:
+        """Yields a note for each column that is text although nearly all of its values are numbers."""
+        for name, guess in self.fields.items():
+            strings, place, example = guess.seen.get("string", (0, "", ""))
+            total = guess._count()
+            if name not in but_not and 0 < strings <= total // 10:
+                yield (
+                    f"column {name!r} is text: {strings} of {total} values are no numbers (first {example!r:.40} "
+                    f"in {place}); if they mean a missing value, say --missing {example!r:.40}"
+                )
+
+    def _count(self, kind: str = "") -> int:
+        """Returns the number of values of a kind, or of all that are not missing."""
+        return sum(count for each, (count, _, _) in self.seen.items() if (each == kind if kind else each != "missing"))
+
+
+@dataclass
+class Inference:
+    """Turns guesses into fields; a column that fits no field has a `problem`, which all are reported together.
+
+    Attributes:
+        is_text: the values are text: several kinds make a string, and so does no value at all.
+        skip_bad: a type that more than half of the values have is taken, and the rows of the others are left out.
+        notes: what `skip_bad` decided.
+    """
+
+    is_text: bool = False
+    skip_bad: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def fields(
+        self, guess: Guess, path: str = "", *, optional: bool = False, inside_list: bool = False
+    ) -> dict[str, Field]:
+        """Returns the field of each column.
+
+        Args:
+            guess: of the rows, or of objects in them.
+            path: name of the object in errors, with its `/`.
+            optional: the object itself is missing somewhere.
+            inside_list: nothing can be missing there.
+        """
+        return {
+            name: self._field(one, path + name, guess.rows - one._count(), optional, inside_list)
+            for name, one in guess.fields.items()
+        }
+
+    def _field(self, guess: Guess, path: str, missing: int, optional: bool, inside_list: bool) -> Field:
+        """Returns the field of a column; `missing` of its values are not there."""
+        kind = self._kind(guess, path)
+        found: Field
+        if kind == "list":
+            found = Field("list", item=self._item(guess.item or Guess(), path))
+        elif kind == "object":
+            absent = optional or (missing > 0 and not inside_list)
+            inner = self.fields(guess, f"{path}/", optional=absent, inside_list=inside_list)
+            found = Field("object", optional=absent, fields=inner)
+        elif kind == UNKNOWN:
+            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path)}")
+        else:
+            may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
+            found = Field(kind, optional=may_miss, exact=kind == "float32")
+        if not missing or (kind != "list" and not inside_list):
+            return found
+        return self._without_missing(found, guess, path, missing)
+
+    def _without_missing(self, found: Field, guess: Guess, path: str, missing: int) -> Field:
+        """Returns the field of values some of which are missing although that cannot be stored."""
+        where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
+        drop = advice(path.replace("[]", ""), "drop")
+        if self.skip_bad and 2 * missing < missing + guess._count():
+            self.notes.append(f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)")
+            return found
+        if found.kind == "list" and not path.endswith("[]"):
+            empty = advice(path, "?")
+            problem = (
+                f"{path!r} is a list that is missing{where}, which cannot be stored; {empty} makes an empty list of "
+                f"it, {drop} leaves all of them out"
+            )
+        else:
+            problem = f"{path!r} is missing{where} inside a list, which cannot be stored; {drop} leaves it out"
+        return replace(found, problem=problem)
+
+    def _item(self, guess: Guess, path: str) -> Field:
+        if not guess.seen:
+            return Field(
+                UNKNOWN, problem=f"{path!r}: every list is empty, so the type of its items is unknown; {_hint(path)}"
+            )
+        return self._field(guess, f"{path}[]", guess._count("missing"), False, True)
+
+    def _kind(self, guess: Guess, path: str) -> str:
+        """Returns the kind of field that holds all values; UNKNOWN if none does."""
+        kinds = set(guess.seen) - {"missing"}
+        numbers = guess._count("int") + guess._count("float")
+        if self.skip_bad and not self.is_text:
+            counts = {kind: guess._count(kind) for kind in kinds - {"int", "float", "big integer"}}
+            most = max(counts, key=lambda kind: counts[kind], default="")
+            majority = kinds & {"int", "float"} if numbers > counts.get(most, 0) else {most} & kinds
+            held = sum(map(guess._count, majority))
+            if majority != kinds and 2 * held > guess._count():
+                self.notes.append(
+                    f"{path!r}: {_conflict(guess)}; the rows without {' or '.join(sorted(majority))} are left out "
+                    "(--skip_bad)"
+                )
+                kinds = majority
+        if kinds == {"int"}:
+            return "int64"
+        if kinds and kinds <= {"int", "float"}:
+            return "float64" if guess.is_wide else "float32"
+        if len(kinds) == 1 and kinds != {"big integer"}:
+            return kinds.pop()
+        return "string" if self.is_text else UNKNOWN
+
+
+def _conflict(guess: Guess) -> str:
+    kinds = {kind: seen for kind, seen in guess.seen.items() if kind != "missing"}
+    if not kinds:
+        return "no row has a value, so its type is unknown"
+    return "the values do not fit one type: " + ", ".join(
+        f"{kind} ({count} times, first {example!r:.40} in {place})" for kind, (count, place, example) in kinds.items()
+    )
+
+
+def _hint(path: str) -> str:
+    name = path.replace("[]", "")
+    return f"say what it is ({advice(name, 'string')} makes text of anything, {advice(name, 'drop')} leaves it out)"

@@ -1,0 +1,167 @@
+"""A dataset of the rows of Parquet files, without code.
+
+    beam-datasets build parquet --data_dir out --name clicks --pattern clicks/ --split train=90% --split test=10% \
+        --key id
+
+The schema is the files' own: structs are nested features, lists sequences; dates, times and decimals become text, and
+doubles float64 (`--feature x=float32` takes half the bytes). Row groups are read in parallel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import InputError, MissingDependencyError
+from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.convert import label_of
+from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, absent, advice, arrow_field, as_optional
+from beam_datasets.files.inputs import Piece, open_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from beam_datasets.files.inputs import InputFile
+    from beam_datasets.files.rows import Row
+
+_BATCH = 1024  # rows that are in memory as Python values at once
+
+
+class Parquet(FilesBuilder):
+    """Rows of Parquet files; the arguments are those of FilesBuilder."""
+
+    EXPORT = "parquet"
+
+    @cached_property
+    def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
+        return row_groups(self._all_files)
+
+    def _found_fields(self) -> dict[str, Field]:
+        fields, _ = self._groups
+        if not fields:
+            raise InputError(f"no file has a column: {', '.join(file.path for file in self._all_files[:5])}")
+        return fields
+
+    def _values_at(self, path: str) -> Collection[str]:
+        return distinct(self._all_files, path)
+
+    def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
+        wanted = set(files)
+        return [piece for piece in self._groups[1] if piece.file in wanted]
+
+    @property
+    def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        return partial(rows, wanted={*self._fields, *([self._key] if self._key else [])})
+
+
+def open_parquet(stream: Any, file: InputFile) -> Any:
+    """Returns pyarrow's ParquetFile.
+
+    Raises:
+        InputError: it is not a Parquet file.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingDependencyError("Parquet files need pyarrow: pip install 'beam_datasets[files]'") from error
+    try:
+        return pq.ParquetFile(stream)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{file.path} is no Parquet file ({file.size} bytes): {error}") from None
+
+
+def row_groups(files: Sequence[InputFile]) -> tuple[dict[str, Field], list[Piece]]:
+    """Returns the files' schema, and a piece for each row group: its number is the start.
+
+    A column without nulls in any file is not optional. The order of the columns may differ between files. A column that
+    not all files have, or not with the same type, has a `problem`.
+    """
+    pieces: list[Piece] = []
+    nulls: set[str] = set()
+    types: dict[str, dict[Any, str]] = {}  # column -> type -> the first file that has it so
+    names_of: dict[str, list[str]] = {}
+    for file in files:
+        with open_bytes(file.path) as stream:
+            parquet = open_parquet(stream, file)
+            names = names_of[file.path] = parquet.schema_arrow.names
+            if twice := [repr(name) for name, count in Counter(names).items() if count > 1]:
+                raise InputError(f"{file.path}: the columns {', '.join(twice)} stand twice; rename them")
+            for column in parquet.schema_arrow:
+                types.setdefault(column.name, {}).setdefault(column.type, file.path)
+            nulls |= _columns_with_nulls(parquet.metadata)
+            pieces += [Piece(file, group, group + 1) for group in range(parquet.num_row_groups)]
+    fields = {name: _merged(name, found, nulls) for name, found in types.items()}
+    for name, field in fields.items():
+        without = [path for path, names in names_of.items() if name not in names]
+        if without and not field.problem:
+            fields[name] = replace(field, problem=absent(name, without))
+    return fields, pieces
+
+
+def _merged(name: str, types: Mapping[Any, str], nulls: set[str]) -> Field:
+    """Returns the field of a column, given its types and a file that has it so; all-null files agree with any type."""
+    named = {kind: path for kind, path in types.items() if str(kind) != "null"}
+    kinds = list(named or types)
+    fields = [arrow_field(kind, name, nulls) for kind in kinds]
+    other = next((i for i, field in enumerate(fields) if field != fields[0]), 0)
+    if other:
+        problem = (
+            f"column {name!r} is {kinds[0]} in {types[kinds[0]]} and {kinds[other]} in {types[kinds[other]]}; "
+            f"{advice(name, 'string')} makes text of anything; {advice(name, 'drop')} leaves it out"
+        )
+        return Field(UNKNOWN, problem=problem)
+    return as_optional(fields[0]) if named and len(named) < len(types) and not fields[0].problem else fields[0]
+
+
+def _columns_with_nulls(metadata: Any) -> set[str]:
+    """Returns the paths of columns that hold a null somewhere, or might."""
+    found = set()
+    for group in range(metadata.num_row_groups):
+        for i in range(metadata.num_columns):
+            column = metadata.row_group(group).column(i)
+            known = column.is_stats_set and column.statistics.has_null_count
+            if not known or column.statistics.null_count:
+                found.add(column.path_in_schema)
+    return found
+
+
+def distinct(files: Sequence[InputFile], path: str) -> set[str]:
+    """Returns the distinct values of a column, or of field b of its structs (a/b), as text; MAX_LABELS at most."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: set[str] = set()
+    for file in files:
+        with open_bytes(file.path) as stream:
+            parquet = open_parquet(stream, file)
+            names = [name for name in parquet.schema_arrow.names if f"{path}/".startswith(f"{name}/")]
+            name = max(names, key=len, default=None)
+            inner = path[len(name) + 1 :].split("/") if name and name != path else []
+            for batch in parquet.iter_batches(_BATCH * 64, columns=[name]) if name is not None else ():
+                values = batch.column(batch.schema.names.index(name))
+                for step in (*inner, None):
+                    while pa.types.is_nested(values.type) and not pa.types.is_struct(values.type):
+                        values = pc.list_flatten(values)
+                    values = values if step is None else pc.struct_field(values, step)
+                found.update(label_of(value) for value in pc.unique(values).to_pylist() if value is not None)
+                if len(found) >= MAX_LABELS:
+                    return found
+    return found
+
+
+def rows(piece: Piece, wanted: Collection[str]) -> Iterator[Row]:
+    """Yields the rows of a row group, with the wanted columns that the file has."""
+    with open_bytes(piece.file.path) as stream:
+        file = open_parquet(stream, piece.file)
+        columns = [name for name in file.schema_arrow.names if name in wanted]
+        number = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
+        try:
+            for batch in file.iter_batches(_BATCH, row_groups=[piece.start], columns=columns):
+                for row in batch.select(columns).to_pylist() if columns else [{}] * batch.num_rows:
+                    yield number, f"row {number}", row
+                    number += 1
+        except (ValueError, OSError) as error:
+            raise InputError(f"{piece.file.path}, row group {piece.start} (from row {number}): {error}") from None

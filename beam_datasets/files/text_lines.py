@@ -1,0 +1,59 @@
+"""A dataset of the lines of text files, without code: the feature `text`, one line each.
+
+beam-datasets build text_lines --data_dir out --name corpus --pattern 'corpus/*.txt.gz' --split train=100%
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.fields import Field
+from beam_datasets.files.inputs import check_encoding, decode_line, lines
+from beam_datasets.files.source import BLANK, count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from beam_datasets.files.inputs import Piece
+    from beam_datasets.files.rows import Row
+
+
+class TextLines(FilesBuilder):
+    """Lines of text files, without their line ends.
+
+    Args:
+        encoding: of the text.
+        keep_blank: whether lines of white space alone are examples too.
+        common: see FilesBuilder.
+    """
+
+    def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Any) -> None:
+        check_encoding(encoding, of_lines=True)
+        self._encoding = encoding
+        self._keep_blank = keep_blank
+        super().__init__(**common)
+
+    def _found_fields(self) -> dict[str, Field]:
+        return {"text": Field("string")}
+
+    @property
+    def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        return partial(text_rows, encoding=self._encoding, keep_blank=self._keep_blank)
+
+
+def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -> Iterator[Row]:
+    """Yields the byte offset and the text of each line of a piece; counts blank lines unless they are kept."""
+    blank = 0
+    for offset, line in lines(piece):
+        try:
+            text = decode_line(line, encoding, offset)
+        except ValueError as error:
+            yield offset, None, str(error)
+            continue
+        if keep_blank or (not text.isspace() and text):
+            yield offset, None, {"text": text}
+        else:
+            blank += 1
+    count(BLANK, blank)

@@ -1,0 +1,226 @@
+"""A dataset of the tf.train.Examples in TFRecord files that somebody else wrote: shuffled, versioned and indexed anew.
+
+    beam-datasets build tfrecord --data_dir out --name birds --split train='old/train-*' --split test='old/test-*' \
+        --feature label=class:10 --key id
+
+The features are found in the records: one value or a list, its type, text or image. Files may be compressed (.gz).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from apache_beam.io.filesystems import FileSystems
+
+from beam_datasets.errors import BeamDatasetsError, InputError
+from beam_datasets.features import FeatureConnector, FeaturesDict, Image, Sequence, compile_decoder, from_json_text
+from beam_datasets.features.decode import SkipDecoding
+from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.convert import label_of
+from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
+from beam_datasets.files.inputs import Piece, open_bytes
+from beam_datasets.files.source import Bad, key_of
+from beam_datasets.formats import example as examples
+from beam_datasets.formats import tfrecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Sequence as Listed
+    from typing import BinaryIO
+
+    from beam_datasets.files.inputs import InputFile
+    from beam_datasets.files.rows import Row
+    from beam_datasets.files.source import Example, Key, Reader
+
+
+class Tfrecord(FilesBuilder):
+    """Examples of TFRecord files.
+
+    Args:
+        features_json: path of a features.json that says what the records have; label files stand beside it.
+        common: see FilesBuilder.
+    """
+
+    _may_add = True
+    _values: dict[str, Values]
+
+    def __init__(self, *, features_json: str | None = None, **common: Any) -> None:
+        self._features_path = features_json
+        super().__init__(**common)
+        if features_json and self._specs:
+            raise ValueError("features_json says all features; give none besides (--feature)")
+
+    def _pieces(self, files: Listed[InputFile]) -> list[Piece]:
+        return [Piece(file) for file in files]
+
+    def _found_fields(self) -> dict[str, Field]:
+        found: dict[str, Values] = {}
+        total = 0
+        for file in self._all_files:
+            with open_bytes(file.path) as stream:
+                for record in islice(records(stream, file.path), self._rows_of_each_file):
+                    total += 1
+                    for name, values in examples.parse(record).items():
+                        found.setdefault(name, Values()).add(values)
+        if not found:
+            raise InputError(f"no file has a record: {', '.join(file.path for file in self._all_files[:5])}")
+        self._values = found
+        return {name: values.field(name, total) for name, values in sorted(found.items())}
+
+    def _values_at(self, path: str) -> Collection[str]:
+        return self._values[path].labels if path in self._values else ()
+
+    @cached_property
+    def _known(self) -> FeatureConnector | None:
+        path = self._features_path
+        if path is None:
+            return None
+        features = from_json_text(_text(path), path=path)
+        folder = FileSystems.split(path)[0]
+        return features.load_labels(lambda name: _text_if_there(FileSystems.join(folder, name)))
+
+    def _features(self) -> FeatureConnector:
+        return self._known or super()._features()
+
+    @property
+    def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        return partial(rows, fields=self._fields)
+
+    def _rows_reader(self) -> Reader:
+        return KnownRows(self._known, self._key) if self._known else super()._rows_reader()
+
+
+def _text(path: str) -> str:
+    with open_bytes(path) as stream:
+        return stream.read().decode("utf-8")
+
+
+def _text_if_there(path: str) -> str | None:
+    return _text(path) if FileSystems.exists(path) else None
+
+
+_IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+
+
+def records(stream: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yields the checked records of a TFRecord stream.
+
+    Raises:
+        CorruptRecordError: a record is damaged or cut.
+    """
+    number = offset = 0
+    while header := stream.read(12):
+        length = int.from_bytes(header[:8], "little") if len(header) == 12 else 0
+        # A damaged length may be any number: the header is checked before so many bytes are read.
+        if len(header) < 12 or tfrecord.masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
+            tfrecord.unframe(header, [0, len(header)], path=path, offset=offset, first_record=number)
+        frame = header + stream.read(length + 4)
+        yield tfrecord.unframe(frame, [0, length + 16], path=path, offset=offset, first_record=number)[0]
+        number, offset = number + 1, offset + length + 16
+
+
+@dataclass
+class Values:
+    """What the values of one name have in common.
+
+    Attributes:
+        kinds: of the values.
+        lengths: of the lists.
+        seen: the number of lists.
+        images: whether all bytes are images.
+        labels: the distinct values that could be labels, MAX_LABELS at most.
+    """
+
+    kinds: set[str] = field(default_factory=set)
+    lengths: set[int] = field(default_factory=set)
+    seen: int = 0
+    images: bool = True
+    labels: set[str] = field(default_factory=set)
+
+    def add(self, values: Any) -> None:
+        """Takes another list into account."""
+        self.seen += 1
+        self.lengths.add(len(values))
+        if not len(values):
+            return
+        if isinstance(values, list):
+            self.kinds.add("string")
+            self.images = self.images and all(bytes(value).startswith(_IMAGES) for value in values)
+        else:
+            self.kinds.add(str(values.dtype))
+        if len(self.labels) < MAX_LABELS and "float32" not in self.kinds:
+            self.labels.update(map(label_of, values[:100]))
+
+    def field(self, name: str, total: int) -> Field:
+        """Returns the field that holds the values; `total` is the number of records."""
+        if len(self.kinds) != 1:
+            found = " and ".join(sorted(self.kinds)) or "empty lists alone"
+            drop = advice(name, "drop")
+            return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in these records; leave it out by {drop}")
+        [kind] = self.kinds
+        if self.lengths == {1}:
+            whole = self.seen == total
+            return Field("image" if kind == "string" and self.images and whole else kind, optional=not whole)
+        if len(self.lengths) == 1 and self.seen == total and kind != "string":
+            return Field("tensor", item=Field(kind), shape=(*self.lengths,))
+        return Field("list", item=Field(kind))
+
+
+def rows(piece: Piece, fields: Mapping[str, Field]) -> Iterator[Row]:
+    """Yields the records of a file; a damaged one ends it, because the next cannot be found."""
+    lists: dict[str, Any] = {name: [] for name, field in fields.items() if field.kind == "list"}
+    with open_bytes(piece.file.path) as stream:
+        for number, record in enumerate(records(stream, piece.file.path)):
+            try:  # a list that is not there is empty: the format knows no difference
+                found = {name: _value(name, values, fields) for name, values in examples.parse(record).items()}
+                yield number, f"record {number}", lists | found
+            except (BeamDatasetsError, ValueError) as error:
+                yield number, f"record {number}", str(error)
+
+
+def _value(name: str, values: Any, fields: Mapping[str, Field]) -> Any:
+    listed = values if isinstance(values, list) else values.tolist()
+    one = fields.get(name)
+    if one is None or one.item is not None:
+        return listed
+    if len(listed) > 1:
+        raise ValueError(f"{name!r} has {len(listed)} values, not one ({one}); lists are {one.kind}[]")
+    return listed[0] if listed else None
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Reads the records of TFRecord files whose features are known.
+
+    Attributes:
+        features: of the records.
+        key: the feature that has the keys; None for file and record.
+    """
+
+    features: FeatureConnector
+    key: str | None = None
+
+    def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
+        """Yields the records of a file; images stay the bytes that they are."""
+        decode = compile_decoder(self.features, decoders=_images_as_stored(self.features))
+        with open_bytes(piece.file.path) as stream:
+            for number, record in enumerate(records(stream, piece.file.path)):
+                try:
+                    example = decode(record)
+                    key = f"{piece.file.name}:{number}" if self.key is None else key_of(example, self.key)
+                except (BeamDatasetsError, ValueError) as error:
+                    yield Bad(piece.file, str(error), f"record {number}")
+                    continue
+                yield key, example
+
+
+def _images_as_stored(feature: FeatureConnector) -> Any:
+    """Returns the decoders that leave images encoded: decoding and encoding would change a JPEG."""
+    if isinstance(feature, FeaturesDict):
+        nest = {name: _images_as_stored(inner) for name, inner in feature.items()}
+        return {name: inner for name, inner in nest.items() if inner}
+    item = feature.feature if isinstance(feature, Sequence) else feature
+    return SkipDecoding() if isinstance(item, Image) else None

@@ -1,0 +1,117 @@
+"""The pool of workers as a runner asks it, and as a program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+
+from beam_datasets.beam import worker_pool
+from beam_datasets.transforms import portable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORKER_SECONDS = 60
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc, and at Linux's loopback addresses")
+
+
+@pytest.fixture
+def pool() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A pool that runs as a program, and its port."""
+    command = [sys.executable, "-m", "beam_datasets.beam.worker_pool", "--port", "0"]  # any that is free
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        assert told.startswith("Workers can be had at 127.0.0.1:"), told
+        yield process, int(told.rpartition(":")[2])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(port: int, kind: str, worker: str, runner: str = "") -> Any:
+    """Asks a pool to start or to stop a worker of a runner."""
+    service = endpoints_pb2.ApiServiceDescriptor(url=runner)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        if kind == "stop":
+            return stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=worker), timeout=WORKER_SECONDS)
+        request = beam_fn_api_pb2.StartWorkerRequest(worker_id=worker, control_endpoint=service)
+        return stub.StartWorker(request, timeout=WORKER_SECONDS)
+
+
+def processes_below(pid: int) -> set[int]:
+    """Returns the processes that a process has started, and those that these have."""
+    told = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(child): int(parent) for child, parent in map(str.split, told.splitlines())}
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def gone(pids: set[int]) -> bool:
+    """Returns whether processes end, within some time."""
+    deadline = time.monotonic() + WORKER_SECONDS
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_workers_come_and_end_with_the_pool(pool: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = pool
+    for worker in ("1-1", "1-2"):
+        with portable._control_service() as (runner, came):
+            assert not ask(port, "start", worker, runner).error
+            assert came.wait(WORKER_SECONDS), worker
+    started = processes_below(process.pid)
+    process.send_signal(signal.SIGTERM)
+    _, complained = process.communicate(timeout=WORKER_SECONDS)
+    assert process.returncode == 0, complained
+    assert "worker 1-2 of localhost:" in complained
+    assert gone(started)
+
+
+def test_workers_that_have_ended_are_forgotten() -> None:
+    """Nobody may ask for them to be stopped, or does from another connection."""
+    pool = worker_pool.WorkerPool()
+    for number in range(3):
+        request = beam_fn_api_pb2.StartWorkerRequest(worker_id=f"1-{number}")
+        request.control_endpoint.url = "localhost:1"
+        assert not pool.StartWorker(request, Peer(f"ipv4:127.0.0.1:{number}")).error
+        [worker] = pool._workers.values()
+        worker.kill()
+        worker.join()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A connection as gRPC tells the service of it."""
+
+    name: str
+
+    def peer(self) -> str:
+        return self.name
+
+
+def test_what_was_not_started_can_be_stopped(pool: tuple[subprocess.Popen[str], int]) -> None:
+    assert not ask(pool[1], "stop", "nobody").error
+
+
+def test_it_listens_on_loopback_alone(pool: tuple[subprocess.Popen[str], int]) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", pool[1]), timeout=WORKER_SECONDS)  # another address of this machine

@@ -1,0 +1,92 @@
+"""Parquet: types, nulls, row groups, files that differ."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from beam_datasets.errors import InputError
+from beam_datasets.files.inputs import find
+from beam_datasets.files.parquet import row_groups, rows
+from beam_datasets.files.rows import Rows
+from beam_datasets.files.source import read_piece
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def write(path: Path, columns: dict[str, Any], **options: Any) -> None:
+    pq.write_table(pa.table(columns), path, **options)
+
+
+def read(path: Path, key: str | None = None) -> list[tuple[Any, Any]]:
+    fields, pieces = row_groups(find(str(path)))
+    return [
+        row
+        for piece in pieces
+        for row in read_piece(piece, Rows(partial(rows, wanted={*fields}), fields, key=key), False)
+    ]
+
+
+def test_types(tmp_path: Path) -> None:
+    day = datetime.date(2020, 1, 2)
+    columns = {
+        "i": pa.array([1, 2], pa.int16()),
+        "d": [1.5, 2.5],
+        "n": [1, None],
+        "s": ["x", "y"],
+        "c": pa.array(["a", "b"]).dictionary_encode(),
+        "b": [b"\xff", b""],
+        "l": [[1, 2], []],
+        "v": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
+        "o": [{"x": 1, "y": "p"}, {"x": 2, "y": None}],
+        "t": [day, day],
+        "m": [decimal.Decimal("1.50"), decimal.Decimal("2.00")],
+    }
+    write(tmp_path / "in.parquet", columns)
+    fields, _ = row_groups(find(str(tmp_path / "in.parquet")))
+    assert {name: str(field) for name, field in fields.items()} == {
+        "i": "int16", "d": "float64", "n": "int64?", "s": "string", "c": "string", "b": "string", "l": "int64[]",
+        "v": "float32[2]", "o": "{x: int64, y: string?}?", "t": "string", "m": "string",
+    }  # fmt: skip
+    (key, first), (_, second) = read(tmp_path / "in.parquet")
+    assert key == "in.parquet:0"
+    assert first["b"] == b"\xff"
+    assert (first["t"], first["m"], first["v"], first["c"]) == ("2020-01-02", "1.50", [1.0, 2.0], "a")
+    assert (second["n"], second["o"], second["l"]) == (None, {"x": 2, "y": None}, [])
+
+
+def test_row_groups_and_keys(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"n": list(range(25))}, row_group_size=10)
+    write(tmp_path / "b.parquet", {"n": list(range(25, 30))})
+    found = read(tmp_path)
+    assert [row["n"] for _, row in found] == list(range(30))
+    assert [key for key, _ in found][23:26] == ["a.parquet:23", "a.parquet:24", "b.parquet:0"]
+    assert [key for key, _ in read(tmp_path, "n")] == list(range(30))
+
+
+def test_files_that_differ(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"n": [1], "m": [1]})
+    write(tmp_path / "b.parquet", {"m": [1], "n": ["x"]})
+    fields, _ = row_groups(find(str(tmp_path)))
+    assert re.search(r"'n' is int64 in .*a\.parquet and .*string in .*b\.parquet", fields["n"].problem)
+
+
+def test_not_parquet(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(InputError, match=r"a\.parquet is no Parquet file \(0 bytes\)"):
+        row_groups(find(str(tmp_path)))
+
+
+def test_type_that_no_feature_has(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "n": [1]})
+    fields, _ = row_groups(find(str(tmp_path)))
+    assert re.search(r"'m' has the type map<.*--feature m=drop", fields["m"].problem)

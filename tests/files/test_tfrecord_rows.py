@@ -1,0 +1,113 @@
+"""TFRecords of others: what their records have, and what a damaged file says."""
+
+from __future__ import annotations
+
+import gzip
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from beam_datasets.errors import CorruptRecordError
+from beam_datasets.files.fields import parse_field
+from beam_datasets.files.inputs import Piece, find
+from beam_datasets.files.rows import Rows
+from beam_datasets.files.source import Bad
+from beam_datasets.files.tfrecord import Values, records
+from beam_datasets.files.tfrecord import rows as record_rows
+from beam_datasets.formats.example import serialize
+from beam_datasets.formats.tfrecord import frame
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PNG = b"\x89PNG\r\n\x1a\n..."
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "in.tfrecord"
+
+
+def rows(path: Path, specs: dict[str, str], **options: Any) -> list[Any]:
+    [file] = find(str(path))
+    fields = {name: parse_field(spec) for name, spec in specs.items()}
+    reader = Rows(partial(record_rows, fields=fields), fields, **options)
+    return [str(row) if isinstance(row, Bad) else row for row in reader.read(Piece(file))]
+
+
+def test_records_plain_and_compressed(path: Path) -> None:
+    data = [b"", b"one", b"x" * 100_000]
+    content = b"".join(map(frame, data))
+    path.write_bytes(content)
+    packed = path.with_name("in.tfrecord.gz")
+    packed.write_bytes(gzip.compress(content))
+    for file in (path, packed):
+        from beam_datasets.files.inputs import open_bytes
+
+        with open_bytes(str(file)) as stream:
+            assert list(map(bytes, records(stream, str(file)))) == data
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_damage_is_named(path: Path, cut: int) -> None:
+    content = frame(b"first") + frame(b"second")
+    for broken in (content[:-cut], content[: -cut - 1] + bytes([content[-cut - 1] ^ 1]) + content[-cut:]):
+        if len(broken) in (0, 21):
+            continue  # ends where a record does
+        path.write_bytes(broken)
+        with path.open("rb") as stream, pytest.raises(CorruptRecordError, match=r"in\.tfrecord, byte (0|21) "):
+            list(records(stream, str(path)))
+
+
+def test_examples(path: Path) -> None:
+    examples = [serialize({"n": [i], "t": [f"t{i}".encode()], "l": list(range(i))}) for i in range(3)]
+    path.write_bytes(b"".join(map(frame, examples)))
+    specs = {"n": "int64", "t": "string", "l": "int64[]"}
+    assert rows(path, specs, key="t") == [
+        (f"t{i}", {"n": i, "t": f"t{i}".encode(), "l": list(range(i))}) for i in range(3)
+    ]
+    assert rows(path, {"n": "class:3"}, dropped=frozenset(["t", "l"]))[2] == ("in.tfrecord:2", {"n": 2})
+    found = rows(path, specs | {"l": "int64?"})
+    assert found[0][1]["l"] is None
+    assert "record 2: 'l' has 2 values, not one" in found[2]
+
+
+def test_not_an_example(path: Path) -> None:
+    path.write_bytes(frame(b"\xff\xff\xff") + frame(serialize({"n": [1]})))
+    found = rows(path, {"n": "int64"})
+    assert "record 0: " in found[0]
+    assert found[1] == ("in.tfrecord:1", {"n": 1})
+
+
+@pytest.mark.parametrize(
+    "values, spec",
+    [
+        ([[1], [2]], "int64"),
+        ([[1.5], None], "float32?"),
+        ([[1, 2], [3, 4]], "int64[2]"),
+        ([[1, 2], [3]], "int64[]"),
+        ([[1, 2], []], "int64[]"),
+        ([[b"x"], [b"\xff"]], "string"),
+        ([[PNG], [PNG]], "image"),
+        ([[PNG], [b"x"]], "string"),
+        ([[b"a", b"b"], [b"c", b"d"]], "string[]"),
+    ],
+)
+def test_guess(values: list[list[Any] | None], spec: str) -> None:
+    from beam_datasets.formats.example import parse
+
+    guess = Values()
+    for value in values:
+        if value is not None:
+            guess.add(parse(serialize({"a": value})).get("a", []))
+    assert str(guess.field("a", len(values))) == spec
+
+
+def test_guess_refuses_two_types() -> None:
+    from beam_datasets.formats.example import parse
+
+    guess = Values()
+    guess.add(parse(serialize({"a": [1]}))["a"])
+    guess.add(parse(serialize({"a": [b"x"]}))["a"])
+    assert "'a' holds int64 and string" in guess.field("a", 2).problem
