@@ -37,7 +37,7 @@ def run(args: Sequence[str]) -> int:
         if isinstance(error, BeamDatasetsError):
             raise
         raise UsageError(str(error)) from error
-    say(f"{builder.info.full_name} in {builder.dataset_dir}\n{builder.info.features!r}")
+    say(f"{builder.info.display_name} in {builder.dataset_dir}\n{builder.info.features!r}")
     say(splits_table(builder.info.splits))
     return 0
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog
+from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     Parser,
     UsageError,
-    add_builder_options,
     add_engine_options,
     add_shard_options,
     add_store_options,
-    builder_arguments,
+    as_usage_errors,
     check_beam_options,
+    import_beam,
     num_shards,
     until_dashes,
 )
@@ -28,8 +28,8 @@ from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.cli.tables import splits_table
 from beam_datasets.cli.terminal import say
-from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
-from beam_datasets.writing import promises
+from beam_datasets.errors import AlreadyPublishedError
+from beam_datasets.writing import compatibility
 from beam_datasets.writing.plan import ShardingOptions
 
 if TYPE_CHECKING:
@@ -61,27 +61,32 @@ _PASSED_ON = (
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    import_beam()
     known, beam_options, request, parser = _parse(list(args))
     checked, unchecked = beam_options
     check_beam_options(checked, parser)
     _check_code(known, [*checked, *unchecked])
     builder = _make_builder(request, known)
     if known.skip_published and builder.is_prepared():
-        say(f"{builder.info.full_name} is published already in {builder.dataset_dir}")
+        say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
     say(_announcement(builder))
     if known.check_against:
         with as_usage_errors("--check_against"):
-            earlier = promises.earlier_version(builder.dataset_dir, known.check_against)
+            earlier = compatibility.earlier_version(builder.dataset_dir, known.check_against)
         say(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
         say(f"{_splits_to_come(builder, known)}\nNothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
-        with as_usage_errors("build"), ProgressBar() as bar:
-            directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
+        try:
+            with as_usage_errors("build"), ProgressBar() as bar:
+                directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
+        except AlreadyPublishedError as error:  # by another run, meanwhile; or of one that this run has finished
+            if not (known.skip_published and builder.is_prepared()):
+                raise
+            say(str(error))
+            return 0
         if not builder.is_prepared():  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
@@ -99,17 +104,6 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
             check_code_is_shared(file[0], beam_options, shared_disk=known.shared_disk)
 
 
-def import_beam() -> None:
-    """Imports Beam, in less time than it takes by itself."""
-    gc.disable()  # it would look through all that is imported again and again, a quarter of the time
-    try:
-        from beam_datasets import transforms  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError("this needs Apache Beam: pip install 'beam_datasets[beam]'") from error
-    finally:
-        gc.enable()
-
-
 def _parse(args: list[str]) -> tuple[argparse.Namespace, tuple[list[str], list[str]], Request, Parser]:
     """Returns our own options, those for Beam that are to be checked and that are not, the dataset, and the parser."""
     args, unchecked = until_dashes(args)
@@ -119,6 +113,7 @@ def _parse(args: list[str]) -> tuple[argparse.Namespace, tuple[list[str], list[s
         parser.parse_args(["--help"] if args else [])
     if args[0].startswith("-"):
         raise UsageError(f"the dataset comes first: {USAGE}")
+    import_beam()
     request = resolve(args[0])
     add_builder_options(parser, request.builder)
     known, rest = parser.parse_known_args(args)
@@ -144,8 +139,8 @@ def _parser() -> Parser:
         nargs="?",
         const="latest",
         metavar="VERSION",
-        help="compare with a published version before publishing, the highest one below where no VERSION is given, and "
-        "refuse a number that promises more than the data keep",
+        help="compare with a published version, by default the highest one below; if the number promises more than "
+        "features or data keep, publish nothing, and keep the result to be published under another",
     )
     add("--debug", action="store_true", help="show the traceback of an error")
     group = add_shard_options(parser)
@@ -167,17 +162,6 @@ def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder
 
 
 @contextlib.contextmanager
-def as_usage_errors(what: str) -> Iterator[None]:
-    """Makes one message of an argument that a builder or the engine refuses; --debug shows where that was."""
-    try:
-        yield
-    except BeamDatasetsError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{what}: {error}") from error
-
-
-@contextlib.contextmanager
 def publishing_in(directory: str) -> Iterator[None]:
     """Has Ctrl-C say that the version is published, where it is by then."""
     try:
@@ -196,13 +180,13 @@ def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any
 
 
 def _announcement(builder: DatasetBuilder) -> str:
-    return f"{builder.info.full_name} -> {builder.dataset_dir}\n{builder.info.features!r}"
+    return f"{builder.info.display_name} -> {builder.dataset_dir}\n{builder.info.features!r}"
 
 
 def _splits_to_come(builder: DatasetBuilder, known: argparse.Namespace) -> str:
-    import apache_beam as beam
+    from beam_datasets.transforms.engine import unused_pipeline
 
-    names = builder.split_generators(beam.Pipeline(runner="FnApiRunner"))
+    names = builder.split_generators(unused_pipeline())
     with as_usage_errors("build"):
         options = {
             name: getattr(known, name) for name in ("min_shard_size", "max_shard_size", "max_examples_per_split")

@@ -113,7 +113,11 @@ def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector)
         yield "\nfeatures"
         yield from (f"  {_SIGNS.get(f.kind, '~')} {f.path or '(all)'}: {f.text}" for f in found.features)
     yield ""
-    yield table(["split", "old", "new", "same", *KINDS, "paired by"], [_row(split) for split in found.splits.values()])
+    counts = ["same", *(["not_compared"] if any(split.not_compared for split in found.splits.values()) else []), *KINDS]
+    header = ["split", "old", "new", *(name.replace("_", " ") for name in counts), "paired by"]
+    yield table(header, [_row(split, counts) for split in found.splits.values()])
+    if found.not_compared:
+        yield f"Not compared, because their types changed: {', '.join(path or '(all)' for path in found.not_compared)}"
     for split in found.splits.values():
         yield from _notes(split)
     for split in found.splits.values():
@@ -135,9 +139,9 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     yield str(verdict)
 
 
-def _row(split: SplitDiff) -> list[Any]:
-    counts = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
-    return [split.name, *counts, split.same, *(getattr(split, kind) for kind in KINDS), split.by or "-"]
+def _row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
+    examples = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
+    return [split.name, *examples, *(getattr(split, count) for count in counts), split.by or "-"]
 
 
 def _notes(split: SplitDiff) -> Iterator[str]:
@@ -174,6 +178,7 @@ def as_json(found: DatasetDiff) -> dict[str, Any]:
         "reasons": [asdict(reason) for reason in verdict.reasons],
         "whole": found.whole,
         "features": [asdict(change) for change in found.features],
+        "not_compared": list(found.not_compared),
         "splits": {name: _split_json(split) for name, split in found.splits.items()},
     }
 

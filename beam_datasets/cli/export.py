@@ -6,13 +6,13 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from beam_datasets.cli.build import as_usage_errors, import_beam
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     Parser,
     UsageError,
     add_shard_options,
     add_store_options,
+    as_usage_errors,
     check_beam_options,
     num_shards,
     size_in_bytes,
@@ -41,26 +41,21 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    import_beam()
-    from beam_datasets.transforms.export import run as run_plan
+    from beam_datasets.exports import run_plan
 
     known, beam_options = _parse(list(args))
     with as_usage_errors("export"):
         plan = _plan(known)
-    say(f"{plan.info.full_name} -> {plan.directory} ({plan.format.name})")
+    say(f"{plan.info.display_name} -> {plan.directory} ({plan.format.name})")
     say(_to_come(plan))
     if known.dry_run:
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with as_usage_errors("export"), bytes_bar("Export") as show:
-        directory = run_plan(
-            plan,
-            beam_options=beam_options,
-            num_workers=known.num_workers,
-            shared_disk=known.shared_disk,
-            progress=None if show is None else lambda done: show(done, None),
-        )
+        engine = {"num_workers": known.num_workers, "shared_disk": known.shared_disk}
+        progress = None if show is None else lambda done: show(done, None)
+        directory = run_plan(plan, beam_options, {**engine, "progress": progress})
     say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
@@ -113,7 +108,9 @@ def _parser() -> Parser:
         "--group_size", type=int, metavar="N", help="of arrayrecord: records that are compressed together; default 1"
     )
     group = parser.add_argument_group("engine (they change no byte)")
-    group.add_argument("--num_workers", type=int, metavar="N", help="processes of a local run; default: one a core")
+    group.add_argument(
+        "--num_workers", type=int, metavar="N", help="processes of a local run, 0 for one a core; default: this one"
+    )
     group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
     return parser
 

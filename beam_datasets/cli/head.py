@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +11,15 @@ from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
 from beam_datasets.cli.terminal import say
-from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_rgb
+from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_image
 from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
 from beam_datasets.features.decode import SkipDecoding
-from beam_datasets.features.png import encode
 from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
     from collections.abc import Sequence as Items
 
@@ -40,10 +40,10 @@ def run(args: Items[str]) -> int:
     features = dataset.features
     if known.images:
         if not _skipping(features, *_PICTURES):
-            raise UsageError(f"{published.info.full_name} has no images that --images {known.images} could take")
+            raise UsageError(f"{published.info.display_name} has no images that --images {known.images} could take")
         storage.make_dirs(known.images)
     pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
-    say(f"{published.info.full_name}, {split}: {len(dataset):,} examples")
+    say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
     records, shown = dataset.raw(), dataset.map(lambda example: list(_lines(example, features, pictures)))
     for i in range(min(known.count, len(dataset))):
         say(f"\nexample {i}")
@@ -70,10 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--images", metavar="DIR", help="write their images as files into a directory")
     add(
         "--thumbnails",
-        action=argparse.BooleanOptionalAction,
+        action="store_true",
         default=None,
-        help="show their images in the terminal, in 24-bit colours; default: where it is one",
+        help="show their images in the terminal, in 24-bit colours; default: if it is one",
     )
+    add("--no_thumbnails", action="store_false", dest="thumbnails", help="show no images")
     return parser
 
 
@@ -138,7 +139,9 @@ def _visible(data: bytes, feature: FeatureConnector) -> bytes:
     """Returns the file of an image, or for one of floats a picture of them."""
     if not isinstance(feature, Image) or feature.dtype != np.float32:
         return data
-    return encode(to_rgb(feature.unpacker("")(data)))
+    file = io.BytesIO()
+    to_image(feature.unpacker("")(data)).save(file, "PNG")
+    return file.getvalue()
 
 
 def _file_name(text: str) -> str:

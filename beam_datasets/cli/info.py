@@ -10,7 +10,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
 from beam_datasets.cli.tables import size_text, splits_table, table
 from beam_datasets.cli.terminal import say
-from beam_datasets.errors import BeamDatasetsError, PathNotFoundError
+from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
 from beam_datasets.model.info import INFO_FILE, DatasetInfo
 from beam_datasets.model.lineage import Lineage
 from beam_datasets.reading.opening import open_published
@@ -34,7 +34,7 @@ def run_info(args: Sequence[str]) -> int:
         say(json.dumps(info_json(published), indent=1))
         return 0
     info = published.info
-    for text in (info.full_name, info.description, info.homepage):
+    for text in (info.display_name, info.description, info.homepage):
         if text:
             say(text)
     say(f"{info.data_dir}\n{info.features!r}")
@@ -50,7 +50,7 @@ def info_json(published: ReadOnlyBuilder) -> dict[str, Any]:
     """Returns what a published dataset is as values that JSON expresses."""
     info, lineage = published.info, published.lineage
     return {
-        "dataset": info.full_name,
+        "dataset": info.display_name,
         "directory": str(info.data_dir),
         "digest": published.digest,
         "description": info.description,
@@ -99,10 +99,10 @@ def run_list(args: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print it as JSON, split by split")
     known = parser.parse_args(with_underscores(args))
     root = catalog.root_dir(known.data_dir, known.storage_options)
-    names = [full_name for name in catalog.list_datasets(root) for full_name in catalog.list_published(name, root)]
+    names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: there is no such directory")
-    found = [_listed(name, root) for name in names]
+    found = [listed for name in names for listed in _list_dataset(name, root)]
     if known.json:
         say(json.dumps(found, indent=1))
     elif not found:
@@ -112,12 +112,20 @@ def run_list(args: Sequence[str]) -> int:
     return 0
 
 
+def _list_dataset(name: str, root: str) -> list[dict[str, Any]]:
+    """Returns what is listed of a dataset: its versions, or why they are unknown."""
+    try:
+        return [_listed(full_name, root) for full_name in catalog.list_published(name, root)]
+    except PathPermissionError as error:
+        return [{"dataset": name, "directory": storage.join(root, name), "error": str(error)}]
+
+
 def _listed(name: str, root: str) -> dict[str, Any]:
     """Returns what is listed of a version: its splits, or why they cannot be told."""
-    directory = catalog.find_dataset_dir(name, root)
-    path = storage.join(directory, INFO_FILE)
-    listed = {"dataset": name, "directory": str(directory)}
+    listed: dict[str, Any] = {"dataset": name}
     try:
+        listed["directory"] = str(directory := catalog.find_dataset_dir(name, root))
+        path = storage.join(directory, INFO_FILE)
         return listed | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
     except BeamDatasetsError as error:
         return listed | {"error": str(error)}

@@ -1,35 +1,36 @@
-"""The beam-datasets command: which subcommand, and how its errors look."""
+"""The beam-datasets command: finds the subcommand, runs it and prints its errors."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
 
-from beam_datasets import __version__, frames
-from beam_datasets.cli import adopt, build, diff, export, gc, head, info, materialize, slices, stats, verify
+from beam_datasets import __version__
 from beam_datasets.cli.options import UsageError
-from beam_datasets.cli.terminal import say
+from beam_datasets.cli.terminal import escape_unencodable, say
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
-COMMANDS = {
-    "build": build.run,
-    "materialize": materialize.run,
-    "export": export.run,
-    "adopt": adopt.run,
-    "info": info.run_info,
-    "head": head.run,
-    "slices": slices.run,
-    "stats": stats.run,
-    "diff": diff.run,
-    "verify": verify.run,
-    "gc": gc.run,
-    "list": info.run_list,
+COMMANDS = {  # name -> module of this package, function in it; only the module of the called command is imported
+    "build": ("build", "run"),
+    "materialize": ("materialize", "run"),
+    "export": ("export", "run"),
+    "adopt": ("adopt", "run"),
+    "info": ("info", "run_info"),
+    "head": ("head", "run"),
+    "slices": ("slices", "run"),
+    "stats": ("stats", "run"),
+    "diff": ("diff", "run"),
+    "verify": ("verify", "run"),
+    "publish": ("publish", "run"),
+    "gc": ("gc", "run"),
+    "list": ("info", "run_list"),
 }
 
 DESCRIPTION = """\
@@ -45,6 +46,7 @@ Generates, describes and shows datasets.
   beam-datasets stats DIR_OR_NAME                   what its features hold, as a table or a page with plots
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets verify DIR_OR_NAME                  whether a dataset is whole; --repair restores what it can
+  beam-datasets publish RESULT --version V          publish a refused result under another version number
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
   beam-datasets list --data_dir DIR                 what is published
 """
@@ -56,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments; None for those of the process.
     """
+    escape_unencodable()
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     try:
@@ -81,7 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _foreign_frame(error: Exception) -> str:
-    """Returns the last place in a dataset author's code that an error came through; '' where there is none."""
+    """Returns the last place in a dataset author's code that an error came through; '' if there is none."""
+    from beam_datasets import frames
+
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     return str(frames.last_of_author(frames.of(error)) or "")
@@ -106,4 +111,6 @@ def _run(args: list[str]) -> int:
         parser.print_help()
         return USAGE
     chosen = parser.parse_args(args)
-    return COMMANDS[chosen.command](chosen.arguments)
+    module, function = COMMANDS[chosen.command]
+    code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(chosen.arguments)
+    return code

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from beam_datasets.catalog import is_published
-from beam_datasets.cli.build import as_usage_errors, import_beam, publishing_in
+from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     Parser,
@@ -16,6 +16,7 @@ from beam_datasets.cli.options import (
     add_engine_options,
     add_shard_options,
     add_store_options,
+    as_usage_errors,
     check_beam_options,
     num_shards,
     until_dashes,
@@ -45,18 +46,18 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    import_beam()
-    from beam_datasets.transforms.engine import check_code_is_shared
-    from beam_datasets.transforms.materialize import run as run_job
-
     known, beam_options = _parse(list(args))
+    from beam_datasets.materializing import run_job
+
     with as_usage_errors("materialize"):
         file = known.filter.rpartition(":")[0] if known.filter else ""
-        if file.endswith(".py") and not known.dry_run:
+        if file.endswith(".py") and beam_options and not known.dry_run:
+            from beam_datasets.transforms.engine import check_code_is_shared
+
             check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
         job = _job(known)
         to_come = _to_come(job)
-    say(f"{job.info.full_name} -> {job.dataset_dir}")
+    say(f"{job.info.display_name} -> {job.dataset_dir}")
     say(to_come)
     if known.dry_run:
         say("Nothing was run (--dry_run).")
@@ -66,16 +67,8 @@ def run(args: Sequence[str]) -> int:
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
             total = _total(job)
             progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)
-            directory = run_job(
-                job,
-                beam_options=beam_options,
-                num_workers=known.num_workers,
-                payload=known.payload,
-                spill_dir=known.spill_dir,
-                shared_disk=known.shared_disk,
-                wait=not known.no_wait,
-                progress=progress,
-            )
+            engine = {name: getattr(known, name) for name in ("num_workers", "payload", "spill_dir", "shared_disk")}
+            directory = run_job(job, beam_options, {**engine, "wait": not known.no_wait, "progress": progress})
         if not is_published(directory):  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
@@ -130,6 +123,7 @@ def _parser() -> Parser:
         help="keep examples of which it returns True; or path/to/file.py:FUNCTION",
     )
     add("--reshuffle", metavar="SALT", help="a new order, by this salt and the keys; default: the order is kept")
+    add("--refuse_repeats", action="store_true", help="refuse keys that occur more than once in a split")
     add_store_options(parser, of="the store of --data_dir")
     add_store_options(parser, prefix="source_", of="the stores of sources")
     add("--dry_run", action="store_true", help="say what would be read and written, and do nothing")
@@ -154,6 +148,7 @@ def _job(known: argparse.Namespace) -> Job:
         features=None if known.features is None else [name.strip() for name in known.features.split(",")],
         filter=known.filter,
         reshuffle=known.reshuffle,
+        refuse_repeats=known.refuse_repeats,
         num_shards=num_shards(known.num_shards),
         min_shard_size=known.min_shard_size,
         max_shard_size=known.max_shard_size,
@@ -179,6 +174,7 @@ def _to_come(job: Job) -> str:
         lines.append(f"filter: {job.lineage.filter}")
     if job.reshuffle is not None:
         lines.append(f"new order, of the salt {job.reshuffle!r}")
+    lines += [f"note: {note}" for note in job.notes]
     return "\n".join(lines)
 
 

@@ -1,27 +1,26 @@
-"""Command line options: those that a builder's constructor has, sizes, and which of the rest are Beam's."""
+"""Command line options that commands share, and a check of those that are Beam's."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
-import inspect
+import gc
 import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 
-    from beam_datasets.builders import DatasetBuilder
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
-_OWN = ("self", "data_dir", "config", "storage_options")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
-_ARGUMENT = r"^ *{}(?: \(.*?\))?: (.+(?:\n(?! *\w+(?: \(.*?\))?:).*\S.*)*)"  # its type may stand in brackets
 
 
 class UsageError(Exception):
@@ -93,8 +92,8 @@ def store_options(path: str) -> dict[str, Any]:
 
 
 def with_underscores(args: Sequence[str]) -> list[str]:
-    """Returns the arguments with `--data-dir` written as `--data_dir`; their values stay as they are."""
-    return [re.sub(r"^(--(?:no-)?)([^=]+)", lambda name: name[1] + name[2].replace("-", "_"), arg) for arg in args]
+    """Returns the arguments with `--data-dir` written as `--data_dir`; values are unchanged."""
+    return [re.sub(r"^--[^=]+", lambda name: "--" + name[0][2:].replace("-", "_"), arg) for arg in args]
 
 
 def add_shard_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -115,7 +114,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--num_workers",
         type=int,
         metavar="N",
-        help="worker processes of a local run; default: one a core, fewer where materialize has little to copy",
+        help="worker processes of a local run, 0 for one a core; default: one a core, of materialize this process",
     )
     group.add_argument(
         "--payload", choices=["inline", "spilled"], help="how records travel; default: inline on Dataflow, else spilled"
@@ -148,59 +147,6 @@ def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
     return with_underscores(args[:place]), list(args[place + 1 :])
 
 
-def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
-    """Adds an option for each keyword argument of a builder's constructor, described by its docstring.
-
-    A mapping and a sequence become options that can be repeated (`--split train=a --split test=b`); a name of a mapping
-    only where the mapping's values may be sequences.
-    """
-    group = parser.add_argument_group(f"options of {builder.name}")
-    taken = set(parser._option_string_actions)
-    for parameter in _parameters(builder).values():
-        flags = [flag for flag in _flags(parameter) if flag not in taken]
-        if flags:
-            group.add_argument(*flags, dest=parameter.name, help=_help(builder, parameter.name), **_kind(parameter))
-
-
-def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -> dict[str, Any]:
-    """Returns the constructor's arguments that were given."""
-    parameters = _parameters(builder)
-    given = {name: getattr(args, name) for name in parameters if hasattr(args, name)}
-    return {name: _pairs_of(parameters[name], value) for name, value in given.items()}
-
-
-def _parameters(builder: type[DatasetBuilder]) -> dict[str, inspect.Parameter]:
-    """Returns the constructor's keyword arguments, those that it passes on to its base's constructor included."""
-    from beam_datasets.builders import DatasetBuilder
-
-    found: dict[str, inspect.Parameter] = {}
-    for kind in builder.__mro__:
-        if kind is DatasetBuilder:
-            break
-        if "__init__" not in vars(kind):
-            continue
-        parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
-        for parameter in parameters:
-            named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-            if named and parameter.name not in _OWN:
-                found.setdefault(parameter.name, parameter)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            break
-    return found
-
-
-def _pairs_of(parameter: inspect.Parameter, value: Any) -> Any:
-    """Returns a mapping of the pairs given for one; the values of a repeated name where it takes sequences of them."""
-    if not _is_mapping(parameter):
-        return value
-    if "Sequence" not in _annotation(parameter):
-        return _once(_flags(parameter)[0], value)
-    values: dict[str, list[str]] = {}
-    for name, each in value:
-        values.setdefault(name, []).append(each)
-    return {name: found if len(found) > 1 else found[0] for name, found in values.items()}
-
-
 def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Returns the pairs as a dict; a name that is given twice is an error, for nobody would miss the first value."""
     found: dict[str, str] = {}
@@ -211,51 +157,30 @@ def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-def _annotation(parameter: inspect.Parameter) -> str:
-    kind = parameter.annotation
-    text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-    return text.removesuffix("| None").strip() if kind is not parameter.empty else type(parameter.default).__name__
+def import_beam() -> None:
+    """Imports Beam, without the garbage collections that would take a quarter of the time.
+
+    Raises:
+        MissingDependencyError: Beam is not installed.
+    """
+    gc.disable()
+    try:
+        from beam_datasets import transforms  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError("this needs Apache Beam: pip install 'beam_datasets[beam]'") from error
+    finally:
+        gc.enable()
 
 
-def _is_mapping(parameter: inspect.Parameter) -> bool:
-    return _annotation(parameter).partition("[")[0].rpartition(".")[2] in ("Mapping", "dict")
-
-
-def _is_sequence(parameter: inspect.Parameter) -> bool:
-    return _annotation(parameter).partition("[")[0].rpartition(".")[2] in ("Sequence", "list", "tuple")
-
-
-def _flags(parameter: inspect.Parameter) -> list[str]:
-    repeated = _is_mapping(parameter) or _is_sequence(parameter)
-    singular = [f"--{parameter.name[:-1]}"] if repeated and parameter.name.endswith("s") else []
-    return [*singular, f"--{parameter.name}"]
-
-
-def _kind(parameter: inspect.Parameter) -> dict[str, Any]:
-    required = {"required": parameter.default is parameter.empty, "default": argparse.SUPPRESS}
-    if _is_mapping(parameter):
-        return {"action": "append", "type": _pair, "metavar": "NAME=VALUE"} | required
-    if _is_sequence(parameter):
-        return {"action": "append"} | required
-    kind = _annotation(parameter)
-    if kind == "bool":
-        return {"action": argparse.BooleanOptionalAction if parameter.default is True else "store_true"} | required
-    return {"type": {"int": int, "float": float}.get(kind, str)} | required
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
-def _help(builder: type[DatasetBuilder], name: str) -> str:
-    """Returns what `Args:` say of an argument, in the docstring of a class or of its constructor."""
-    documented = [each for kind in builder.__mro__ for each in (kind, vars(kind).get("__init__"))]
-    found = (re.search(_ARGUMENT.format(name), inspect.getdoc(each) or "", re.MULTILINE) for each in documented if each)
-    match = next(filter(None, found), None)
-    return " ".join(match[1].split()).replace("%", "%%") if match else ""
+@contextlib.contextmanager
+def as_usage_errors(what: str) -> Iterator[None]:
+    """Turns a TypeError or ValueError about an argument into a UsageError that starts with `what`."""
+    try:
+        yield
+    except BeamDatasetsError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{what}: {error}") from error
 
 
 def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) -> None:
@@ -266,10 +191,12 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         parser: of this command, for what may have been meant.
 
     Raises:
+        MissingDependencyError: Beam is not installed.
         UsageError: nobody knows one of them.
     """
     if not options:
         return
+    import_beam()
     beam = _beam_parser()
     _, unknown = beam.parse_known_args(list(options))
     if not unknown:

@@ -13,7 +13,7 @@ from beam_datasets.cli.terminal import say
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from beam_datasets.transforms.progress import Progress
+    from beam_datasets.writing.progress import Progress
 
 
 class ProgressBar:

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from beam_datasets.builders import DatasetBuilder
     from beam_datasets.model.names import Scalar
 
-# Where datasets without a file are looked for, by name; `pipelines` is what is installed beside this package.
-MODULES = ("pipelines.{}", "pipelines.files.{}")
+FILES = "beam_datasets.files"  # has a module for each format of files
+FOLDER = "pipelines"  # a folder of the current directory whose datasets are found by name
 
-_CODE = re.compile(
-    r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?:/(?P<config>[\w.+\-]+))?(?::(?P<version>[\d.*]+))?"
-)
+_CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?")
 
 
 @dataclass(frozen=True)
@@ -50,31 +48,33 @@ class Request:
 def resolve(text: str) -> Request:
     """Returns the dataset that a text means.
 
-    It is `name[/config][:version]` of a registered builder or of a module of `pipelines`, or
-    `path/to/file.py[:Class][/config][:version]`, or `package.module[:Class]...`.
+    It is `name[/config][:version]` of a registered builder, of a format of files (`csv`), or of `pipelines/name.py`
+    below the current directory; or `path/to/file.py[:Class][/config][:version]`; or `package.module[:Class]...`.
+    A slash may stand for the colon before the version.
 
     Raises:
         UsageError: there is no such dataset, or the file does not say which of its builders is meant.
     """
     code = _CODE.fullmatch(text)
-    if code:
-        module = _load_file(code["where"]) if code["where"].endswith(".py") else _load_module(code["where"])
-        return Request(_builder_of(module, code["kind"]), code["config"], code["version"])
     try:
-        name = DatasetName.parse(text)
+        name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
     except ValueError as error:
-        raise UsageError(str(error)) from None
-    return Request(_by_name(name.name), name.config, name.version, name.kwargs)
+        needed = "expected [:Class][/config][:version] behind the file or module"
+        raise UsageError(f"{text}: {needed}, got {code['rest']!r}" if code else str(error)) from None
+    if not code:
+        return Request(_by_name(name.name), name.config, name.version, name.kwargs)
+    module = _load_file(code["where"]) if code["where"].endswith(".py") else _load_module(code["where"])
+    return Request(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:
     registered = catalog.registered()
     if name in registered:
         return registered[name]
-    for pattern in MODULES:
-        module = pattern.format(name)
-        if _exists(module):
-            return _builder_of(importlib.import_module(module), None)
+    if name in _builders_in(_files_folder()):
+        return _builder_of(importlib.import_module(f"{FILES}.{name}"), None)
+    if name in _builders_in(FOLDER):
+        return _builder_of(_load_file(os.path.join(FOLDER, f"{name}.py")), None)
     known = {*registered, *known_names()}
     raise UsageError(
         f"there is no dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{did_you_mean(name, known)} "
@@ -83,21 +83,27 @@ def _by_name(name: str) -> type[DatasetBuilder]:
 
 
 def known_names() -> list[str]:
-    """Returns the names of the modules that hold a dataset or the builder of a kind of files."""
-    names = []
-    for pattern in MODULES:
-        package = pattern.rpartition(".")[0]
-        spec = importlib.util.find_spec(package) if _exists(package) else None
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            names += [entry[:-3] for entry in sorted(os.listdir(folder)) if _holds_builder(os.path.join(folder, entry))]
-    return names
+    """Returns the names of the builders of files, and of the datasets in `pipelines/` below the current directory."""
+    return [*_builders_in(_files_folder()), *_builders_in(FOLDER)]
+
+
+def _files_folder() -> str:
+    return os.path.dirname(importlib.import_module(FILES).__file__ or "")
+
+
+def _builders_in(folder: str) -> list[str]:
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [name[:-3] for name in names if _holds_builder(os.path.join(folder, name))]
 
 
 def _holds_builder(path: str) -> bool:
     if not path.endswith(".py") or not os.path.isfile(path):
         return False
-    with open(path, encoding="utf-8") as file:
-        return re.search(r"^class \w+\((DatasetBuilder|FilesBuilder)\)", file.read(), re.MULTILINE) is not None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return (
+            re.search(r"^class \w+\((\w+\.)?(DatasetBuilder|FilesBuilder)[,)](?! abc)", file.read(), re.MULTILINE)
+            is not None
+        )
 
 
 def _exists(module: str) -> bool:

@@ -104,7 +104,7 @@ def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> Read:
 
 def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[Read]) -> str:
     summary = {
-        "dataset": published.info.full_name,
+        "dataset": published.info.display_name,
         "directory": published.dataset_dir,
         "slice": expression,
         "num_examples": sum(read.take for read in reads),
@@ -123,7 +123,7 @@ def _text(
     splits = {name: published.info.splits[name] for name, _, _ in parts}
     files, shards = len({read.filename for read in reads}), sum(split.num_shards for split in splits.values())
     head = (
-        f"{published.info.full_name}, {expression}: {sum(read.take for read in reads):,} examples, "
+        f"{published.info.display_name}, {expression}: {sum(read.take for read in reads):,} examples, "
         f"{size_text(sum(read.num_bytes for read in reads))}, of {files:,} of {shards:,} shards"
     )
     pictures = [

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
-from beam_datasets.cli.build import as_usage_errors, import_beam
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     Parser,
     UsageError,
     add_store_options,
+    as_usage_errors,
     check_beam_options,
+    import_beam,
     until_dashes,
 )
 from beam_datasets.cli.tables import table
@@ -33,12 +35,17 @@ if TYPE_CHECKING:
     from beam_datasets.statistics import Statistics
     from beam_datasets.statistics.gathering import Request
 
+MIN_BEAM_BYTES = 1 << 30
+"""From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one
+process and 60 s with two workers, 1 GiB of images 14 s and 15 s. Starting a pipeline takes 3 to 5 s."""
+
 USAGE = "beam-datasets stats DIR_OR_NAME [options] [options of Beam]"
 _DESCRIPTION = """\
-Says what the features of a dataset hold: counts, extremes, means, quantiles, different and most frequent values,
-lengths, labels. Each split is told by itself. A Beam pipeline reads all of it once;
-where Beam is not installed, this process does.
+Summarizes the features of a dataset: counts, extremes, means, quantiles, distinct and most frequent values, lengths,
+labels. Splits are reported separately.
 
+One process reads the dataset; a Beam pipeline does with --num_workers 2 or more, with options of Beam, and from 1 GiB
+on.
 Statistics of a whole dataset are saved beside its versions and shown from there the next time.
 
   beam-datasets stats digits --html digits.html
@@ -57,9 +64,7 @@ def run(args: Sequence[str]) -> int:
     _check_html(known.html)
     if known.num_workers is not None and known.num_workers < 1:
         raise UsageError(f"--num_workers is {known.num_workers}; needed: how many processes, 1 or more")
-    if rest:
-        import_beam()
-        check_beam_options(rest, parser)
+    check_beam_options(rest, parser)
     request = prepare(known.dataset, known.split, features, known.data_dir, known.storage_options)
     started = time.monotonic()
     found = None if known.again or not request.whole else read_saved(request)
@@ -98,7 +103,7 @@ def _parser() -> Parser:
     add("--again", action="store_true", help="compute it, though it was saved")
     group = parser.add_argument_group("engine (it changes no number)")
     group.add_argument(
-        "--num_workers", type=int, metavar="N", help="worker processes of a local run; default: one a core"
+        "--num_workers", type=int, metavar="N", help="processes; default: 1, or one per core from 1 GiB on"
     )
     group.add_argument("--report", metavar="FILE", help="where remote workers leave the statistics; all must see it")
     group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
@@ -124,9 +129,10 @@ def _check_html(path: str | None) -> None:
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
-    for_pipeline = beam_options or known.report or known.shared_disk
-    if not for_pipeline and importlib.util.find_spec("apache_beam") is None:
-        say("Apache Beam is not installed, so one process computes it", file=sys.stderr)
+    """Computes statistics in this process, or by Beam if that is asked for or takes less time."""
+    asked = beam_options or known.report or known.shared_disk or (known.num_workers or 1) > 1
+    pays = known.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and (os.cpu_count() or 1) > 1
+    if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
     import_beam()
     from beam_datasets.transforms.stats import run as run_pipeline
@@ -209,7 +215,8 @@ def _frequent(feature: dict[str, Any]) -> str:
     about = "" if feature.get("top_exact", True) else "~"
     texts, width = [], 0
     for value, count in top[:_SHOWN]:
-        shown = value if len(value) <= _LABEL_WIDTH else value[: _LABEL_WIDTH - 3] + "..."
+        long = len(value) > _LABEL_WIDTH and feature["kind"] != "number"
+        shown = value[: _LABEL_WIDTH - 3] + "..." if long else value
         shown = repr(shown) if feature["kind"] == "text" else shown
         texts.append(f"{shown} {about}{share_text(count, feature['values'])}")
         width += len(texts[-1]) + 2

@@ -8,13 +8,14 @@ import time
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
-from beam_datasets.cli.build import as_usage_errors, import_beam
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     Parser,
     UsageError,
     add_store_options,
+    as_usage_errors,
     check_beam_options,
+    import_beam,
     until_dashes,
 )
 from beam_datasets.cli.progress_bar import bytes_bar

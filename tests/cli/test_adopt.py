@@ -26,7 +26,7 @@ def test_in_place(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(path) for path in sorted(bare.iterdir())]  # as a shell expands a pattern
     assert main(["adopt", *files, "--features", FEATURES]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"spec_three/1.0.0 in {bare}\nFeaturesDict(")
+    assert printed.startswith(f"spec_three:1.0.0 in {bare}\nFeaturesDict(")
     assert "validation" in printed
     assert main(["info", str(bare)]) == 0
     files = [str(path) for path in sorted(bare.glob("*tfrecord*"))]  # now with indexes
@@ -40,7 +40,7 @@ def test_directory_of_its_own(bare: Path, tmp_path: Path, capsys: pytest.Capture
     assert main(["adopt", *splits, *arguments, "--files=link", "--description", "Mine.", "--ordered"]) == 0
     assert main(["info", "mine", "--data_dir", str(tmp_path / "data")]) == 0
     printed = capsys.readouterr().out
-    assert "mine/2.0.0\nMine.\n" in printed
+    assert "mine:2.0.0\nMine.\n" in printed
     assert (tmp_path / "data/mine/2.0.0/mine-b.tfrecord-00007-of-00008").exists()
 
 

@@ -57,7 +57,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 TEXT = """\
-pets/1.0.0 -> pets/1.0.1
+pets:1.0.0 -> pets:1.0.1
 
 split  old  new  same  changed  removed  added  moved  paired by
 train   20   20    18        1        1      1      0       keys
@@ -177,7 +177,7 @@ def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path: Path, run: Ru
     "args, problem",
     [
         (["pets:1.0.0"], "required: NEW"),
-        (["pets:1.0.1", "pets:1.0.0"], "has a lower number than the old one, pets/1.0.1; give the old one first"),
+        (["pets:1.0.1", "pets:1.0.0"], "has a lower number than the old one, pets:1.0.1; give the old one first"),
         (["pets:1.0.0", "pets:7.0.0"], "has no version 7.0.0; versions there are: 1.0.0, 1.0.1"),
         (["pets:1.0.0", "pest:1.0.1"], "no dataset 'pest'.* Did you mean 'pets'"),
         (["pets:1.0.0", "1.0.1"], "'1.0.1' is no dataset name"),
@@ -216,3 +216,35 @@ def test_as_a_function(root: Path) -> None:
         ("removed", 17, None),
         ("added", None, 2),
     ]
+
+
+def test_a_feature_of_another_type_is_not_compared(run: Run, tmp_path: Path) -> None:
+    """B12: examples are not called the same where the type of a feature changed, whose values were not compared."""
+    tree = features.FeaturesDict({**FEATURES.features, "id": features.Scalar(np.int64)})
+    changed = {**TRAIN, "key 3": {**TRAIN["key 3"], "text": "other"}}
+    PETS.write(tmp_path, "1.0.0")
+    PETS.but(features=tree, splits={**PETS.splits, "train": changed}).write(tmp_path, "1.1.0")
+    code, out, _ = run("diff", "pets:1.0.0", "pets:1.1.0", "--data_dir", tmp_path)
+    assert code == 1
+    assert "  ~ id: dtype: int32 -> int64\n" in out
+    assert re.search(r"split +old +new +same +not compared +changed +removed.*\ntrain +20 +20 +0 +19 +1 +0", out)
+    assert "\nNot compared, because their types changed: id\n" in out
+    assert "\nMAJOR  feature 'id' changed its type, so its values were not compared: dtype: int32 -> int64\n" in out
+    assert "Call it 2.0.0." in out
+    code, out, _ = run("diff", "pets:1.0.0", "pets:1.1.0", "--data_dir", tmp_path, "--json")
+    found = json.loads(out)
+    assert (code, found["needed"], found["not_compared"]) == (1, "MAJOR", ["id"])
+    train = found["splits"]["train"]
+    assert (train["same"], train["not_compared"], train["changed"]) == (0, 19, 1)
+    diff = bd.diff("pets:1.0.0", "pets:1.1.0", data_dir=tmp_path)
+    assert diff.not_compared == ("id",)
+    assert "'id' changed its type, so its values were not compared" in str(diff)
+    renamed = features.FeaturesDict({"name": features.Text()})
+    PETS.but(features=renamed, info={}, splits={"test": {"a": {"name": "x"}}}).write(tmp_path, "2.0.0")
+    PETS.but(
+        info={},
+        features=features.FeaturesDict({"title": features.Text()}),
+        splits={"test": {"a": {"title": "y"}}},
+    ).write(tmp_path, "3.0.0")
+    test = bd.diff("pets:2.0.0", "pets:3.0.0", data_dir=tmp_path).splits["test"]
+    assert (test.same, test.not_compared) == (0, 1)  # they share no feature

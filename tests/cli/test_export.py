@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from beam_datasets.beam import export as module
 from beam_datasets.cli import main
-from pipelines import export as module
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 SOURCE = ["spec_inter", "--data_dir", str(DATA), "--num_workers", "1"]
@@ -31,7 +31,7 @@ def test_exports_and_says_what(tmp_path: Path, capsys: pytest.CaptureFixture[str
     options = ["--format", "parquet", "--to", str(to), "--split", "few=train[:10%]", "--split", "test=train[90%:]"]
     assert main(["export", *SOURCE, *options, "--num-shards", "few=2", "--features", "idx, name"]) == 0
     said = capsys.readouterr().out
-    assert f"spec_inter/1.2.3 -> {to} (parquet)" in said
+    assert f"spec_inter:1.2.3 -> {to} (parquet)" in said
     assert "few    train[:10%]        41" in said
     assert f"Exported to {to} after" in said
     assert sorted(path.name for path in to.iterdir()) == [

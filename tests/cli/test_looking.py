@@ -20,7 +20,7 @@ from beam_datasets import features
 from beam_datasets.cli import main
 from beam_datasets.cli.examples import value_text
 from beam_datasets.cli.slices import bar
-from beam_datasets.cli.thumbnails import thumbnail, to_rgb
+from beam_datasets.cli.thumbnails import thumbnail, to_image
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
 from beam_datasets.features.decode import SkipDecoding
@@ -92,7 +92,7 @@ def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path: Path, run: Ru
 def test_head_shows_examples_in_dataset_order(pets: Path, run: Run) -> None:
     code, out, _ = run("head", pets, "--split", "train[5:]", "--count", 4)
     assert code == 0
-    assert out.startswith("pets/1.0.0, train[5:]: 15 examples\n\nexample 0\n")
+    assert out.startswith("pets:1.0.0, train[5:]: 15 examples\n\nexample 0\n")
     examples = builder_from_directory(pets).as_dataset(split="train[5:]")
     names = ["cat", "dog", "owl"]
     shown = re.findall(r"^  (?:id|text|label): .*", out, re.MULTILINE)
@@ -181,7 +181,7 @@ def test_thumbnails_are_means_and_tiny_images_grow() -> None:
     ],
 )
 def test_pixels_as_colours(pixel: Any, colour: tuple[int, ...]) -> None:
-    assert tuple(to_rgb(pixel.reshape(1, 1, -1))[0, 0]) == colour
+    assert to_image(pixel.reshape(1, 1, -1)).getpixel((0, 0)) == colour
 
 
 def test_thumbnails_when_asked_for(run: Run) -> None:
@@ -297,7 +297,7 @@ def test_what_is_no_dataset_is_one_line(
     monkeypatch.chdir(tmp_path)
     rest = ["train"] if command == ["slices"] else []
     for text, words in (
-        ("data/squares/1.0.0", "data/squares/1.0.0: there is no such directory, and it is no dataset name."),
+        ("data/squares/1.0.0", "no dataset 'data' is published in"),
         ("bad name!", "'bad name!' is no dataset name; needed: name"),
         (
             "some/empty/directory",
@@ -354,13 +354,57 @@ def test_a_directory_that_is_not_there_is_told_from_one_of_no_version(
         builder_from_directory("memory://nothere/ds/1.0.0")
 
 
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("config", [None, "small-1.x"])
+def test_commands_take_the_names_that_they_print(config: str | None, tmp_path: Path, run: Run) -> None:
+    """B9: every command prints `name[/config]:version`, and takes it, also with a slash before the version."""
+    base = f"pets/{config}" if config else "pets"
+    for version in ("1.0.0", "1.1.0"):
+        made = PETS.write(tmp_path / "made", version)
+        info = made / "dataset_info.json"
+        changed = json.loads(info.read_text()) | {"name": "pets"} | ({"configName": config} if config else {})
+        info.write_text(json.dumps(changed))
+        for path in (made / "manifest.json", *made.glob("*.index")):  # the manifest names the config, too
+            path.unlink()
+        shutil.copytree(made, tmp_path / base / version)
+    shutil.rmtree(tmp_path / "made")
+    name = f"{base}:1.0.0"
+    for spelled in (name, f"{base}/1.0.0"):
+        for command, *rest in (
+            ["info"], ["head"], ["slices", "train"], ["stats", "--no_save"], ["verify"],
+            ["diff", f"{base}/1.1.0"], ["export", "--to", "x", "--format", "jsonl", "--dry_run"],
+        ):  # fmt: skip
+            to = [str(tmp_path / arg) if arg == "x" else arg for arg in rest]
+            code, out, err = run(command, spelled, *to, "--data_dir", tmp_path)
+            assert (code, out.startswith(name)) == (0, True), (command, out, err)
+        assert run("materialize", spelled, "--to", "new:1.0.0", "--dry_run", "--data_dir", tmp_path)[0] == 0
+        assert json.loads(run("info", spelled, "--json", "--data_dir", tmp_path)[1])["dataset"] == name
+        assert json.loads(run("slices", spelled, "train", "--json", "--data_dir", tmp_path)[1])["dataset"] == name
+        assert json.loads(run("stats", spelled, "--no_save", "--json", "--data_dir", tmp_path)[1])["dataset"] == name
+        assert run("head", spelled, "--images", "x", "--data_dir", tmp_path)[2].startswith(f"beam-datasets: {name} has")
+    assert [listed["dataset"] for listed in json.loads(run("list", "--json", "--data_dir", tmp_path)[1])] == [
+        name,
+        f"{base}:1.1.0",
+    ]
+
+
+def test_a_name_that_is_not_published_may_have_been_a_path(tmp_path: Path, run: Run) -> None:
+    """B9: `pets/1.0.0` is a name; if nothing of that name is published, the error names the directory, too."""
+    assert f"no dataset 'pets' is published in {tmp_path}" in run("info", "pets/1.0.0", "--data_dir", tmp_path)[2]
+    err = run("info", "data/pets/1.0.0", "--data_dir", tmp_path)[2]
+    assert f"no dataset 'data' is published in {tmp_path}" in err
+    assert "There is no directory data/pets/1.0.0." in err
+
+
 # ------------------------------------------------------------------------------------------------------- info and list
 
 
 def test_info_and_list_as_json(pets: Path, run: Run) -> None:
     code, out, _ = run("info", pets, "--json")
     told, info = json.loads(out), builder_from_directory(pets).info
-    assert (code, told["dataset"], told["directory"]) == (0, "pets/1.0.0", str(pets))
+    assert (code, told["dataset"], told["directory"]) == (0, "pets:1.0.0", str(pets))
     assert features.from_json_text(json.dumps(told["features"])) == features.from_json_text(
         (pets / "features.json").read_text()
     )

@@ -11,6 +11,7 @@ import pytest
 
 import beam_datasets
 from beam_datasets.cli import main
+from beam_datasets.cli.main import COMMANDS
 from beam_datasets.errors import DatasetNotFoundError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def test_build_info_show_list(small: str, tmp_path: Path, capsys: pytest.Capture
     data = ["--data_dir", str(tmp_path / "data")]
     code, out, _ = run(capsys, "build", small, *data, "--dry_run", "--num_workers", "1")
     assert code == 0
-    assert "small/1.2.3" in out
+    assert "small:1.2.3" in out
     assert "Splits: train, test." in out
     assert not (tmp_path / "data").exists()
 
@@ -226,3 +227,35 @@ def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(
         assert code == 2
         errors.append(err)
     assert errors[0] == errors[1]
+
+
+HEAVY = {"numpy", "google", "crc32c", "apache_beam", "pyarrow", "PIL", "cv2", "tqdm"}
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Returns the modules that a command loads in a new interpreter."""
+    code = (
+        "import sys\nfrom beam_datasets.cli import main\n"
+        f"code = main({list(arguments)!r})\nprint('\\n', *sys.modules, code, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    *modules, exit_code = done.stderr.split()
+    assert exit_code == "0"
+    return set(modules)
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_no_command(option: str) -> None:
+    """B22: `--version` and `--help` import no command, no NumPy, no protobuf and no Beam."""
+    loaded = modules_after(option)
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
+    assert not {f"beam_datasets.cli.{module}" for module, _ in COMMANDS.values()} & loaded
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_imports_no_other_command(command: str) -> None:
+    """B22: the help of a command imports that command's module, but neither other commands nor Beam."""
+    loaded = modules_after(command, "--help")
+    own = {COMMANDS[command][0], *({"build"} if command == "materialize" else ())}
+    assert {module for module, _ in COMMANDS.values() if f"beam_datasets.cli.{module}" in loaded} == own
+    assert not {"apache_beam", "pyarrow", "PIL"} & loaded

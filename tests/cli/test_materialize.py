@@ -70,7 +70,7 @@ def test_splits_of_one_source(data: Path, capsys: pytest.CaptureFixture[str]) ->
 
     code, out, _ = run(capsys, *args, "--to", "sub:2.0.0", "--num_workers=1", "--num_shards", "train=3")
     assert code == 0
-    assert "sub/2.0.0 -> " in out
+    assert "sub:2.0.0 -> " in out
     rows = [line.split()[:3] for line in out.splitlines()]
     assert ["train", "14", "3"] in rows
     assert ["validation", "3", "1"] in rows
@@ -135,7 +135,17 @@ def test_ctrl_c_says_whether_the_version_is_published(
 
 
 def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pipelines.materialize", "--dataset", "one", "--data_dir", "data", "--to", "even"]
+    command = [
+        sys.executable,
+        "-m",
+        "beam_datasets.beam.materialize",
+        "--dataset",
+        "one",
+        "--data_dir",
+        "data",
+        "--to",
+        "even",
+    ]
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [*command, "--filter", "filters.py:even", "--num_workers", "2", "--num_shards", "train=2"],
@@ -216,7 +226,7 @@ def test_features_that_differ(data: Path, capsys: pytest.CaptureFixture[str]) ->
     args = ["materialize", "one", "--data_dir", "data", "--to", "new", "--split", "x=train+two:train"]
     code, _, err = run(capsys, *args)
     assert code == 1
-    assert re.search("one/1.0.0 and two/1.0.0 cannot be put together: feature 'text', .*, is in the first only", err)
+    assert re.search("one:1.0.0 and two:1.0.0 cannot be put together: feature 'text', .*, is in the first only", err)
     assert run(capsys, *args, "--features", "id,key", "--num_workers", "1")[0] == 0
 
 

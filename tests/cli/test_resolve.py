@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,6 @@ from beam_datasets.cli.resolve import known_names, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SOURCE = """
 from beam_datasets.builders import DatasetBuilder
@@ -26,6 +26,7 @@ class {name}(DatasetBuilder, skip_registration=True):
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(Path(__file__).parents[2])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     before = set(sys.modules)
@@ -39,13 +40,13 @@ def test_by_name() -> None:
     request = resolve("digits:1.0.0")
     assert request.builder.__name__ == "Digits"
     assert (request.config, request.version) == (None, "1.0.0")
-    assert resolve("csv").builder.__module__ == "pipelines.files.csv"
+    assert resolve("csv").builder.__module__ == "beam_datasets.files.csv"
 
 
 def test_by_module() -> None:
-    assert resolve("pipelines.digits:Digits/small:1.*.*").builder.__name__ == "Digits"
-    with pytest.raises(UsageError, match=r"no module 'pipelines.nothing'"):
-        resolve("pipelines.nothing")
+    assert resolve("beam_datasets.files.csv:Csv/small:1.*.*").builder.__name__ == "Csv"
+    with pytest.raises(UsageError, match=r"no module 'nothing.here'"):
+        resolve("nothing.here")
 
 
 def test_by_file(tmp_path: Path) -> None:
@@ -56,6 +57,15 @@ def test_by_file(tmp_path: Path) -> None:
     assert (request.config, request.version) == ("small", "2.0.0")
     imported = subprocess.run([sys.executable, "-c", "import bd_test_one"], capture_output=True, check=False)
     assert imported.returncode == 0, "worker processes must be able to import it"
+
+
+@pytest.mark.parametrize("rest", ["", "/small", ":1.2.3", "/1.2.3", "/small:1.2.3", "/small/1.2.3", "/small:1.*.*"])
+@pytest.mark.parametrize("where", ["digits", "pipelines.digits", "pipelines.digits:Digits"])
+def test_versions_behind_a_colon_or_a_slash(where: str, rest: str) -> None:
+    """B9: `build` takes the names that commands print, also with a slash before the version."""
+    request = resolve(where + rest)
+    version = next((text for text in ("1.2.3", "1.*.*") if text in rest), None)
+    assert (request.config, request.version) == ("small" if "small" in rest else None, version)
 
 
 def test_file_in_a_package(tmp_path: Path) -> None:
@@ -82,6 +92,7 @@ def test_file_whose_name_is_taken(tmp_path: Path) -> None:
         ("digts", r"no dataset 'digts'; known are .*Did you mean 'digits'"),
         ("nowhere.py", "no file nowhere.py"),
         ("a b", "is no dataset name"),
+        ("pipelines.digits/a/b", "expected .*version.* got '/a/b'"),
     ],
 )
 def test_unknown(text: str, problem: str) -> None:
@@ -99,4 +110,4 @@ def test_known_names() -> None:
     assert {"digits", "stdlib_source", "csv", "jsonl", "image_folder", "parquet", "tfrecord", "text_lines"} <= {
         *known_names()
     }
-    assert "generate" not in known_names()
+    assert not {"builder", "convert"} & {*known_names()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.cli import main
 from beam_datasets.statistics import compute
+from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.report import json_text, saved_path
 from tests.exporting.conftest import dataset_of
 from tests.reading.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
@@ -32,7 +34,7 @@ def test_a_table(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noq
     code, out, err = run(capsys, copy, "--split", "train", "--num_workers", 1)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "ds/1.0.0, train: 60 examples"
+    assert lines[0] == "ds:1.0.0, train: 60 examples"
     assert " ".join(lines[2].split()) == "feature type values missing distinct min median mean max std"
     assert lines[3].split() == ["label", "label", "60", "0", "2"]
     assert lines[4].split() == ["n", "int64", "60", "0", "60", "0", "29", "29.5", "59", "17.32"]
@@ -75,10 +77,52 @@ def test_a_place_that_cannot_be_written(copy: Path, capsys: pytest.CaptureFixtur
 def test_json(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
     code, out, _ = run(capsys, copy, "--json", "--num_workers", 2)
     assert (code, out) == (0, json_text(compute(copy)))
-    assert list(json.loads(out)["slices"]) == sorted(["train", "test"])
 
 
-def test_without_beam_one_process_computes(
+@pytest.mark.parametrize("workers", [1, 2])
+def test_slices_and_features_keep_their_order(
+    copy: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    workers: int,
+) -> None:
+    """B6: slices are in the order asked for, else in the dataset's, whatever computes them, also when read again."""
+    info = bd.builder_from_directory(copy).info
+    asked = ["train[:3]", "test", "all", "train"]
+    for args, names in ([], list(info.splits)), ([f"--split={name}" for name in asked], asked):
+        for again in ("--again", "--num_workers=1"):
+            code, out, _ = run(capsys, copy, *args, "--json", "--num_workers", workers, again)
+            slices = json.loads(out)["slices"]
+            assert (code, list(slices)) == (0, names)
+            assert list(slices[names[0]]["features"]) == list(info.features)
+            text = run(capsys, copy, *args, "--num_workers", workers, "--html", copy.parent / "page.html")[1]
+            assert re.findall(r"^ds:1\.0\.0, (.*): \d+ examples?$", text, re.MULTILINE) == names
+            assert re.findall(r"<h3>(.*?)</h3>", (copy.parent / "page.html").read_text())[: len(names)] == names
+
+
+def test_one_process_computes_up_to_a_size(
+    copy: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """B10: `stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
+    size, calls = prepare(copy).num_bytes, []
+    monkeypatch.setattr("beam_datasets.transforms.stats.run", lambda request, **_: calls.append(1) or compute(copy))
+    for smallest, cores, args, expected in (
+        (size + 1, 4, [], 0),
+        (size, 4, [], 1),
+        (size, 1, [], 0),
+        (size, 4, ["--num_workers", "1"], 0),
+        (size + 1, 1, ["--num_workers", "2"], 1),
+        (size + 1, 1, ["--runner", "FnApiRunner"], 1),
+    ):
+        calls.clear()
+        monkeypatch.setattr("beam_datasets.cli.stats.MIN_BEAM_BYTES", smallest)
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        assert run(capsys, copy, "--again", *args)[0] == 0
+        assert len(calls) == expected, (smallest, cores, args)
+
+
+def test_one_process_computes_without_beam(
     copy: Path,  # noqa: F811
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -87,11 +131,11 @@ def test_without_beam_one_process_computes(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(bd, "transforms", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
+    """B10: without a runner or workers, `stats` needs no pipeline: one process computes it."""
     code, out, err = run(capsys, copy, "--json", "--again")
-    assert (code, out) == (0, json_text(compute(copy)))
-    assert err == "Apache Beam is not installed, so one process computes it\n"
+    assert (code, out, err) == (0, json_text(compute(copy)), "")
     assert (copy.parent / ".stats" / "1.0.0.json").read_text() == out
-    for options in (["--runner", "FlinkRunner"], ["--report", "r.json"]):
+    for options in (["--runner", "FlinkRunner"], ["--report", "r.json"], ["--num_workers", "2"]):
         code, out, err = run(capsys, copy, "--again", *options)
         assert (code, out, err) == (1, "", "beam-datasets: this needs Apache Beam: pip install 'beam_datasets[beam]'\n")
 
@@ -143,7 +187,7 @@ def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--split", "trian"], 1, "Did you mean 'train'?"),
         (["--split", "train[:101%]"], 1, "101"),
-        (["--features", "nn"], 1, "ds/1.0.0 has no feature 'nn' with statistics; it has label, n, text, values."),
+        (["--features", "nn"], 1, "ds:1.0.0 has no feature 'nn' with statistics; it has label, n, text, values."),
         (["--features", ","], 2, "write names with commas between"),
         (["--html", "."], 2, "--html is '.', where no file can be written: /"),
         (["--html", ""], 2, "--html is '', where no file can be written: the path is empty"),

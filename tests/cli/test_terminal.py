@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -85,3 +89,72 @@ def test_no_command_lets_it_through(evil: Path, args: tuple[str, ...], capsys: p
     printed = capsys.readouterr()
     assert printed.out + printed.err
     assert not controls(printed.out + printed.err)
+
+
+# ------------------------------------------------------------------------------------------ streams that are not UTF-8
+
+WORDS = "é 日本 😀"
+BUILDER = f"""
+import beam_datasets as bd
+
+class Words(bd.DatasetBuilder, skip_registration=True):
+    VERSION = "1.0.0"
+
+    def _info(self):
+        features = bd.features.FeaturesDict({{"{WORDS}": bd.features.Text()}})
+        return bd.DatasetInfo(builder=self, description="{WORDS}", features=features)
+
+    def _split_generators(self):
+        print("{WORDS}")
+        return {{"train": [(str(i), {{"{WORDS}": "{WORDS}"}}) for i in range(9)]}}
+"""
+COMMANDS = {  # arguments -> exit code
+    "info made": 0,
+    "info made --json": 0,
+    "list": 0,
+    "head made --thumbnails": 0,
+    "slices made train[:50%]": 0,
+    "stats made --html {folder}/page.html --num_workers 1": 0,
+    "stats made --json": 0,
+    "diff made {folder}/other/made/1.0.0": 1,
+    "verify made": 0,
+    "gc {folder}": 0,
+    "adopt {folder}/loose/made-train* --features {folder}/loose/features.json --data_dir {folder}/new": 0,
+    "export made --format jsonl --to {folder}/out --num_workers 1": 0,
+    "materialize made --to copy --num_workers 1": 0,
+    "build {folder}/bd_test_words.py --num_workers 1": 0,
+    "info words": 0,
+    "info nothing": 1,
+    "--help": 0,
+}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "C", pytest.param("latin-1", marks=pytest.mark.slow)])
+def test_every_command_prints_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    """B8: if standard output is not UTF-8, what it cannot show is escaped, and no command fails."""
+    tree = {WORDS: F.Text(), "label": F.ClassLabel(names=[WORDS, "b"]), "image": F.Image(shape=(4, 4, 3))}
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    examples: list[Any] = [{WORDS: f"{WORDS} {i}", "label": i % 2, "image": pixels} for i in range(9)]
+    shutil.copytree(dataset_of(tmp_path, tree, examples), tmp_path / "loose")
+    (tmp_path / "loose" / "dataset_info.json").unlink()
+    dataset_of(tmp_path / "other", tree, [*examples[:-1], {**examples[-1], WORDS: "ü"}])
+    (tmp_path / "bd_test_words.py").write_text(BUILDER, encoding="utf-8")
+    commands = [command.format(folder=tmp_path).split() for command in COMMANDS]
+    code = (
+        "import sys\nfrom beam_datasets.cli import main\n"
+        f"for args in {commands!a}:\n    print('exit code', main(args), file=sys.stderr)"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
+    if encoding == "C":
+        encoding = "ascii"
+        env |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    else:
+        env["PYTHONIOENCODING"] = encoding
+    env["BEAM_DATASETS_DATA_DIR"] = str(tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False, env=env)
+    out, err = done.stdout.decode(encoding), done.stderr.decode(encoding)
+    codes = [int(line.split()[-1]) for line in err.splitlines() if line.startswith("exit code ")]
+    assert dict(zip(COMMANDS, codes)) == COMMANDS, err
+    assert "Traceback" not in err
+    assert out.count(WORDS.encode(encoding, "backslashreplace").decode(encoding)) > 9
+    assert "##" in out

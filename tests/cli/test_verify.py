@@ -38,7 +38,7 @@ def test_a_whole_dataset(published: Path, capsys: pytest.CaptureFixture[str]) ->
     for args in ([published], ["ds:1.*.*", "--data_dir", published.parents[1]], [published, "--decode", "--jobs", 1]):
         code, out, err = run(capsys, *args)
         assert (code, err) == (0, "")
-        assert out.startswith(f"ds/1.0.0 in {published}\nwhole; read 6 shards, 72 records, 6.8 KiB in ")
+        assert out.startswith(f"ds:1.0.0 in {published}\nwhole; read 6 shards, 72 records, 6.8 KiB in ")
 
 
 def test_a_damaged_one(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
