@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.model.names import (
     RESERVED_SPLITS,
+    DatasetName,
     camel_to_snake,
     check_config_name,
     check_dataset_name,
@@ -206,7 +207,11 @@ class DatasetBuilder:
         if self.is_prepared():
             return
         given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
-        self.build(**{name: value for name, value in given.items() if value is not None} | options)
+        try:
+            self.build(**{name: value for name, value in given.items() if value is not None} | options)
+        except AlreadyPublishedError:  # by another run in the meantime, or it was another run that had to be finished
+            if not self.is_prepared():
+                raise
 
     def _use(self, storage_options: Mapping[str, Any] | None) -> None:
         if storage_options:
@@ -289,7 +294,7 @@ class DatasetBuilder:
         return self.builder_config.name if self.builder_config else None
 
     def _full_name(self) -> str:
-        return "/".join(filter(None, [self.name, self._config_name])) + f":{self.version}"
+        return str(DatasetName(self.name, self._config_name, str(self.version)))
 
     def _choose_config(self, config: str | BuilderConfig | None) -> BuilderConfig | None:
         configs = self.configs()

@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
-from beam_datasets.errors import DatasetNotFoundError, MetadataError, StorageError
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError
 from beam_datasets.model.info import INFO_FILE
 from beam_datasets.model.manifest import MANIFEST_FILE
 from beam_datasets.model.names import DatasetName, check_config_name, did_you_mean
@@ -153,8 +153,8 @@ def find_published(
     """Returns the directory that a name or a directory means, without a look at what is in it.
 
     Args:
-        name_or_dir: a name as `find_dataset_dir` takes it; or a directory: a URL, a path that begins with '/', '.' or
-            '~', or any other one that holds a version.
+        name_or_dir: a name as `find_dataset_dir` takes it, or with '/' before the version, as in 'digits/small/1.0.0';
+            or a directory: a URL, a path that begins with '/', '.' or '~', or any other one that holds a version.
         data_dir: root of the datasets, for a name; see `root_dir`.
         storage_options: of the store of the directory, or for a name of `data_dir`.
 
@@ -168,17 +168,15 @@ def find_published(
     if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
         return storage.with_options(text, storage_options) if storage_options else text
     root, there = root_dir(data_dir, storage_options), os.path.isdir(text)
+    no_path = f" There is no directory {text}.{versions_near(text)}" if text.count("/") > 1 and not there else ""
     try:
-        wanted = DatasetName.parse(text)
+        wanted = DatasetName.parse_path(text)
     except ValueError as error:
-        path = text.count("/") > 1
-        nothing = f"{text}: there is no such directory, and it is no dataset name."
-        problem = f"{nothing}{versions_near(text)}" if path else str(error)
-        raise DatasetNotFoundError(_no_version(text) if there else problem) from None
+        raise DatasetNotFoundError(_no_version(text) if there else f"{error}{no_path}") from None
     try:
         return find_dataset_dir(wanted, root)
     except DatasetNotFoundError as error:
-        raise DatasetNotFoundError(f"{error} {_no_version(text)}" if there else str(error)) from None
+        raise DatasetNotFoundError(f"{error} {_no_version(text)}" if there else f"{error}{no_path}") from None
 
 
 def _no_version(directory: str) -> str:
@@ -186,9 +184,16 @@ def _no_version(directory: str) -> str:
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:
-    """Returns the names of the datasets that have a published version."""
+    """Returns the names of the datasets that have a published version, or that this user may not look into."""
     root = root_dir(data_dir)
-    return [name for name in _subdirs(root) if list_versions(name, data_dir=root) or list_configs(name, root)]
+    return [name for name in _subdirs(root) if _has_versions(name, root)]
+
+
+def _has_versions(name: str, root: str) -> bool:
+    try:
+        return bool(list_versions(name, data_dir=root) or list_configs(name, root))
+    except PathPermissionError:
+        return True
 
 
 def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
@@ -199,13 +204,23 @@ def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
 
 
 def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = None) -> list[Version]:
-    """Returns the published versions of a dataset, or of a config of it, lowest first."""
+    """Returns the published versions of a dataset, or of a config of it, lowest first.
+
+    A version that this user may not look into counts: whoever opens it gets the reason.
+    """
     return _versions_in(_folder(root_dir(data_dir), name, config))
 
 
 def _versions_in(folder: str) -> list[Version]:
     there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
-    return sorted(version for version in there if is_published(storage.join(folder, str(version))))
+    return sorted(version for version in there if _may_be_published(storage.join(folder, str(version))))
+
+
+def _may_be_published(dataset_dir: str) -> bool:
+    try:
+        return is_published(dataset_dir)
+    except PathPermissionError:
+        return True
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:

@@ -1,19 +1,18 @@
-"""`export`: slices of published datasets become files of other formats.
-
-The room stands right of `transforms`, because it runs a pipeline.
-"""
+"""`export`: slices of published datasets become files of other formats."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.arguments import asks_for_beam
+from beam_datasets.errors import without_beam
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Mapping, Sequence
 
     from beam_datasets.exporting.formats import Format
+    from beam_datasets.exporting.plan import ExportPlan
 
     NameOrDir = str | os.PathLike[str]
 
@@ -57,8 +56,10 @@ def export(
         max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
         storage_options: of the store of `to`; see `beam_datasets.materialize`.
         source_storage_options: of the store of the source, see there.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
-        **engine: num_workers (of a local run), shared_disk (remote workers see this machine's paths).
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
+            this process writes one file after the other, without Beam.
+        **engine: num_workers (processes of a local run; 0 for one a core), shared_disk (remote workers see this
+            machine's paths).
 
     Raises:
         DatasetNotFoundError: there is no such source.
@@ -68,12 +69,6 @@ def export(
         BeamDatasetsError: any other reason why nothing was exported.
         ValueError: an argument is unusable.
     """
-    try:
-        from beam_datasets.transforms.export import run
-    except ImportError as error:
-        if error.name != "apache_beam":
-            raise
-        raise MissingDependencyError("export() needs Apache Beam: pip install 'beam_datasets[beam]'") from error
     from beam_datasets.exporting.plan import plan_export
 
     plan = plan_export(
@@ -90,4 +85,27 @@ def export(
         storage_options=storage_options,
         source_storage_options=source_storage_options,
     )
-    return run(plan, beam_options=beam_options, **engine)
+    return run_plan(plan, beam_options, engine)
+
+
+def run_plan(plan: ExportPlan, beam_options: Any, engine: dict[str, Any]) -> str:
+    """Exports by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
+
+    Args:
+        plan: what to export.
+        beam_options: see `export`.
+        engine: see `export`; also `progress`.
+
+    Raises:
+        MissingDependencyError: Beam is asked for and not installed.
+        BeamDatasetsError: any other reason why nothing was exported.
+    """
+    if asks_for_beam(beam_options, engine):
+        try:
+            from beam_datasets.transforms import export as pipeline
+        except ImportError as error:
+            raise without_beam("a run with a runner or num_workers", error) from error
+        return pipeline.run(plan, beam_options=beam_options, **engine)
+    from beam_datasets.exporting import in_process
+
+    return in_process.run(plan, **engine)

@@ -6,9 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+import beam_datasets as bd
 from beam_datasets import catalog
+from beam_datasets.cli import main
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.model.version import Version
+from tests.permissions import closed_directory
 
 TFDS = Path(__file__).parent / "data/tfds"
 
@@ -190,3 +193,31 @@ def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
         match=r"4\.0\.0, the version of its code, .*; published versions: digits:1\.0\.0, digits:1\.2\.0",
     ):
         catalog.find_dataset_dir("digits", root)
+
+
+def test_a_version_that_this_user_may_not_enter(capsys):
+    """F9: permission denied with the path, not "no dataset is published"."""
+    with closed_directory("small/1.0.0") as root:
+        said = rf"^{root}/small/1.0.0/\w+.json: Permission denied"
+        for name in ("small", "small:1.0.0", "small:1.*.*"):
+            with pytest.raises(PermissionError, match=said):
+                bd.load(name, data_dir=root)
+        with pytest.raises(PermissionError, match=said):
+            bd.builder_from_directory(f"{root}/small/1.0.0")
+        with pytest.raises(DatasetNotFoundError, match="no dataset 'other' .* datasets there are: small"):
+            bd.load("other", data_dir=root)
+        assert main(["list", "--data_dir", root]) == 0
+        printed = capsys.readouterr()
+        assert "small:1.0.0         ?" in printed.out
+        assert f"{root}/small/1.0.0/dataset_info.json: Permission denied" in printed.err
+        assert main(["info", "small", "--data_dir", root]) == 1
+        assert "Permission denied" in capsys.readouterr().err
+
+
+def test_a_dataset_that_this_user_may_not_enter(capsys):
+    """F9: the same one directory higher."""
+    with closed_directory("small") as root:
+        with pytest.raises(PermissionError, match=f"^{root}/small: Permission denied"):
+            bd.load("small", data_dir=root)
+        assert main(["list", "--data_dir", root]) == 0
+        assert f"{root}/small: Permission denied" in capsys.readouterr().err

@@ -57,6 +57,7 @@ def test_readme_runs(readme: tuple[Path, str]) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
     shutil.copytree(readme[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "pipelines", tmp_path / "pipelines")  # pages name its datasets as in a checkout
     run_page(ROOT / "docs" / f"{page}.md", tmp_path)
 
 

@@ -29,6 +29,9 @@ HEAVY = (
 )
 
 
+NEED_BEAM = ("beam_datasets.transforms", "beam_datasets.files", "beam_datasets.beam", "beam_datasets.testing")
+
+
 def loaded_by(statement: str) -> set[str]:
     """Returns the top-level names of the modules that a statement loads in a new interpreter."""
     code = (
@@ -46,7 +49,7 @@ def light_modules() -> list[str]:
     """Returns every module of the package that may not need Beam when it is loaded."""
     files = sorted((ROOT / "beam_datasets").rglob("*.py"))
     names = [".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for f in files]
-    return [name for name in names if not name.startswith(("beam_datasets.transforms", "beam_datasets.testing"))]
+    return [name for name in names if not name.startswith(NEED_BEAM)]
 
 
 @pytest.mark.parametrize(

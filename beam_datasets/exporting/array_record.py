@@ -17,7 +17,7 @@ from beam_datasets.model.names import FilenameTemplate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Output, Row
+    from beam_datasets.exporting.output import Block, Output
     from beam_datasets.exporting.schema import Struct
 
 FILE_FORMAT = "array_record"
@@ -53,14 +53,14 @@ class ArrayRecord:
         """Returns the name of a shard."""
         return FilenameTemplate(dataset, split, FILE_FORMAT).filenames(num_shards)[shard]
 
-    def write(self, blocks: Iterator[list[Row]], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard. It stands as a whole in this machine's directory for temporary files first."""
         with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
             path = os.path.join(folder, "shard")
             writer = _array_record().ArrayRecordWriter(path, f"group_size:{self.group_size}")
             try:
                 for block in blocks:
-                    for row in block:
+                    for row in block.rows():
                         writer.write(row.value)
             finally:
                 writer.close()

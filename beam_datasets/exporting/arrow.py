@@ -26,7 +26,7 @@ from beam_datasets.features.features_dict import join
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Values: TypeAlias = Any  # a list of values, or an array with one dimension more
+    Values: TypeAlias = Any  # a list of values, or an array with one dimension more; of a struct also a dict of those
     Convert: TypeAlias = Callable[[Values], Any]  # to an Arrow array of as many
 
 # Functions take the module pyarrow as `pa`, for it is imported where somebody needs it.
@@ -145,7 +145,8 @@ def _struct(pa: Any, column: Struct, name: str) -> Convert:
     names = list(column.fields)
 
     def convert(values: Values) -> Any:
-        return pa.StructArray.from_arrays([make([value[key] for value in values]) for key, make in fields], names)
+        columns = values if isinstance(values, dict) else {key: [value[key] for value in values] for key in names}
+        return pa.StructArray.from_arrays([make(columns[key]) for key, make in fields], names)
 
     return convert
 

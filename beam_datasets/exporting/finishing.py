@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import crc32c
+
 from beam_datasets import features as feature_trees
 from beam_datasets import storage
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, PathExistsError, StorageError
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    JobStateUnknownError,
+    LostExamplesError,
+    PathExistsError,
+    StorageError,
+)
 from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
 from beam_datasets.exporting.plan import check_free
 from beam_datasets.features.class_label import parse_names
-from beam_datasets.writing import claims
-from beam_datasets.writing.leftovers import EXPORT_FILE
-from beam_datasets.writing.owners import OWNER_FILE, Owner
+from beam_datasets.writing import runs
+from beam_datasets.writing.owners import OWNER_FILE
+from beam_datasets.writing.runs import EXPORT_FILE
+from beam_datasets.writing.shard_writer import new_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,23 +45,43 @@ def worker_log(plan: ExportPlan) -> str:
 
 
 @contextlib.contextmanager
-def staging(plan: ExportPlan, runner: str = "") -> Iterator[None]:
-    """Makes the staging directory for a run, and removes it where the run does not end well.
+def staging(plan: ExportPlan) -> Iterator[None]:
+    """Makes the staging directory for a run, and removes it if the run fails; on an object store reserves the place.
 
-    `owner.json` in it says which process on which machine owns it, and the name of the runner.
+    Nothing is removed if the engine has not confirmed that the job ended (JobStateUnknownError).
+
+    Raises:
+        PathExistsError: another run has reserved the place.
     """
     try:
+        if storage.is_remote(plan.directory):
+            _reserve(plan)
         storage.make_dirs(plan.staging_dir)
-        Owner.of_this_process(plan.job, plan.started, runner).write(plan.staging_dir)
+        plan.owner.write(plan.staging_dir)
+    except PathExistsError:
+        raise
     except StorageError as error:  # which names what nobody gave
         raise type(error)(str(error).replace(plan.staging_dir, plan.directory)) from error
     try:
         yield
+    except JobStateUnknownError:
+        raise
     except BaseException:
-        storage.remove_tree(plan.staging_dir)
+        with contextlib.suppress(StorageError):  # why the run failed is what matters; gc finds what is left
+            if storage.is_remote(plan.directory):
+                runs.discard(plan.run, by="its launcher")
+            else:
+                storage.remove_tree(plan.staging_dir)
         raise
     finally:
         storage.remove(worker_log(plan))
+
+
+def _reserve(plan: ExportPlan) -> None:
+    try:
+        runs.reserve(plan.run)
+    except AlreadyPublishedError as error:
+        raise PathExistsError(str(error)) from None
 
 
 def staged_bytes(plan: ExportPlan) -> int:
@@ -69,22 +99,34 @@ def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
 
     Raises:
         LostExamplesError: the files do not hold just the examples that were planned.
-        PathExistsError: something came into its place meanwhile.
+        PathExistsError: something came into its place meanwhile, or another run has reserved it.
+        AbandonedError: this run was given up.
     """
     files = _checked(plan, written)
     texts = _metadata(plan, files)
     if _is_done(plan, texts[EXPORT_FILE]):
         storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
         return plan.directory
+    folder = new_dir(plan.staging_dir)
     for name, text in texts.items():
-        storage.write_bytes(storage.join(plan.staging_dir, name), text)
-    wanted = {*texts, *(file.filename for split in files.values() for file in split)}
-    if storage.is_remote(plan.directory):
-        _copy_in_place(plan, wanted)
-    else:
-        for name in set(storage.list_dir(plan.staging_dir)) - wanted:
+        storage.write_bytes(storage.join(folder, name), text)
+    chosen = [file for split in files.values() for file in split]
+    if not storage.is_remote(plan.directory):
+        for name in {*storage.list_dir(plan.staging_dir)} - {*texts, *(file.filename for file in chosen)}:
             storage.remove(storage.join(plan.staging_dir, name))
         _rename_in_place(plan)
+        return plan.directory
+    staged = [(storage.join(folder, name), len(text), crc32c.crc32c(text)) for name, text in texts.items()]
+    staged += [(file.path, file.num_bytes, file.crc32c) for file in chosen]
+    root = len(plan.staging_dir) + 1
+    named = [runs.StagedFile(storage.basename(path), path[root:], *facts) for path, *facts in staged]
+    try:
+        decision = runs.decide(plan.run, named, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
+        runs.commit_all(plan.run, decision)
+        runs.complete(plan.run, decision)
+    except AlreadyPublishedError as error:
+        if not _is_done(plan, texts[EXPORT_FILE]):
+            raise PathExistsError(str(error)) from None
     return plan.directory
 
 
@@ -164,36 +206,3 @@ def _rename_in_place(plan: ExportPlan) -> None:
     except FileExistsError:
         check_free(plan.directory)
         raise
-
-
-def _copy_in_place(plan: ExportPlan, names: set[str]) -> None:
-    claim = _claimed(plan)
-    try:
-        check_free(plan.directory)
-        for name in sorted(names - {EXPORT_FILE}):
-            storage.copy(storage.join(plan.staging_dir, name), storage.join(plan.directory, name))
-            claim = claim.renewed_now()
-        claims.check_held(plan.directory, claim)
-        _create_last(plan)
-    finally:
-        storage.remove(claim.path)
-    with contextlib.suppress(StorageError):  # it is in its place; what is left harms nobody
-        storage.remove_tree(storage.join(plan.directory, claims.CLAIMS_DIR))
-        storage.remove_tree(plan.staging_dir)
-
-
-def _create_last(plan: ExportPlan) -> None:
-    text = storage.read_bytes(storage.join(plan.staging_dir, EXPORT_FILE))
-    try:
-        storage.create_bytes(storage.join(plan.directory, EXPORT_FILE), text)
-    except FileExistsError:
-        if not _is_done(plan, text):  # else the answer to the creation was lost
-            raise PathExistsError(f"{plan.directory}: another export came into this place meanwhile.") from None
-
-
-def _claimed(plan: ExportPlan) -> claims.Claim:
-    """Returns the right to copy into the place, for nobody else may until it is given up."""
-    try:
-        return claims.take(plan.directory, plan.job)
-    except AlreadyPublishedError as error:
-        raise PathExistsError(str(error)) from None

@@ -14,7 +14,7 @@ from beam_datasets.model.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Output, Row
+    from beam_datasets.exporting.output import Block, Output
     from beam_datasets.exporting.schema import Struct
 
 
@@ -35,7 +35,7 @@ class Format(Protocol):
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
         """Returns the name of a shard."""
 
-    def write(self, blocks: Iterator[list[Row]], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard: its rows, some at a time, in order."""
 
 

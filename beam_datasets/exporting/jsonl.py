@@ -1,7 +1,8 @@
 """JSON lines: an object a line, in UTF-8.
 
-Numbers are written with all their digits. JSON has neither NaN nor infinities: they become null. Bytes that are no text
-(images, sound, what is named as binary) are `{"b64": "..."}`.
+A number is the shortest text that reads back as the same value of its dtype: the float32 0.1 is `0.1`. JSON has neither
+NaN nor infinities: they become null. Bytes that are no text (images, sound, what is named as binary) are
+`{"b64": "..."}`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from beam_datasets.features.features_dict import join
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Output, Row
+    from beam_datasets.exporting.output import Block, Output
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -52,7 +53,7 @@ class JsonLines:
         """Returns the name of a shard."""
         return f"{split}-{shard:05d}-of-{num_shards:05d}.jsonl"
 
-    def write(self, blocks: Iterator[list[Row]], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard.
 
         Raises:
@@ -61,7 +62,7 @@ class JsonLines:
         convert = json_converter(schema)
         for block in blocks:
             lines = []
-            for row in block:
+            for row in block.rows():
                 try:
                     lines.append(json_text(convert(row.value)))
                 except FeatureError as error:
@@ -111,10 +112,29 @@ def _numbers(value: Any) -> Any:
     """Returns an array of any shape as a number or nested lists of numbers."""
     if value.dtype.kind in "biu":
         return value.tolist()
-    value = value.astype(np.float64)
+    if value.dtype != np.float64:
+        short = _short if value.dtype.kind == "f" else _short_bfloat16
+        value = np.fromiter(map(short, value.reshape(-1)), np.float64, value.size).reshape(value.shape)
     finite = np.isfinite(value)
     if finite.all():
         return value.tolist()
     objects = value.astype(object)
     objects[~finite] = None
     return objects.tolist()
+
+
+def _short(number: np.floating[Any]) -> float:
+    """Returns the number of the fewest digits that is `number` in its dtype.
+
+    >>> float(np.float32(0.1)), _short(np.float32(0.1))
+    (0.10000000149011612, 0.1)
+    """
+    return float(np.format_float_scientific(number))
+
+
+def _short_bfloat16(number: Any) -> float:
+    """Returns the same for dtypes that NumPy itself does not have, of few bits."""
+    exact = float(number)
+    rounded = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
+    with np.errstate(over="ignore"):
+        return next((short for short in rounded if type(number)(short) == number), exact)

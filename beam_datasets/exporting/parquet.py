@@ -22,7 +22,7 @@ from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Output, Row
+    from beam_datasets.exporting.output import Block, Output
     from beam_datasets.exporting.schema import Struct
 
 ROW_GROUP_BYTES = 32 << 20
@@ -57,7 +57,7 @@ class Parquet:
         """Returns the name of a shard."""
         return f"{split}-{shard:05d}-of-{num_shards:05d}.parquet"
 
-    def write(self, blocks: Iterator[list[Row]], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard.
 
         Raises:
@@ -73,11 +73,13 @@ class Parquet:
     def _groups(self, batches: Iterator[Any]) -> Iterator[list[Any]]:
         """Yields the batches of each row group."""
         pending: list[Any] = []
+        num_bytes = 0
         for batch in batches:
             pending.append(batch)
-            if sum(each.nbytes for each in pending) >= self.row_group_bytes:
+            num_bytes += batch.nbytes
+            if num_bytes >= self.row_group_bytes:
                 yield pending
-                pending = []
+                pending, num_bytes = [], 0
         if pending:
             yield pending
 
@@ -86,11 +88,14 @@ def _pyarrow() -> Any:
     return framework("pyarrow", needed_by="Parquet", name="pyarrow", extra="export")
 
 
-def _batch(arrow: Any, convert: Any, types: Any, block: list[Row]) -> Any:
+def _batch(arrow: Any, convert: Any, types: Any, block: Block) -> Any:
+    columns = block.columns()
+    rows = [] if columns is not None else block.rows()
     try:
-        return arrow.RecordBatch.from_arrays(convert([row.value for row in block]).flatten(), schema=types)
+        values = [row.value for row in rows] if columns is None else columns
+        return arrow.RecordBatch.from_arrays(convert(values).flatten(), schema=types)
     except FeatureError:
-        for row in block:  # which of them it is
+        for row in rows or block.rows():  # which of them it is
             try:
                 convert([row.value])
             except FeatureError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
@@ -13,9 +13,11 @@ from beam_datasets.errors import BeamDatasetsError, PathExistsError
 from beam_datasets.exporting.formats import format_of
 from beam_datasets.exporting.schema import schema_of
 from beam_datasets.model.shards import FileInstructions, shard_ends
-from beam_datasets.writing.claims import CLAIMS_DIR
+from beam_datasets.writing import runs
 from beam_datasets.writing.materialize import plan_job, target_dir
+from beam_datasets.writing.owners import Owner
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
+from beam_datasets.writing.runs import EXPORT_FILE, Run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -81,27 +83,42 @@ class ExportPlan:
 
     Attributes:
         directory: where it becomes visible.
-        staging_dir: where it is put together.
-        job: unique to this run.
+        owner: the process that runs it, with the run's id, the runner and the start.
         format: what is written.
         info: the source's description, with the features that are exported.
         schema: what these are to the format.
         splits: what is exported.
         lineage: where it comes from.
         sources: directories of what is read.
-        started: seconds since the epoch.
     """
 
     directory: str
-    staging_dir: str
-    job: str
+    owner: Owner
     format: Format
     info: DatasetInfo
     schema: Struct
     splits: tuple[ExportedSplit, ...]
     lineage: Lineage
     sources: tuple[str, ...]
-    started: float = field(default_factory=time.time)
+
+    @property
+    def run(self) -> Run:
+        """The run, for the records on an object store."""
+        return Run(self.directory, self.owner, EXPORT_FILE)
+
+    @property
+    def job(self) -> str:
+        """The run's id."""
+        return self.owner.job
+
+    @property
+    def staging_dir(self) -> str:
+        """Directory in which the export is put together."""
+        return self.run.staging_dir
+
+    def on(self, runner: str) -> ExportPlan:
+        """Returns the plan with the name of the runner on which it is executed."""
+        return replace(self, owner=replace(self.owner, runner=runner))
 
     def shards(self) -> Iterator[ExportedShard]:
         """Yields the files that are to be written."""
@@ -159,10 +176,8 @@ def plan_export(
     schema = schema_of(job.info.features, binary)
     chosen.check(schema)
     splits = tuple(_planned(selected, job.sharding) for selected in job.splits)
-    parent, name = storage.dirname(target), storage.basename(target)
-    number = uuid.uuid4().hex[:8]
-    staging = storage.join(parent, f"incomplete.{number}_{name}")
-    return ExportPlan(target, staging, number, chosen, job.info, schema, splits, job.lineage, job.sources)
+    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), "")
+    return ExportPlan(target, owner, chosen, job.info, schema, splits, job.lineage, job.sources)
 
 
 def _located(path: NameOrDir, options: Mapping[str, Any] | None, target: str) -> str:
@@ -187,12 +202,13 @@ def check_free(directory: str) -> None:
     Raises:
         PathExistsError: something is in its place.
     """
+    storage.check_can_create(directory)
     if not storage.exists(directory):
         return
     if not storage.is_dir(directory):
         raise PathExistsError(f"{directory} is a file; name a directory that is not there yet.")
-    names = storage.list_dir(directory)
-    if names and not (storage.is_remote(directory) and names == [CLAIMS_DIR]):  # of one that died before it copied
+    complete = runs.is_complete(directory)  # else files on a store may be those of a run that is publishing
+    if complete or (not storage.is_remote(directory) and storage.list_dir(directory)):
         raise PathExistsError(
             f"{directory} exists and is not empty; nothing that is there is overwritten. Remove it, or name another."
         )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError
-from beam_datasets.exporting.output import Output, Row
+from beam_datasets.exporting.output import Block, Decoder, Output
 from beam_datasets.exporting.schema import as_files
 from beam_datasets.formats import entries
 from beam_datasets.reading.decoding import Decode, Map, Raw
-from beam_datasets.reading.ranges import read_range
+from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.shards import ShardPool
 from beam_datasets.writing.materialize_features import record_names
+from beam_datasets.writing.shard_writer import new_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from beam_datasets.exporting.plan import ExportedShard, ExportPlan
     from beam_datasets.reading.decoding import Step
 
-_BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together
+_BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class WrittenFile:
         split: the split's name.
         number: of the shard in the split.
         filename: of the file.
+        path: where it is staged.
         num_examples: in it.
         num_bytes: its size.
         crc32c: CRC-32C of it.
@@ -41,6 +42,7 @@ class WrittenFile:
     split: str
     number: int
     filename: str
+    path: str
     num_examples: int
     num_bytes: int
     crc32c: int
@@ -52,41 +54,44 @@ def write_shard(plan: ExportPlan, shard: ExportedShard) -> WrittenFile:
     Raises:
         BeamDatasetsError: a record is damaged or cannot be written; it names file, byte and record.
     """
-    counted = count()
-    path = storage.join(plan.staging_dir, shard.filename)
+    written = 0
+
+    def blocks() -> Iterator[Block]:
+        nonlocal written
+        for block in _blocks(plan, shard):
+            written += len(block.records)
+            yield block
+
+    path = storage.join(new_dir(plan.staging_dir), shard.filename)
     with storage.open_writer(path) as writer:
         out = Output(writer)
-        plan.format.write(_blocks(plan, shard, counted), plan.schema, out, shard.split)
-        written = next(counted)
+        plan.format.write(blocks(), plan.schema, out, shard.split)
         if written != shard.files.num_examples:
             raise LostExamplesError(
                 f"{shard.filename}: {written} examples were written of {shard.files.num_examples}. Run it again."
             )
-    return WrittenFile(shard.split, shard.number, shard.filename, written, out.num_bytes, out.crc32c)
+    return WrittenFile(shard.split, shard.number, shard.filename, path, written, out.num_bytes, out.crc32c)
 
 
-def _blocks(plan: ExportPlan, shard: ExportedShard, counted: Iterator[int]) -> Iterator[list[Row]]:
+def _blocks(plan: ExportPlan, shard: ExportedShard) -> Iterator[Block]:
     """Yields the examples in order, some at a time."""
     size = int(min(max(_BLOCK_BYTES / max(shard.example_bytes, 1), 1), _BLOCK_ROWS))
-    pool, steps = ShardPool(""), _steps(plan)
-    block: list[Row] = []
+    pool, decoder, nth = ShardPool(""), Decoder(_step(plan)), shard.first
     for run in shard.files:
-        for record, value in read_range(run, pool, steps):
-            block.append(Row(run, record, shard.first + next(counted), value))
-            if len(block) == size:
+        record = run.skip
+        for records in read_blocks(run, pool):
+            for start in range(0, len(records), size):
+                block = Block(run, record, nth, records[start : start + size], decoder)
                 yield block
-                block = []
-    if block:
-        yield block
+                record += len(block.records)
+                nth += len(block.records)
 
 
-def _steps(plan: ExportPlan) -> tuple[Step, ...]:
+def _step(plan: ExportPlan) -> Step:
     tree = plan.info.features
     if plan.format.decodes:
-        return (Decode(as_files(tree)),)
-    if plan.lineage.features is None:
-        return (Raw(),)
-    return (Map(_Keep(record_names(tree))),)
+        return Decode(as_files(tree))
+    return Raw() if plan.lineage.features is None else Map(_Keep(record_names(tree)))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from beam_datasets.exporting.schema import Array, Binary, Column, File, Items, L
 from beam_datasets.formats.endings import ending_of
 
 if TYPE_CHECKING:
-    from beam_datasets.exporting.output import Output, Row
+    from beam_datasets.exporting.output import Block, Output
 
 Files: TypeAlias = Callable[[Any], Iterator[tuple[str, bytes]]]
 """From a feature's value to (ending, content) of its files."""
@@ -74,7 +74,7 @@ class WebDataset:
         """Returns the name of a shard."""
         return f"{split}-{shard:06d}.tar"
 
-    def write(self, blocks: Iterator[list[Row]], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard.
 
         Raises:
@@ -84,7 +84,7 @@ class WebDataset:
         prefix = split.replace(".", "_")
         with _webdataset().TarWriter(out, encoder=False, mtime=0) as writer:
             for block in blocks:
-                for row in block:
+                for row in block.rows():
                     try:
                         writer.write({"__key__": f"{prefix}-{row.nth:09d}", **sample(row.value)})
                     except FeatureError as error:

@@ -80,6 +80,7 @@ def test_the_same_bytes(
     assert run(source, tmp_path, *options, range_bytes=range_bytes) == expected
 
 
+@pytest.mark.slow
 def test_the_same_bytes_by_the_portable_job_service(source: str, tmp_path: Path, expected: dict[str, str]) -> None:
     with portable_engine(tmp_path) as options:
         assert run(source, tmp_path / "data", *options, range_bytes=20_000) == expected

@@ -240,7 +240,10 @@ def test_a_shard_lost_on_the_way_is_seen(tmp_path, monkeypatch):
 
 def test_a_killed_worker_is_one_clear_error(tmp_path):
     examples = [good(1), die]
-    with pytest.raises(errors.BeamDatasetsError, match="a worker process died"):
+    with pytest.raises(
+        errors.BeamDatasetsError,
+        match=r"worker process \d of 2 \(pid \d+\) was killed by signal 9 \(SIGKILL\); nothing was published",
+    ):
         Faulty(data_dir=tmp_path, examples=examples).build(num_workers=2)
     assert is_empty(tmp_path)
 

@@ -91,6 +91,7 @@ def test_runs_do_not_differ(source, expected, tmp_path, way, options):
     assert digests(run(source, tmp_path, way, **options)) == digests(expected[way])
 
 
+@pytest.mark.slow
 def test_the_portable_job_service_writes_the_same(source, expected, tmp_path):
     with portable_engine(tmp_path) as options:
         for way in WAYS:

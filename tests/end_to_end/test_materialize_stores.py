@@ -60,6 +60,7 @@ def upload(local: str, store: ObjectStore) -> str:
     return remote
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_bytes_are_those_of_a_local_disk(
     store: ObjectStore, local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -77,6 +78,7 @@ def test_the_bytes_are_those_of_a_local_disk(
         bd.materialize("numbers", data_dir=f"{store.url}/data")
 
 
+@pytest.mark.slow
 def test_an_unreliable_store_loses_nothing(flaky: ObjectStore, local: str, tmp_path: Path) -> None:
     made = run(upload(local, flaky), f"{flaky.url}/out", "filter", num_workers=2)
     assert digests(made) == digests(run(local, str(tmp_path), "filter", num_workers=1))

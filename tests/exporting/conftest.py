@@ -72,19 +72,25 @@ def encoder_of(features: Any) -> Any:
         assume(False)
 
 
-def plain(feature: Any, value: Any) -> Any:
-    """Returns a decoded value as Python has it: a dumb converter, to compare with. Strings stay bytes."""
+def plain(feature: Any, value: Any, floats: Callable[[Any], Any] = np.float64) -> Any:
+    """Returns a decoded value as Python has it: a dumb converter, to compare with. Strings stay bytes.
+
+    Args:
+        feature: what it is of.
+        value: to convert.
+        floats: makes float64 of arrays of other floating-point numbers.
+    """
     F = bd.features
     if value is None:
         return None
     if isinstance(feature, F.TranslationVariableLanguages):
         feature = feature.inner()
     if isinstance(feature, F.FeaturesDict):
-        return {name: plain(child, value[name]) for name, child in feature.items()}
+        return {name: plain(child, value[name], floats) for name, child in feature.items()}
     if isinstance(feature, F.Sequence):
-        return [plain(feature.feature, item) for item in rows(value)]
+        return [plain(feature.feature, item, floats) for item in rows(value)]
     if isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value, np.float64).tolist() if value.dtype.kind not in "biuO" else value.tolist()
+        return floats(value).tolist() if value.dtype.kind not in "biuO" else value.tolist()
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tracemalloc
@@ -23,7 +24,7 @@ from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.shards import write_shard
 from beam_datasets.features.unknown import UnknownFeature
-from beam_datasets.writing import claims
+from beam_datasets.writing import runs
 from tests.exporting.conftest import INTER, MANY, dataset_of, export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
@@ -172,52 +173,94 @@ def run(plan: Any, meanwhile: Any = None) -> str:
 
 
 @pytest.mark.parametrize("options", [{"split": "train[:5]"}, {"num_shards": 2}, {"binary": ["name"]}], ids=str)
-def test_the_first_of_two_wins(place: str, options: dict[str, Any]) -> None:
+def test_one_of_two_wins(place: str, options: dict[str, Any]) -> None:
+    """On a disk the first that is complete, on an object store the first that starts; the other changes nothing."""
     plan, other = plan_export(INTER, place), plan_export(INTER, place, **options)
-    with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
+    with pytest.raises(errors.PathExistsError, match="out exists and is not empty|another run|has reserved it"):
         run(plan, other)
+    if storage.is_remote(place):
+        run(plan := other)
     found = contents(place)
     assert storage.list_dir(storage.dirname(place)) == ["out"]
+    with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
+        plan_export(INTER, place)
     storage.remove_tree(place)
     assert contents(run(plan_export(INTER, place, **options))) == found
 
 
-def test_of_two_at_once_only_one_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_copies_while_another_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
     place = f"memory://{uuid.uuid4().hex}/out"
     plan, other = plan_export(INTER, place, num_shards=3), plan_export(INTER, place, split="train[:5]", num_shards=3)
-    copy, refused = storage.copy, []
+    copy, refused = storage.create_copy, []
 
-    def copy_while_the_other_ends(source: str, target: str) -> None:
-        with pytest.raises(errors.PathExistsError, match=f"out is being published by job {plan.job}"):
-            run(replace(other, staging_dir=f"{other.staging_dir}{len(refused)}"))
+    def copy_while_the_other_tries(source: str, target: str) -> None:
+        with pytest.raises(errors.PathExistsError, match=f"run {plan.job} .*put in place now|already published in"):
+            run(other)
         refused.append(target)
         copy(source, target)
 
-    monkeypatch.setattr(storage, "copy", copy_while_the_other_ends)
-    run(plan)
+    monkeypatch.setattr(storage, "create_copy", copy_while_the_other_tries)
+    monkeypatch.setattr(runs, "COPIES_AT_ONCE", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "finish", lambda target: False)  # so that the other does not complete the first one
+        run(plan)
     assert len(refused) == 3
     assert storage.list_dir(storage.dirname(place)) == ["out"]
     assert sorted(contents(place)) == ["_export.json", *sorted(storage.basename(path) for path in refused)]
     assert sum(json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"]) == 411
 
 
-def test_who_was_silent_for_too_long_exports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: however late it comes."""
     place = f"memory://{uuid.uuid4().hex}/out"
     plan, other = plan_export(INTER, place, num_shards=2), plan_export(INTER, place, split="train[:5]")
-    copy = storage.copy
+    create = storage.create_bytes
 
-    def copy_late(source: str, target: str) -> None:
-        monkeypatch.setattr(storage, "copy", copy)
-        claim = claims.latest(place)[1]
-        assert claim is not None
-        storage.write_bytes(claim.path, replace(claim, renewed=claim.renewed - claims.LEASE_SECONDS).text)
+    def decide_late(path: str, content: bytes) -> None:
+        if not path.endswith("decision.json"):
+            create(path, content)
+            return
+        monkeypatch.undo()
+        runs.discard(plan.run, by="a test")
         run(other)
-        copy(source, target)
+        create(path, content)
 
-    monkeypatch.setattr(storage, "copy", copy_late)
-    with pytest.raises(errors.StorageError, match="another publisher took its place; this one published nothing"):
+    monkeypatch.setattr(storage, "create_bytes", decide_late)
+    with pytest.raises(errors.PathExistsError, match="already published in"):
         run(plan)
     assert json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"] == [5]
+
+
+@pytest.mark.parametrize("dies_at", range(6))
+def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.MonkeyPatch, dies_at: int) -> None:
+    pytest.importorskip("array_record")
+    place = f"memory://{uuid.uuid4().hex}/out"
+    plan = plan_export(INTER, place, "arrayrecord", num_shards=2)
+    plan = replace(plan, owner=replace(plan.owner, start_ticks=1))
+    calls = []
+
+    def dies(call: Any) -> Any:
+        def called(*args: Any) -> Any:
+            calls.append(args)
+            if len(calls) > dies_at:
+                raise SystemExit
+            return call(*args)
+
+        return called
+
+    for name in ("create_copy", "create_bytes"):
+        monkeypatch.setattr(storage, name, dies(getattr(storage, name)))
+    monkeypatch.setattr(finishing.runs, "discard", lambda *_, **__: None)
+    with pytest.raises(SystemExit):
+        run(plan)
+    monkeypatch.undo()
+    again = plan_export(INTER, place, "arrayrecord", num_shards=2)
+    with contextlib.suppress(errors.PathExistsError):
+        run(again)
+    assert sorted(contents(place)) == sorted(
+        ["_export.json", "dataset_info.json", "features.json", *(f"{each.filename}" for each in plan.shards())]
+    )
+    assert storage.list_dir(storage.dirname(place)) == ["out"]
 
 
 def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:

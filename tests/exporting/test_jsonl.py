@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,6 +51,20 @@ def as_json(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
+def fewest_digits(number: Any) -> int:
+    """Returns how many significant digits a decimal must have to be this number in its dtype, by trying."""
+    tried = (float(f"{float(number):.{digits - 1}e}") for digits in range(1, 18))
+    with np.errstate(over="ignore"):
+        return next(digits for digits, decimal in enumerate(tried, 1) if type(number)(decimal) == number)
+
+
+def shortest(array: Any) -> Any:
+    """Returns the numbers with the fewest digits, as float64."""
+    array = np.asarray(array)
+    flat = [float(f"{float(x):.{fewest_digits(x) - 1}e}") if np.isfinite(x) else float(x) for x in array.reshape(-1)]
+    return np.array(flat).reshape(array.shape)
+
+
 @given(strategies.examples())
 @settings(max_examples=60)
 def test_any_features_are_the_same_values(sample: Any) -> None:
@@ -62,7 +77,7 @@ def test_any_features_are_the_same_values(sample: Any) -> None:
         decoded = decode(encode(value))
         text = json_text(convert(decoded))
         assert "\n" not in text
-        assert json.loads(text, parse_constant=refuse) == as_json(plain(stored, decoded))
+        assert json.loads(text, parse_constant=refuse) == as_json(plain(stored, decoded, shortest))
 
 
 def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
@@ -86,11 +101,15 @@ def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
 
 
 def test_what_json_does_not_have(tmp_path: Path) -> None:
-    features = {"x": np.float32, "more": F.Sequence(np.float64), "vec": F.Tensor(shape=(2,), dtype=np.float16)}
+    features = {
+        "x": F.Scalar(np.float32, allow_rounding=True),
+        "more": F.Sequence(F.Scalar(np.float64, allow_rounding=True)),
+        "vec": F.Tensor(shape=(2,), dtype=np.float16, allow_rounding=True),
+    }
     values = [0.1, np.nan, np.inf, -np.inf]
     source = dataset_of(tmp_path, features, [{"x": x, "more": [x, 1.5], "vec": [x, 2]} for x in values])
     found = lines(export(source, tmp_path / "out", "jsonl"))
-    assert [row["x"] for row in found] == [float(np.float32(0.1)), None, None, None]
+    assert [row["x"] for row in found] == [0.1, None, None, None]
     assert [row["more"] for row in found][1:] == [[None, 1.5]] * 3
     assert [row["vec"] for row in found][1:] == [[None, 2.0]] * 3
 
@@ -148,3 +167,31 @@ def test_chosen_features(tmp_path: Path, many: Any) -> None:
         }
         for example in examples
     ]
+
+
+def digits_of(text: str) -> int:
+    return len(text.partition("e")[0].replace(".", "").replace("-", "").strip("0")) or 1
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_numbers_are_the_shortest_text_that_reads_back(tmp_path: Path, dtype: Any) -> None:
+    """B11: the float32 0.1 is exported as 0.1; so are float16 and bfloat16, in arrays, sequences and dicts too."""
+    bits = np.random.default_rng(0).integers(0, 256, 4000 * np.dtype(dtype).itemsize, np.uint8)
+    rows = [*bits.view(dtype).reshape(-1, 4), np.array([0.1, 1 / 3, -0.0, 65504], dtype)]
+    one, item = (F.Tensor(shape=shape, dtype=dtype, encoding="bytes") for shape in ((), (2,)))
+    features = {"x": one, "array": item, "more": F.Sequence(one), "deep": {"items": F.Sequence(item)}}
+    examples = [{"x": x, "array": [y, z], "more": [z, u], "deep": {"items": [[u, x]]}} for x, y, z, u in rows]
+    source = dataset_of(tmp_path, features, examples)
+    made = export(source, tmp_path / "out", "jsonl", num_shards=1)
+    text = (made / "train-00000-of-00001.jsonl").read_text().splitlines()
+    assert text[-1].endswith('"x":0.1}')
+    for line, expected in zip(text, rows, strict=True):
+        row = json.loads(line, parse_float=str, parse_int=str, parse_constant=refuse)
+        (x, (y, z), (same_z, u), [(same_u, same_x)]) = (row["x"], row["array"], row["more"], row["deep"]["items"])
+        assert (x, z, u) == (same_x, same_z, same_u)
+        for found, number in zip((x, y, z, u), expected, strict=True):
+            if not np.isfinite(float(number)):
+                assert found is None
+                continue
+            assert dtype(float(found)).tobytes() == number.tobytes()
+            assert digits_of(found) == fewest_digits(number)

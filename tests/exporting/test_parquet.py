@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import ml_dtypes
 import numpy as np
 import PIL.Image
 import pyarrow as pa
@@ -18,6 +19,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
+from beam_datasets.exporting.output import Block
 from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.features import compile_decoder
@@ -230,3 +232,56 @@ def test_the_same_bytes(tmp_path: Path) -> None:
     one, other = (export(MANY, tmp_path / name) for name in "ab")
     for file in one.iterdir():
         assert file.read_bytes() == (other / file.name).read_bytes()
+
+
+def test_batches_of_a_row_group_are_summed_up_once_each() -> None:
+    """B1: the time to write a row group grows with its batches, not with their square."""
+
+    class Batch:
+        calls = 0
+
+        @property
+        def nbytes(self) -> int:
+            Batch.calls += 1
+            return 10
+
+    groups = list(Parquet(row_group_bytes=30_000)._groups(Batch() for _ in range(7000)))
+    assert [len(group) for group in groups] == [3000, 3000, 1000]
+    assert Batch.calls == 7000
+
+
+def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B1: columns of numbers, labels, texts and fixed-size arrays are made of many records at once."""
+    features = {
+        "n": np.int64,
+        "label": F.ClassLabel(names=["a", "b"]),
+        "nest": {
+            "text": F.Text(),
+            "half": F.Tensor(shape=(), dtype=ml_dtypes.bfloat16, encoding="bytes"),
+            "array": F.Tensor(shape=(2, 3), dtype=np.uint8),
+        },
+        "words": F.Tensor(shape=(2,), dtype=np.str_),
+        "image": F.Image(shape=(2, 2, 3), dtype=np.uint8),
+    }
+    examples = [
+        {
+            "n": i,
+            "label": i % 2,
+            "nest": {
+                "text": f"täxt {i}",
+                "half": ml_dtypes.bfloat16(i / 2),
+                "array": np.full((2, 3), i % 256, np.uint8),
+            },
+            "words": [f"{i}", ""],
+            "image": np.full((2, 2, 3), i % 256, np.uint8),
+        }
+        for i in range(700)
+    ]
+    source = dataset_of(tmp_path, features, examples)
+    by_columns = parquet.read_table(export(source, tmp_path / "columns"))
+    tree = bd.builder_from_directory(source).info.features
+    convert, decode = arrow_converter(pa, schema_of(tree)), compile_decoder(as_files(tree))
+    rows = [decode(record) for record in bd.builder_from_directory(source).as_dataset("train").raw()[:]]
+    assert by_columns.to_pylist() == convert(rows).to_pylist()
+    monkeypatch.setattr(Block, "rows", None)  # it would be an error to call it
+    assert parquet.read_table(export(source, tmp_path / "again")).equals(by_columns)

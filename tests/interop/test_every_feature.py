@@ -49,7 +49,7 @@ class Encoded(DatasetBuilder, skip_registration=True):
                     "frames": F.Video(shape=(None, 4, 4, 3)),
                     "images": F.Sequence(F.Image(shape=(4, 4, 3))),
                     "sound": F.Audio(dtype=np.int64, sample_rate=16000),
-                    "box": F.BBoxFeature(),
+                    "box": F.BBoxFeature(allow_rounding=True),
                     "zlib": F.Tensor(shape=(None, 3), dtype=np.float64, encoding="zlib"),
                     "bytes": F.Tensor(shape=(2, 2), dtype=np.uint16, encoding="bytes"),
                     "halves": F.Tensor(shape=(None,), dtype=np.float16),
