@@ -18,11 +18,12 @@ NATIVE := $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-interop test-adapters flink test-flink test-prism test-spark sanitize lint format bench clean
+.PHONY: help quickstart test test-all test-slow test-interop test-adapters flink test-flink test-prism test-spark sanitize lint format bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
-	@echo 'make test          ruff, mypy and all tests'
+	@echo 'make test          ruff, mypy and the tests, in less than 5 minutes'
+	@echo 'make test-all      what `make test` leaves out: slow tests, sanitizers, Flink, Prism, TFDS, PyTorch'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
@@ -62,18 +63,28 @@ quickstart: .venv/.ready
 		--split 'train=train[:10%]' --split 'validation=test[:50%]'
 	$(BIN)/beam-datasets info stdlib_few --data_dir $(DATA)
 
-# All three run whatever the others say, and pytest's summary stands last.
+# All three run even if one fails, and pytest's summary is printed last.
 test: .venv/.ready
 	@failed=0; \
 	$(MAKE) --no-print-directory --keep-going lint || failed=1; \
-	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS) || failed=1; \
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS) || failed=1; \
+	exit $$failed
+
+test-slow: .venv/.ready
+	$(BIN)/pytest -n 2 --dist loadfile -m slow $(PYTEST_ARGS)
+
+test-all:
+	@failed=0; \
+	for target in test-slow sanitize test-flink test-prism test-interop test-adapters; do \
+		$(MAKE) --no-print-directory $$target || failed=1; \
+	done; \
 	exit $$failed
 
 test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch torchdata grain datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='torch torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(PYTEST_ARGS)
 
 # Downloads are kept in ~/.cache/beam_datasets/flink; the cluster is taken down however this ends.

@@ -1,4 +1,4 @@
-"""Installs beam_datasets and the runnable pipelines beside it."""
+"""Installs beam_datasets."""
 
 import os
 import re
@@ -14,7 +14,7 @@ REMOTE = ["obstore>=0.6", "fsspec>=2024.2"]
 FILES = ["pyarrow>=14", "pandas>=2"]
 EXPORT = ["pyarrow>=15", "webdataset>=0.2.86", "array_record>=0.5; sys_platform != 'win32'"]
 SKLEARN = ["scikit-learn>=1.3"]
-TEST = ["ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5", "wheel>=0.40"]
+TEST = ["greenlet>=3", "ml_dtypes>=0.3", "pytest>=7", "pytest-xdist>=3", "hypothesis>=6.80", "psutil>=5", "wheel>=0.40"]
 STORES = ["moto[server]>=5"]
 # What submitting a job to Dataflow needs. All of apache-beam[gcp] is 270 MB, which take pip minutes to choose.
 CLOUD = [
@@ -54,19 +54,17 @@ C_FILES = (
     "values",
     "encode",
     "glance",
-    "ahead",
     "runs",
 )
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=[f"beam_datasets/native/{name}.c" for name in C_FILES],
-    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "ahead", "chunk", "decode", "encode", "known")],
+    depends=[f"beam_datasets/native/{name}.h" for name in ("native", "chunk", "decode", "encode", "known")],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]
     if sys.platform == "win32"
-    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
-    extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
+    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
     optional=True,
 )
 
@@ -99,7 +97,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
-    packages=find_packages(include=["beam_datasets*", "pipelines*"]),
+    packages=find_packages(include=["beam_datasets*"]),
     package_data={"beam_datasets": ["py.typed"], "beam_datasets.native": ["*.pyi"]},
     ext_modules=[NATIVE],
     cmdclass={"build_ext": BuildWherePossible},
@@ -117,7 +115,7 @@ setup(
         "tf": ["tensorflow"],
         "grain": ["grain"],
         "dev": [*BEAM, *IMAGE, *REMOTE, *FILES, *EXPORT, *SKLEARN, *TEST, *STORES, *CLOUD, *LINT, "duckdb>=1"],
-        "adapters": [*IMAGE, *EXPORT, *TEST, "torch>=2.4", "torchdata>=0.10", "grain>=0.2.3", "datasets>=3"],
+        "adapters": [*IMAGE, *EXPORT, *TEST, "torch>=2.4", "torchdata>=0.10", "grain>=0.2.3", "jax", "datasets>=3"],
         "interop": [*BEAM, *IMAGE, *EXPORT, *SKLEARN, *TEST, "tensorflow-cpu>=2.16", "tensorflow-datasets>=4.9.6"],
     },
     entry_points={"console_scripts": ["beam-datasets = beam_datasets.cli:main"]},
