@@ -1,5 +1,5 @@
 # Every target sets itself up: Python 3.10+ and make are all that a machine needs beforehand.
-# These environments live in the checkout and are made anew when setup.py or the C sources change:
+# These environments live in the checkout and are updated when pyproject.toml, setup.py or the C sources change:
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
 #   .venv-adapters PyTorch and Grain, to read with them; no Beam, which a reader does not need
@@ -14,7 +14,7 @@ DATA := build/quickstart
 BIN := .venv/bin
 INTEROP := .venv-interop/bin
 ADAPTERS := .venv-adapters/bin
-NATIVE := $(wildcard beam_datasets/native/*.[ch])
+SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
@@ -45,13 +45,13 @@ define environment
 	@touch $@
 endef
 
-.venv/.ready: setup.py $(NATIVE)
+.venv/.ready: $(SOURCES)
 	$(call environment,.venv,-e '.[dev]')
 
-.venv-interop/.ready: setup.py $(NATIVE)
+.venv-interop/.ready: $(SOURCES)
 	$(call environment,.venv-interop,-e '.[interop]')
 
-.venv-adapters/.ready: setup.py $(NATIVE)
+.venv-adapters/.ready: $(SOURCES)
 	$(call environment,.venv-adapters,-e '.[adapters]')
 
 quickstart: .venv/.ready
