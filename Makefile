@@ -31,7 +31,7 @@ help:
 	@echo 'make test-prism    tests on Prism, the runner of Beam in Go (needs Go)'
 	@echo 'make test-spark    tests on Spark (needs Java and Maven)'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
-	@echo 'make lint          ruff and mypy alone;  make format  lets ruff rewrite'
+	@echo 'make lint          ruff, codespell and mypy alone;  make format  lets ruff rewrite'
 	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
 	@echo 'make clean         removes environments, caches and $(DATA)'
 
@@ -130,12 +130,15 @@ test-spark: .venv/.ready $(CACHE)/spark/.ready
 sanitize: .venv/.ready
 	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q $(PYTEST_ARGS)
 
-lint: ruff mypy
+lint: ruff codespell mypy
 
-.PHONY: ruff mypy
+.PHONY: ruff codespell mypy
 ruff: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+codespell: .venv/.ready
+	$(BIN)/codespell
 
 # NumPy's types for Python 3.10 are older than those that the code is checked against.
 mypy: .venv/.ready
