@@ -12,10 +12,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from beam_datasets.transforms.failures import reason
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # They log the states of a job at level INFO.
+_TRACEBACK = "Traceback (most recent call last)"
 _REPORTERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.runners.portability.portable_runner")
 
 
@@ -30,6 +33,11 @@ def beam_silenced() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(_is_not_of_beam)
+
+
+def quiet_at_exit() -> None:
+    """Keeps Beam from warning that it ends the engines that it has started, which it does when the process exits."""
+    logging.getLogger("apache_beam.utils.subprocess_server").setLevel(logging.ERROR)
 
 
 @contextlib.contextmanager
@@ -76,4 +84,7 @@ class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         record.exc_info = record.exc_text = record.stack_info = None
         first, *others = super().format(record).splitlines() or [""]
+        if _TRACEBACK in first:  # of a worker, under the words of the engine
+            cause = str(reason(RuntimeError(record.getMessage()))).partition("\n")[0]
+            first = first.partition(_TRACEBACK)[0] + cause
         return f"{first} (and {len(others)} lines more)" if others else first

@@ -62,6 +62,8 @@ def run_pipeline(
     if not engines.runs_here(pipeline):
         local_runner.served_grpc = True
         own = engines.starts_engine(pipeline.options)
+        if own:
+            logging_filters.quiet_at_exit()
         with logging_filters.beam_silenced() if own else logging_filters.job_reported():
             return _run_job(pipeline, own=own, wait=wait)
     with logging_filters.beam_silenced(), _readable_errors():

@@ -80,7 +80,7 @@ def fails(data_dir: Path, *engine: str) -> str:
     """Returns why the dataset of numbers cannot be generated; the run does not hang."""
     code, told = end(start(*numbers(data_dir, *engine)))
     assert code == 1, told
-    assert "Traceback" not in told
+    assert "Traceback" not in told, told
     assert nothing_is_left(data_dir)
     return told
 

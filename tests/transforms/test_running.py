@@ -39,6 +39,7 @@ class Job:
         return answer
 
 
+TRACEBACK = 'Traceback (most recent call last):\n  File "/a.py", line 3, in f\nValueError: bad row\n\tat A.java:5'
 LOST = ConnectionError("connection refused")
 
 
@@ -143,10 +144,15 @@ def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
         of_beam(logging.INFO, "some detail")
         of_beam(logging.WARNING, "quota\nis\nlow", name="root")
         of_beam(logging.ERROR, "boom")
+        of_beam(logging.ERROR, f"java.lang.RuntimeException: {TRACEBACK}")
     lines = capsys.readouterr().err.splitlines()
     shown = [line.split(" ", 1)[1] for line in lines]
-    news = ["INFO Job job-1 is in state JOB_STATE_RUNNING", "WARNING quota (and 2 lines more)", "ERROR boom"]
-    assert shown == news
+    assert shown == [
+        "INFO Job job-1 is in state JOB_STATE_RUNNING",
+        "WARNING quota (and 2 lines more)",
+        "ERROR boom",
+        "ERROR java.lang.RuntimeException: ValueError: bad row (and 3 lines more)",
+    ]
     of_beam(logging.INFO, "Job job-1 is in state JOB_STATE_DONE")
     of_beam(logging.WARNING, "as before")
     assert capsys.readouterr().err == "as before\n"
