@@ -19,7 +19,7 @@ from apache_beam.transforms.display import DisplayDataItem
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms import remote
 from beam_datasets.transforms.running import run_pipeline
-from beam_datasets.transforms.write import EngineOptions, max_bins, publish_shards, reserve, write_blocks
+from beam_datasets.transforms.write import COUNTS, EngineOptions, max_bins, publish_shards, reserve, write_blocks
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import publish as publishing
@@ -205,9 +205,10 @@ class _Flow(beam.PTransform):
         sources, numbers = self._stretches(begin)
         shift = histograms.hash_shift(max_bins(self.job.sharding, self.engine))
         reader = _ReadBlocks(self.job.transform or Transform(), self.job.reshuffle or "", self.engine, shift)
-        read = numbers | "Read" >> beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_outputs(
-            _HISTOGRAMS, _NUMBERS, main="blocks"
+        typed = beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_output_types(
+            self.engine.block_type, histograms=COUNTS, numbers=int
         )
+        read = numbers | "Read" >> typed.with_outputs(_HISTOGRAMS, _NUMBERS, main="blocks")
         start = (
             begin
             | "Start" >> beam.Create([self.publication], reshuffle=False)

@@ -6,6 +6,7 @@ The stages only wire; what they do stands in beam_datasets.writing as plain func
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.typehints import KV, with_input_types, with_output_types
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_datasets import storage
@@ -23,6 +25,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
+from beam_datasets.transforms import coders
 from beam_datasets.transforms.failures import SourceError, pair_of
 from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
@@ -46,7 +49,10 @@ INLINE_BLOCK_SIZE = 8 << 20
 HELD_BLOCK_SIZE = 1 << 20
 HELD_PART_SIZE = 8 << 20
 HELD_BUNDLE_SIZE = 64 << 20
+COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
+COUNTS = tuple[str, histograms.Histogram]
+SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
 _HISTOGRAMS = "histograms"
 
 
@@ -76,6 +82,11 @@ class EngineOptions:
         if self.is_held:
             return min(self.block_size or HELD_BLOCK_SIZE, HELD_BLOCK_SIZE)
         return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+    @property
+    def block_type(self) -> type[AnyBlock]:
+        """Class of the blocks, which decides their coder."""
+        return Block if self.spill_dir is None else SpilledBlock
 
     @property
     def telling_dir(self) -> str | None:
@@ -118,7 +129,7 @@ class WriteExamples(beam.PTransform):
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
-            counts = blocks | "CountDistinct" >> _CountDistinct()
+            counts = blocks | "CountDistinct" >> _CountDistinct(self.engine.spill_dir)
         else:
             counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
         return write_blocks(blocks, counts, list(examples), self.publication, self.sharding, self.engine)
@@ -137,7 +148,8 @@ class WriteExamples(beam.PTransform):
         options = split, self.publication.features, self.engine, shift
         reader = self.readers.get(split)
         encode = _EncodeBlocks(*options) if reader is None else _ReadAndEncodeBlocks(*options, reader)
-        return examples | f"Encode {split}" >> beam.ParDo(encode).with_outputs(_HISTOGRAMS, main="blocks")
+        typed = beam.ParDo(encode).with_output_types(self.engine.block_type, histograms=COUNTS)
+        return examples | f"Encode {split}" >> typed.with_outputs(_HISTOGRAMS, main="blocks")
 
     def display_data(self) -> dict[str, DisplayDataItem]:
         """Returns what a job's page shows of this transform."""
@@ -174,7 +186,15 @@ def write_blocks(
     """
     if engine.is_held:
         sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, HELD_PART_SIZE))
-    counted = counts | "CountKeys" >> beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
+    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
+    if engine.many_machines:
+        counts = (
+            counts
+            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
+            | "CountParts" >> merge
+            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
+        )
+    counted = counts | "CountKeys" >> merge
     once = blocks.pipeline | "Once" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
     destination = shard_writer.Destination(
@@ -186,9 +206,10 @@ def write_blocks(
     )
     written = (
         blocks
-        | "Route" >> beam.FlatMap(_route, plan).with_output_types(tuple[int, Any])
+        | "Route" >> beam.FlatMap(_route, engine.spill_dir, plan).with_output_types(KV[int, engine.block_type])
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(_WriteGroup(destination), plan).with_output_types(tuple[tuple[str, int], Any])
+        | "Write"
+        >> beam.ParDo(_WriteGroup(destination, engine.spill_dir), plan).with_output_types(tuple[tuple[str, int], Any])
     )
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
@@ -327,12 +348,17 @@ def _is_of_encoding(error: Exception) -> bool:
     return below is not None and below.tb_frame.f_globals is globals()
 
 
+@with_input_types(histograms.Histogram)
+@with_output_types(histograms.Histogram)
 class _MergeHistograms(beam.CombineFn):
     """The histograms of a split's blocks -> the one of the split."""
 
     def __init__(self, max_bins: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._max_bins = max_bins
+
+    def get_accumulator_coder(self) -> beam.coders.Coder:
+        return beam.coders.ListCoder(coders.HistogramCoder())
 
     def create_accumulator(self) -> list[histograms.Histogram]:
         return []
@@ -362,9 +388,36 @@ class _MergeHistograms(beam.CombineFn):
         return histograms.merge(parts, self._max_bins)
 
 
+class _SpreadCounts(beam.DoFn):
+    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
+
+    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def start_bundle(self) -> None:
+        self._number = random.randrange(COUNTING_FANOUT)
+
+    def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
+        split, counts = element
+        yield (split, self._number), counts
+
+
+def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
+    return key[0], counts
+
+
 @dataclass
 class _CountDistinct(beam.PTransform):
-    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload."""
+    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload.
+
+    Attributes:
+        spill_dir: where payload is spilled; None where it is inline.
+    """
+
+    spill_dir: str | None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -372,9 +425,9 @@ class _CountDistinct(beam.PTransform):
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         return (
             blocks
-            | "SplitByKey" >> beam.FlatMap(split_by_key).with_output_types(tuple[tuple[str, int], Any])
+            | "SplitByKey" >> beam.FlatMap(_split_by_key, self.spill_dir).with_output_types(tuple[tuple[str, int], Any])
             | "GroupKeys" >> beam.GroupByKey()
-            | "MergeUnique" >> beam.MapTuple(lambda key, parts: (key[0], merge_unique(parts)))
+            | "MergeUnique" >> beam.MapTuple(_merge_unique).with_output_types(COUNTS)
         )
 
 
@@ -384,15 +437,31 @@ def _plan(
     return planning.make_plan(counted, splits, sharding)
 
 
-def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
-    return planning.route(block, plan.split(block.split))
+def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:
+    return key[0], merge_unique(parts)
+
+
+def _split_by_key(block: AnyBlock, spill_dir: str | None) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
+    return split_by_key(_with_store(block, spill_dir))
+
+
+def _route(block: AnyBlock, spill_dir: str | None, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
+    return planning.route(_with_store(block, spill_dir), plan.split(block.split))
+
+
+def _with_store(block: AnyBlock, spill_dir: str | None) -> AnyBlock:
+    """Returns the block with the options of its store, which do not travel with each block."""
+    if isinstance(block, Block) or not storage.is_remote(block.path):
+        return block
+    return dataclasses.replace(block, path=storage.with_options_if_remote(block.path, None, beside=spill_dir))
 
 
 class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
 
-    def __init__(self, destination: shard_writer.Destination) -> None:
+    def __init__(self, destination: shard_writer.Destination, spill_dir: str | None) -> None:
         self._destination = destination
+        self._spill_dir = spill_dir
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
         self._shard_examples = Metrics.distribution("beam_datasets", "shard_examples")
@@ -403,7 +472,8 @@ class _WriteGroup(beam.DoFn):
         self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
         group, began = plan.group(element[0]), time.monotonic()
-        written = shard_writer.write_group(group, element[1], self._destination)
+        blocks = (_with_store(block, self._spill_dir) for block in element[1])
+        written = shard_writer.write_group(group, blocks, self._destination)
         self._milliseconds.update(int(1000 * (time.monotonic() - began)))
         self._examples.inc(sum(shard.num_examples for shard in written))
         self._bytes.inc(sum(shard.file_bytes for shard in written))

@@ -9,6 +9,7 @@ How fine the bins are decides only how much is read twice where a bin straddles 
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ MAX_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle tw
 MOST_BINS = 1 << 22
 BINS_PER_SHARD = 64  # then at most one record in so many is read twice
 BLOCK_BINS = 1 << 16
+_HEADER = struct.Struct("<BQ4B")  # shift, number of bins, bytes of a number in each column
 HASH_SHIFT = 106  # hashes are spread evenly, so their first 22 bits tell as many bins apart as are ever kept
 
 
@@ -47,22 +49,32 @@ class Histogram:
         """Number of examples."""
         return int(self.counts.sum())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Packs the numbers, of which most are small: an engine sends each histogram four times."""
+    def to_bytes(self) -> bytes:
+        """Returns the histogram as bytes; most numbers are small, so each column takes as few as its largest needs."""
         high = self.bins[:, 0] >> np.uint64(max(0, self.shift - 64))
-        return _unpack, (self.shift, *map(_pack, (high, self.bins[:, 1], self.counts, self.num_bytes)))
+        columns = [_narrow(column) for column in (high, self.bins[:, 1], self.counts, self.num_bytes)]
+        header = _HEADER.pack(self.shift, len(high), *(column.itemsize for column in columns))
+        return b"".join((header, *(column.tobytes() for column in columns)))
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes) -> Histogram:
+        """Returns the histogram that `to_bytes` has encoded."""
+        shift, count, *widths = _HEADER.unpack_from(encoded)
+        columns, at = [], _HEADER.size
+        for width in widths:
+            columns.append(np.frombuffer(encoded, f"<u{width}", count, at))
+            at += width * count
+        high, low, counts, num_bytes = columns
+        bins = np.stack([high.astype(np.uint64) << np.uint64(max(0, shift - 64)), low.astype(np.uint64)], axis=1)
+        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Histogram.from_bytes, (self.to_bytes(),)
 
 
-def _pack(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Returns numbers, which are not negative, in as few bytes each as the largest takes."""
-    return numbers.astype(np.min_scalar_type(int(numbers.max()))) if len(numbers) else numbers
-
-
-def _unpack(
-    shift: int, high: NDArray[Any], low: NDArray[Any], counts: NDArray[Any], num_bytes: NDArray[Any]
-) -> Histogram:
-    bins = np.stack([high.astype(np.uint64) << np.uint64(max(0, shift - 64)), low.astype(np.uint64)], axis=1)
-    return Histogram(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64))
+def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Returns numbers, which are not negative, in the narrowest little-endian type."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))).newbyteorder("<"))
 
 
 def count_keys(
