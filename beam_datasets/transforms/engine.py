@@ -6,11 +6,14 @@ import contextlib
 import copy
 import os
 import shutil
+import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apache_beam as beam
+from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import (
     DirectOptions,
     PipelineOptions,
@@ -21,6 +24,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import StorageError
 from beam_datasets.transforms import dataflow, flink, local_runner
 from beam_datasets.transforms.write import EngineOptions
 from beam_datasets.writing.owners import LOCAL_RUNNERS
@@ -126,8 +130,6 @@ def choose_engine(
     if not _is_local(runner):
         if _short_name(runner) == "flink":
             flink.prepare(options)
-        if _short_name(runner) == "spark":
-            flink.keep_workers(options)
         if dataflow.is_meant(options):
             dataflow.prepare(options, num_workers)
         waits = wait and not dataflow.makes_template(options)
@@ -223,7 +225,7 @@ def starts_engine(options: PipelineOptions) -> bool:
     """Returns whether Beam starts the engine in this process's name, so that its jobs end with this process."""
     runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
     return (
-        runner in ("flink", "prism", "spark")
+        runner in ("flink", "prism")
         and not options.view_as(PortableOptions).job_endpoint
         and not flink.cluster_of(options)
     )
@@ -274,7 +276,7 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
         ValueError: the workers are elsewhere, and nothing brings the file to them.
     """
     if not os.path.exists(os.path.join(os.path.dirname(path), "__init__.py")):
-        return  # it is in no package, and travels with the job: remote.module_sent_along
+        return  # it is in no package, and travels with the job: see module_sent_along
     options = PipelineOptions(list(beam_options))
     runner = str(options.view_as(StandardOptions).runner or "")
     if shared_disk or _is_local(runner) or dataflow.ships_code(options) or _workers_are_here(options):
@@ -284,3 +286,34 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
         "know. Have them install the package (--setup_file ./setup.py, or --extra_package), or install it in their "
         "image and name the dataset as module:Name."
     )
+
+
+@contextlib.contextmanager
+def module_sent_along(kind: type | None) -> Iterator[None]:
+    """Sends the module of a class, where it is a file of its own, along with what is pickled meanwhile.
+
+    A module in a package must be installed where workers are, as everything that the file imports. None sends nothing.
+    """
+    name = kind.__module__ if kind else "."
+    if "." in name or name == "__main__":  # the latter is sent along anyway
+        yield
+        return
+    module = sys.modules[name]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def check_staging(pipeline: beam.Pipeline, staging_dir: str) -> None:
+    """Adds a stage to the pipeline that fails where workers do not see the staging directory of the launcher."""
+    pipeline | "Look" >> beam.Impulse() | "CheckStaging" >> beam.Map(_check, staging_dir)
+
+
+def _check(_: Any, staging_dir: str) -> None:
+    if not storage.exists(storage.join(staging_dir, "owner.json")):
+        raise StorageError(
+            f"{staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
+            "data_dir must be a place that the launcher and all workers share."
+        )

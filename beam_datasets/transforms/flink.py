@@ -1,7 +1,7 @@
-"""A Flink cluster as its REST interface tells: what is checked before a job, and how one is attended while it runs.
+"""Checks a Flink cluster by its REST interface before a job, and looks after the job while it runs.
 
-Beam's runner waits for ever where a worker pool was asked for a worker that never comes, because the pool's `python`
-is another one, say. A task that waits so can be seen in its TaskManager's thread dump.
+Beam's runner waits for ever for a worker that a pool was asked for and that never comes, because the pool's `python` is
+another one, say. Such a task is seen in its TaskManager's thread dump.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apache_beam.options.pipeline_options import (
@@ -106,30 +106,24 @@ class FlinkCluster:
         while time.monotonic() < deadline and self.get(f"jobs/{job}")["state"] not in _ENDED:
             time.sleep(0.5)
 
-    def last_failure(self, job: str) -> str:
-        """Returns the error for which a job was restarted last; '' where it was not."""
-        return str(self.get(f"jobs/{job}/exceptions?maxExceptions=1").get("root-exception") or "")
-
     def task_managers(self) -> list[str]:
         """Returns the hosts of the TaskManagers."""
         paths = [manager["path"] for manager in self.get("taskmanagers")["taskmanagers"]]
         return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
 
-    def waits_for_workers(self, job: str) -> set[tuple[str, str]]:
-        """Returns the (TaskManager, task) of a job's tasks that wait for a worker to start, of some TaskManagers."""
-        tasks: dict[str, list[str]] = {}
-        for vertex in self.get(f"jobs/{job}")["vertices"]:
-            if vertex["status"] == "RUNNING":
-                for subtask in self.get(f"jobs/{job}/vertices/{vertex['id']}")["subtasks"]:
-                    if subtask["status"] == "RUNNING":
-                        tasks.setdefault(subtask["taskmanager-id"], []).append(vertex["name"])
-        waiting = set()
-        for manager in sorted(tasks)[:_LOOKED_AT]:
+    def waits_for_workers(self, job: str) -> set[str]:
+        """Returns the names of a job's running tasks that wait for a worker to start, of some TaskManagers."""
+        found, managers = set(), set()
+        running = [vertex for vertex in self.get(f"jobs/{job}")["vertices"] if vertex["status"] == "RUNNING"]
+        for vertex in running:
+            subtasks = self.get(f"jobs/{job}/vertices/{vertex['id']}")["subtasks"]
+            managers |= {subtask["taskmanager-id"] for subtask in subtasks if subtask["status"] == "RUNNING"}
+        tasks = tuple(vertex["name"] for vertex in running)
+        for manager in sorted(managers)[:_LOOKED_AT]:
             for thread in self.get(f"taskmanagers/{manager}/thread-dump")["threadInfos"]:
-                name = str(thread["threadName"])
-                if _WAITING in thread["stringifiedThreadInfo"] and name.startswith(tuple(tasks[manager])):
-                    waiting.add((manager, name))
-        return waiting
+                if _WAITING in thread["stringifiedThreadInfo"] and thread["threadName"].startswith(tasks):
+                    found.add(str(thread["threadName"]))
+        return found
 
 
 def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
@@ -141,13 +135,6 @@ def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
     return FlinkCluster(master if "://" in master else f"http://{master}")
 
 
-def keep_workers(options: PipelineOptions) -> None:
-    """Lets workers wait for a job's next stage unless something else is asked for; Beam starts them anew for each."""
-    portable = options.view_as(PortableOptions)
-    if portable.environment_cache_millis in (None, 0):
-        portable.environment_cache_millis = CACHE_MILLIS
-
-
 def prepare(options: PipelineOptions) -> None:
     """Checks that a pipeline can run with these options, and completes them.
 
@@ -157,7 +144,8 @@ def prepare(options: PipelineOptions) -> None:
     """
     cluster = cluster_of(options)
     portable = options.view_as(PortableOptions)
-    keep_workers(options)
+    if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
+        portable.environment_cache_millis = CACHE_MILLIS
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
             "FlinkRunner needs to be told where Python code runs; without --environment_type it would start Docker "
@@ -193,94 +181,86 @@ def workers_are_here(options: PipelineOptions) -> bool:
     return bool(hosts) and {"localhost", "127.0.0.1", "::1", socket.gethostname()}.issuperset(hosts)
 
 
-@dataclass
-class Attendant:
-    """Looks after a job: gives it up where it cannot end well, and cancels it where nobody waits for it any more.
+@contextlib.contextmanager
+def attended(name: str, options: PipelineOptions, cluster: FlinkCluster | None) -> Iterator[None]:
+    """Gives a job up that cannot end well, and cancels it when it is not waited for any more.
 
-    It cannot where its workers do not start, where there were never slots enough for it, and where Flink
-    restarts it for an error that will be the same again.
+    A job cannot end well if its workers do not start, if there were never enough slots for it, or if Flink restarts it
+    for an error that stays.
 
-    Attributes:
-        cluster: where it runs.
-        options: of the job.
+    Args:
         name: of the job.
-        error: why the job was given up; None where it was not.
+        options: of the job.
+        cluster: where it runs; None does nothing.
+
+    Raises:
+        BeamDatasetsError: the job was given up.
     """
-
-    cluster: FlinkCluster
-    options: PipelineOptions
-    name: str
-    error: BeamDatasetsError | None = None
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _most_slots: int = 0  # that the cluster had in the time of the job
-
-    @contextlib.contextmanager
-    def attending(self) -> Iterator[None]:
-        """Attends the job as long as the context lasts.
-
-        Raises:
-            BeamDatasetsError: the job was given up.
-        """
-        thread = threading.Thread(target=self._look, name="attend Flink's job", daemon=True)
-        thread.start()
-        try:
-            yield
-        except Exception as error:
-            if self.error is None and _REFUSED in str(error):
-                pool = self.options.view_as(PortableOptions).environment_config
-                self.error = FlinkError(
-                    f"a TaskManager found no worker pool at {pool} (connection refused); nothing was published. One "
-                    "must stand beside each TaskManager: python -m beam_datasets.beam.worker_pool --port PORT"
-                )
-            if self.error:
-                raise self.error from error
-            raise
-        except BaseException:  # interrupted
-            self.cancel()
-            raise
-        finally:
-            self._stop.set()
-            thread.join()
-
-    def cancel(self) -> None:
-        """Cancels the job, if it can be found."""
+    if cluster is None:
+        yield
+        return
+    attendant = _Attendant(cluster, options, name)
+    attendant.start()
+    try:
+        yield
+    except Exception as error:
+        pool = options.view_as(PortableOptions).environment_config
+        if attendant.error is None and _REFUSED in str(error):
+            attendant.error = FlinkError(
+                f"a TaskManager found no worker pool at {pool} (connection refused); nothing was published. One "
+                "must stand beside each TaskManager: python -m beam_datasets.beam.worker_pool --port PORT"
+            )
+        if attendant.error:
+            raise attendant.error from error
+        raise
+    except BaseException:  # interrupted
         with contextlib.suppress(FlinkError):
-            job = self.cluster.job_id(self.name)
-            if job is not None:
-                self.cluster.cancel(job)
+            if job := cluster.job_id(name):
+                cluster.cancel(job)
+        raise
+    finally:
+        attendant.stopped.set()
+        attendant.join()
 
-    def _look(self) -> None:
-        since: dict[tuple[str, str], float] = {}
-        while self.error is None and not self._stop.wait(_LOOK_SECONDS):
+
+class _Attendant(threading.Thread):
+    """Looks at a job every few seconds; `error` is why it was cancelled."""
+
+    def __init__(self, cluster: FlinkCluster, options: PipelineOptions, job: str) -> None:
+        super().__init__(name="attend Flink's job", daemon=True)
+        self.error: BeamDatasetsError | None = None
+        self.stopped = threading.Event()
+        self._cluster, self._job = cluster, job
+        self._patience = options.view_as(ClusterOptions).worker_start_seconds
+        self._parallelism = int(options.view_as(FlinkRunnerOptions).parallelism or 0)
+        self._most_slots = 0  # that the cluster had in the time of the job
+        self._since: dict[str, float] = {}  # task that waits for a worker -> when it was first seen
+
+    def run(self) -> None:
+        while self.error is None and not self.stopped.wait(_LOOK_SECONDS):
             with contextlib.suppress(FlinkError, KeyError, TypeError):  # it may be gone, or be of another version
-                job = self.cluster.job_id(self.name)
-                if job is None:
-                    continue
-                now = time.monotonic()
-                since = {task: since.get(task, now) for task in self.cluster.waits_for_workers(job)}
-                failure = self.cluster.last_failure(job)
-                self.error = self._late_worker(now, since) or self._few_slots(failure) or _permanent(failure)
-                if self.error:
-                    self.cluster.cancel(job)
+                if job := self._cluster.job_id(self._job):
+                    self.error = self._problem(job)
+                    if self.error:
+                        self._cluster.cancel(job)
 
-    def _few_slots(self, failure: str) -> FlinkError | None:
-        self._most_slots = max(self._most_slots, int(self.cluster.get("overview")["slots-total"]))
-        wanted = int(self.options.view_as(FlinkRunnerOptions).parallelism or 0)
-        if _NO_SLOTS not in failure or self._most_slots >= wanted:
-            return None  # another job has them, or they were a TaskManager's that may come again
-        return FlinkError(
-            f"the cluster has {self._most_slots} slots, --parallelism is {wanted}, and no more slots came while "
-            "Flink waited for them (slot.request.timeout); the job was cancelled, and nothing was published."
-        )
-
-    def _late_worker(self, now: float, since: dict[tuple[str, str], float]) -> FlinkError | None:
-        patience = self.options.view_as(ClusterOptions).worker_start_seconds
-        if all(now - began <= patience for began in since.values()):
-            return None
-        return FlinkError(
-            f"a worker pool did not bring up a worker within {patience} s, and the job was cancelled; nothing was "
-            f"published. {WRONG_PYTHON}"
-        )
+    def _problem(self, job: str) -> BeamDatasetsError | None:
+        now = time.monotonic()
+        self._since = {task: self._since.get(task, now) for task in self._cluster.waits_for_workers(job)}
+        if any(now - seen > self._patience for seen in self._since.values()):
+            return FlinkError(
+                f"a worker pool did not bring up a worker within {self._patience} s, and the job was cancelled; "
+                f"nothing was published. {WRONG_PYTHON}"
+            )
+        failure = str(self._cluster.get(f"jobs/{job}/exceptions?maxExceptions=1").get("root-exception") or "")
+        self._most_slots = max(self._most_slots, int(self._cluster.get("overview")["slots-total"]))
+        if _NO_SLOTS in failure and self._most_slots < self._parallelism:  # else they are another job's, or come again
+            return FlinkError(
+                f"the cluster has {self._most_slots} slots, --parallelism is {self._parallelism}, and no more slots "
+                "came while Flink waited for them (slot.request.timeout); the job was cancelled, and nothing was "
+                "published."
+            )
+        return _permanent(failure)
 
 
 def _permanent(failure: str) -> BeamDatasetsError | None:
@@ -291,13 +271,3 @@ def _permanent(failure: str) -> BeamDatasetsError | None:
     if isinstance(error, failures.GenerationError):
         return error if str(error).startswith("ModuleNotFoundError") else None
     return None if isinstance(error, (StorageError, LostExamplesError)) else error
-
-
-@contextlib.contextmanager
-def attended(name: str, options: PipelineOptions, cluster: FlinkCluster | None) -> Iterator[None]:
-    """Attends a running job; does nothing where there is no cluster."""
-    if cluster is None:
-        yield
-        return
-    with Attendant(cluster, options, name).attending():
-        yield

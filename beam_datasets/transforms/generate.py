@@ -11,7 +11,6 @@ import apache_beam as beam
 import numpy as np
 
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import remote
 from beam_datasets.transforms.failures import pair_of
 from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import WriteExamples
@@ -125,8 +124,8 @@ def generate(
         examples | WriteExamples(publication, sharding, transport, readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
-            remote.check_staging(pipeline, publication.staging_dir)
-        with remote.module_sent_along(None if engine.local else type(builder)):
+            engines.check_staging(pipeline, publication.staging_dir)
+        with engines.module_sent_along(None if engine.local else type(builder)):
             result = run_pipeline(
                 pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
             )

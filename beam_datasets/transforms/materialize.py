@@ -17,7 +17,6 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import remote
 from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import COUNTS, EngineOptions, max_bins, publish_shards, reserve, write_blocks
 from beam_datasets.writing import histogram as histograms
@@ -137,7 +136,7 @@ def run(
         pipeline | _Flow(job, publication, transport)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
-            remote.check_staging(pipeline, publication.staging_dir)
+            engines.check_staging(pipeline, publication.staging_dir)
         run_pipeline(
             pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
         )

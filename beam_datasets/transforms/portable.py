@@ -1,18 +1,16 @@
-"""What a portable runner is asked before it gets a job: whether its job service listens, and its pool makes workers.
+"""Checks a portable runner before it gets a job: its job service listens, and its pool starts workers.
 
-A runner that is Beam's own in Python or Go waits for ever for a worker that does not come. So a pool on this machine is
-asked for one beforehand, and has to send it here.
+Beam's own runners in Python and Go wait for ever for a worker that does not come. So a pool on this machine is asked
+for one beforehand, which has to connect to this process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
 import uuid
-from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 from apache_beam.options.pipeline_options import PortableOptions
@@ -21,8 +19,6 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, e
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from apache_beam.options.pipeline_options import PipelineOptions
 
 CONNECT_SECONDS = 10  # that a server may take to listen
@@ -42,24 +38,22 @@ def check_job_service(options: PipelineOptions) -> None:
     endpoint = options.view_as(PortableOptions).job_endpoint
     if not endpoint or endpoint == "embed":
         return
-    host, port = _address(endpoint)
     deadline = time.monotonic() + CONNECT_SECONDS
     while True:
         try:
-            socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
+            socket.create_connection(_address(endpoint), timeout=CONNECT_SECONDS).close()
+            return
         except OSError as error:
-            if time.monotonic() < deadline and not isinstance(error, socket.gaierror):
-                time.sleep(0.5)
-                continue
-            raise EngineError(
-                f"no job service listens at {endpoint} ({error}); nothing was published. --job_endpoint is the address "
-                "of the runner's job service, as it is reached from here."
-            ) from error
-        return
+            if time.monotonic() > deadline or isinstance(error, socket.gaierror):
+                raise EngineError(
+                    f"no job service listens at {endpoint} ({error}); nothing was published. --job_endpoint is the "
+                    "address of the runner's job service, as it is reached from here."
+                ) from error
+        time.sleep(0.5)
 
 
 def check_pool(options: PipelineOptions, patience: float) -> None:
-    """Checks that a worker pool on this machine makes workers; one elsewhere cannot be asked from here.
+    """Checks that a worker pool on this machine starts workers; one elsewhere cannot be asked from here.
 
     Args:
         options: of the pipeline.
@@ -73,9 +67,9 @@ def check_pool(options: PipelineOptions, patience: float) -> None:
     if portable.environment_type != "EXTERNAL" or _address(pool)[0] not in _HERE:
         return
     worker = f"probe-{uuid.uuid4().hex[:8]}"
-    with _control_service() as (url, came), grpc.insecure_channel(pool) as channel:
+    with socket.create_server(("localhost", 0)) as control, grpc.insecure_channel(pool) as channel:
         stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
-        service = endpoints_pb2.ApiServiceDescriptor(url=url)
+        service = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{control.getsockname()[1]}")
         request = beam_fn_api_pb2.StartWorkerRequest(
             worker_id=worker, control_endpoint=service, logging_endpoint=service, provision_endpoint=service
         )
@@ -86,14 +80,17 @@ def check_pool(options: PipelineOptions, patience: float) -> None:
                 f"found no worker pool at {pool} ({error.details()}); nothing was published. Start one: "
                 "python -m beam_datasets.beam.worker_pool --port PORT"
             ) from error
-        in_time = not problem and came.wait(patience)
-        with contextlib.suppress(grpc.RpcError):
-            stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=worker), timeout=CONNECT_SECONDS)
-    if not in_time:
-        raise EngineError(
-            f"the worker pool at {pool} did not bring up a worker within {patience} s; nothing was published. "
-            f"{WRONG_PYTHON}{problem}"
-        )
+        control.settimeout(0 if problem else patience)
+        try:
+            control.accept()[0].close()
+        except OSError:
+            raise EngineError(
+                f"the worker pool at {pool} did not bring up a worker within {patience} s; nothing was published. "
+                f"{WRONG_PYTHON}{problem}"
+            ) from None
+        finally:
+            with contextlib.suppress(grpc.RpcError):
+                stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=worker), timeout=CONNECT_SECONDS)
 
 
 WRONG_PYTHON = (
@@ -106,31 +103,3 @@ WRONG_PYTHON = (
 def _address(endpoint: str) -> tuple[str, int]:
     host, _, port = endpoint.rpartition(":")
     return host.strip("[]"), int(port) if port.isdigit() else 0
-
-
-class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
-    """A runner that has no work: it only notes that a worker came, and lets it go when it is stopped."""
-
-    def __init__(self) -> None:
-        self.came = threading.Event()
-        self.done = threading.Event()
-
-    def Control(self, responses: Any, context: Any) -> Iterator[Any]:
-        self.came.set()
-        self.done.wait()
-        yield from ()
-
-
-@contextlib.contextmanager
-def _control_service() -> Iterator[tuple[str, threading.Event]]:
-    """Provides the address of a runner that has no work, and the event that a worker came there."""
-    control = _Control()
-    server = grpc.server(futures.ThreadPoolExecutor(thread_name_prefix="probe"))
-    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
-    port = server.add_insecure_port("localhost:0")
-    server.start()
-    try:
-        yield f"localhost:{port}", control.came
-    finally:
-        control.done.set()
-        server.stop(None)

@@ -11,7 +11,7 @@ from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.gathering import Gathered, Range, Request, cut, gather, merge, prepare
 from beam_datasets.statistics.report import conclude, json_text
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import reports
+from beam_datasets.transforms import running
 
 if TYPE_CHECKING:
     import os
@@ -130,7 +130,7 @@ def run(
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
     if not engine.waits:
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
-    reports.check_place(engine, report, shared_disk=shared_disk, what="the statistics")
+    running.check_report_place(engine, report, shared_disk=shared_disk, what="the statistics")
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
-    found = reports.run_for_report(engine, "Summarize" >> summarizing, json_text, request.directory, report)
+    found = running.run_for_report(engine, "Summarize" >> summarizing, json_text, request.directory, report)
     return Statistics.from_json(found, request.directory)

@@ -17,7 +17,7 @@ from beam_datasets.reading.verifying.judging import conclude
 from beam_datasets.reading.verifying.known import Known, inspect
 from beam_datasets.reading.verifying.many_shards import ShardsTask, ShardTable, read_shards
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import reports
+from beam_datasets.transforms import running
 
 if TYPE_CHECKING:
     import os
@@ -153,8 +153,8 @@ def run(
     verifying = VerifyDataset(
         name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk, storage_options=storage_options
     )
-    reports.check_place(engine, report, shared_disk=shared_disk, what="the report")
-    found = reports.run_for_report(engine, "Verify" >> verifying, _text, verifying.directory, report)
+    running.check_report_place(engine, report, shared_disk=shared_disk, what="the report")
+    found = running.run_for_report(engine, "Verify" >> verifying, _text, verifying.directory, report)
     return None if found is None else Report.from_json(found)
 
 

@@ -16,7 +16,6 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from beam_datasets.beam import worker_pool
-from beam_datasets.transforms import portable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +74,10 @@ def gone(pids: set[int]) -> bool:
 def test_workers_come_and_end_with_the_pool(pool: tuple[subprocess.Popen[str], int]) -> None:
     process, port = pool
     for worker in ("1-1", "1-2"):
-        with portable._control_service() as (runner, came):
-            assert not ask(port, "start", worker, runner).error
-            assert came.wait(WORKER_SECONDS), worker
+        with socket.create_server(("localhost", 0)) as control:
+            control.settimeout(WORKER_SECONDS)
+            assert not ask(port, "start", worker, f"localhost:{control.getsockname()[1]}").error
+            control.accept()[0].close()
     started = processes_below(process.pid)
     process.send_signal(signal.SIGTERM)
     _, complained = process.communicate(timeout=WORKER_SECONDS)

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.transforms import engine as engines
-from beam_datasets.transforms import flink, remote, write
+from beam_datasets.transforms import write
 from beam_datasets.transforms.engine import check_code_is_shared, choose_engine
 from beam_datasets.writing.spill_dir import choose_spill_dir
 from tests.end_to_end.numbers_dataset import Numbers
@@ -92,9 +92,9 @@ def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch)
 
 def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
     with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
-        remote._check(None, str(tmp_path))
+        engines._check(None, str(tmp_path))
     (tmp_path / "owner.json").write_text("{}")
-    remote._check(None, str(tmp_path))
+    engines._check(None, str(tmp_path))
 
 
 def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):
@@ -132,12 +132,6 @@ def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
     code = f"import {module}; from beam_datasets.transforms.local_runner import can_fork; print(can_fork())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(may and sys.platform == "linux")]
-
-
-@pytest.mark.parametrize("given, kept", [([], flink.CACHE_MILLIS), (["--environment_cache_millis=5"], "5")])
-def test_workers_of_spark_are_kept_for_the_next_stage(given, kept):
-    engine = choose_engine(["--runner=SparkRunner", *given])
-    assert engine.options.view_as(PortableOptions).environment_cache_millis == kept
 
 
 @pytest.mark.parametrize("count", [-1, 1025, 2**70])

@@ -38,6 +38,7 @@ class JobManager:
     def __init__(self) -> None:
         self.state = "RUNNING"
         self.cancelled = False
+        self.looks = 0  # at slots
         self.answers: dict[str, Any] = {
             "/overview": {"flink-version": "1.19.3", "slots-total": 4},
             "/taskmanagers": {"taskmanagers": [{"id": "tm", "path": "pekko.tcp://flink@127.0.0.1:4/user/rpc/tm_0"}]},
@@ -59,6 +60,7 @@ class JobManager:
             return {}
         if path == "/jobs/2":
             return {"state": self.state, "vertices": [{"id": "v", "name": "Encode", "status": "RUNNING"}]}
+        self.looks += path == "/overview"
         return self.answers[path]
 
 
@@ -200,7 +202,7 @@ def attend(manager: JobManager, monkeypatch: pytest.MonkeyPatch, seconds: float)
     given = options(manager, "--worker_start_seconds=0", "--parallelism=4")
     cluster = flink.cluster_of(given)
     assert cluster is not None
-    with flink.Attendant(cluster, given, "job-b").attending():
+    with flink.attended("job-b", given, cluster):
         deadline = time.monotonic() + seconds
         while not manager.cancelled and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -258,9 +260,8 @@ def test_slots_that_may_come_again(manager: JobManager, monkeypatch: pytest.Monk
     """Those of a TaskManager that is lost; had there been too few from the beginning, the job would be cancelled."""
     monkeypatch.setattr(flink, "_LOOK_SECONDS", 0.05)
     given = options(manager, "--parallelism=4")
-    attendant = flink.Attendant(flink.FlinkCluster(f"http://{manager.address}"), given, "job-b")
-    with attendant.attending():
-        while attendant._most_slots < 4:
+    with flink.attended("job-b", given, flink.cluster_of(given)):
+        while not manager.looks:
             time.sleep(0.01)
         manager.answers["/overview"]["slots-total"] = 0
         manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": NO_SLOTS}
@@ -275,7 +276,7 @@ def test_no_pool_beside_a_task_manager(manager: JobManager) -> None:
     refused = RuntimeError("Pipeline job-b failed in state FAILED: java.net.ConnectException: Connection refused")
     with (
         pytest.raises(flink.FlinkError, match="found no worker pool at localhost:50000") as raised,
-        flink.Attendant(cluster, given, "job-b").attending(),
+        flink.attended("job-b", given, cluster),
     ):
         raise refused
     assert raised.value.__cause__ is refused
@@ -287,22 +288,24 @@ def test_which_tasks_wait_for_workers(manager: JobManager) -> None:
     dump = manager.answers["/taskmanagers/tm/thread-dump"]["threadInfos"]
     assert cluster.waits_for_workers("2") == set()
     dump[0]["stringifiedThreadInfo"] = STUCK
-    assert cluster.waits_for_workers("2") == {("tm", "Encode (1/2)#0")}
+    assert cluster.waits_for_workers("2") == {"Encode (1/2)#0"}
     [subtask] = manager.answers["/jobs/2/vertices/v"]["subtasks"]
     subtask["status"] = "DEPLOYING"
     assert cluster.waits_for_workers("2") == set()
-    managers = [f"tm{i}" for i in range(9)]
-    subtasks = [{"status": "RUNNING", "taskmanager-id": name} for name in managers]
+    names = [f"tm{i}" for i in range(9)]
+    subtasks = [{"status": "RUNNING", "taskmanager-id": name} for name in names]
     manager.answers["/jobs/2/vertices/v"]["subtasks"] = subtasks
-    manager.answers |= {f"/taskmanagers/{name}/thread-dump": {"threadInfos": dump} for name in managers}
-    assert {name for name, _ in cluster.waits_for_workers("2")} == {"tm0", "tm1", "tm2", "tm3"}
+    for number, name in enumerate(names):
+        info = {"threadName": f"Encode ({number})", "stringifiedThreadInfo": STUCK}
+        manager.answers[f"/taskmanagers/{name}/thread-dump"] = {"threadInfos": [info]}
+    assert cluster.waits_for_workers("2") == {f"Encode ({number})" for number in range(4)}
 
 
 def test_an_interrupted_launcher(manager: JobManager) -> None:
     given = options(manager)
     cluster = flink.cluster_of(given)
     assert cluster is not None
-    with pytest.raises(KeyboardInterrupt), flink.Attendant(cluster, given, "job-b").attending():
+    with pytest.raises(KeyboardInterrupt), flink.attended("job-b", given, cluster):
         raise KeyboardInterrupt
     assert manager.cancelled
 
@@ -315,10 +318,9 @@ def test_a_manager_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     given = options(Gone)
     cluster = flink.cluster_of(given)
     assert cluster is not None
-    attendant = flink.Attendant(cluster, given, "job-b")
 
     def wait() -> None:
-        with attendant.attending():
+        with flink.attended("job-b", given, cluster):
             time.sleep(0.2)
             raise RuntimeError("as it was")
 
