@@ -18,7 +18,7 @@ SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-interop test-adapters flink test-flink test-prism test-spark sanitize lint format bench clean
+.PHONY: help quickstart test test-all test-slow test-interop test-adapters flink test-flink test-prism sanitize lint format bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -29,7 +29,6 @@ help:
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
 	@echo 'make test-prism    tests on Prism, the runner of Beam in Go (needs Go)'
-	@echo 'make test-spark    tests on Spark (needs Java and Maven)'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
 	@echo 'make lint          ruff, codespell and mypy alone;  make format  lets ruff rewrite'
 	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
@@ -99,8 +98,8 @@ test-adapters: .venv-adapters/.ready .venv-interop/.ready
 FLINK := build/flink
 flink: .venv/.ready
 	@rm -rf $(FLINK)/data
-	@$(BIN)/python templates/flink/cluster.py start $(FLINK) >/dev/null; \
-	trap '$(BIN)/python templates/flink/cluster.py stop $(FLINK)' EXIT; set -x; \
+	@$(BIN)/python tests/engines/flink_cluster.py start $(FLINK) >/dev/null; \
+	trap '$(BIN)/python tests/engines/flink_cluster.py stop $(FLINK)' EXIT; set -x; \
 	$(BIN)/beam-datasets build stdlib_source --data_dir $(FLINK)/data $$(cat $(FLINK)/options); \
 	$(BIN)/beam-datasets materialize stdlib_source --data_dir $(FLINK)/data --to stdlib_few \
 		--split 'train=train[:10%]' $$(cat $(FLINK)/options); \
@@ -109,7 +108,7 @@ flink: .venv/.ready
 test-flink: .venv/.ready
 	BEAM_DATASETS_FLINK=required $(BIN)/pytest tests/engines/test_flink.py $(PYTEST_ARGS)
 
-# What these build or download is kept in ~/.cache/beam_datasets too.
+# What this builds is kept in ~/.cache/beam_datasets too.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/beam_datasets
 PRISM_PACKAGE := github.com/apache/beam/sdks/v2/go/cmd/prism
 test-prism: .venv/.ready
@@ -118,14 +117,6 @@ test-prism: .venv/.ready
 	echo "Building Prism $$version; the first time takes minutes"; \
 	GOBIN=$(CACHE)/prism/$$version go install $(PRISM_PACKAGE)@$$version; \
 	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines/test_prism.py $(PYTEST_ARGS)
-
-$(CACHE)/spark/.ready: templates/spark/pom.xml
-	@rm -rf $(@D); mkdir -p $(@D); echo 'Downloading Spark and the runner of Beam for it, 300 MB'
-	@mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(@D)
-	@touch $@
-
-test-spark: .venv/.ready $(CACHE)/spark/.ready
-	BEAM_DATASETS_SPARK=$(CACHE)/spark $(BIN)/pytest tests/engines/test_spark.py $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
 	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q $(PYTEST_ARGS)

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.end_to_end.engines import free_port
+from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
     NUMBERS,
     ROOT,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 if os.environ.get("BEAM_DATASETS_FLINK") != "required":
     pytest.skip("make test-flink sets up a Flink cluster", allow_module_level=True)
 
-sys.path.insert(0, str(ROOT / "templates" / "flink"))
-
-import cluster as flink  # a script of the templates
 
 BLOBS = str(ROOT / "tests" / "engines" / "blobs_dataset.py")
 

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.engines.jobs import ROOT
+from tests.engines import flink_cluster as flink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-sys.path.insert(0, str(ROOT / "templates" / "flink"))
-
-import cluster as flink  # a script of the templates
-import downloads
 
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 
@@ -73,7 +69,7 @@ def test_a_download_that_fails(
 
 def test_what_was_made_is_not_made_again(commands: Callable[[str, str], None], tmp_path: Path) -> None:
     commands("java", JAVA_17)
-    made = tmp_path / "cache" / downloads.NOT_STAGED / f"flink-{downloads.FLINK_VERSION}-beam-2.70.0"
+    made = tmp_path / "cache" / flink.NOT_STAGED / f"flink-{flink.FLINK_VERSION}-beam-2.70.0"
     made.mkdir(parents=True)
     assert flink.set_up() == made
 

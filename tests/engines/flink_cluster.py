@@ -1,12 +1,13 @@
 """A standalone Flink cluster on this machine for Beam's Python pipelines: set up, started and stopped.
 
-    python cluster.py setup         download and put together what it needs, once (Java 17 and Maven must be there)
-    python cluster.py start DIR     start it; Beam's options for it are printed, and stand in DIR/options
-    python cluster.py status DIR    say what runs
-    python cluster.py stop DIR      stop it
+    python flink_cluster.py start DIR     start it; Beam's options for it are printed, and stand in DIR/options
+    python flink_cluster.py status DIR    report what runs
+    python flink_cluster.py stop DIR      stop it
 
-A JobManager, a TaskManager, Beam's job server and a pool of Python workers, on 127.0.0.1 and free ports. The workers
-are processes of the Python that runs this program, which therefore has the project installed.
+Needs Java 11 or 17 and Maven. Flink comes from the Python package index, where it is cut in two, the runner and its job
+server from Maven Central; both are put together in the user's cache, once. The servers are a JobManager, a TaskManager,
+Beam's job server and a pool of Python workers, on 127.0.0.1 and free ports. The workers are processes of the Python
+that runs this program, which therefore has the project installed.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
+import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from downloads import FLINK_VERSION, ClusterError, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +53,104 @@ SETTINGS = {
     "restart-strategy.fixed-delay.attempts": 3,
     "restart-strategy.fixed-delay.delay": "10 s",
 }
+FLINK_VERSION = "1.19.3"
+BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
+# Beam's job server sends all jars of its class path along with each job, hundreds of megabytes, but for those under a
+# directory of this name. Here the cluster has them in its lib directory, so that jobs need not bring them.
+NOT_STAGED = Path("gradle", "wrapper")
 ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh"}
+
+
+class ClusterError(Exception):
+    """The cluster cannot be set up or started; the message says why."""
+
+
+def cache_dir() -> Path:
+    """Returns where downloads are kept: $BEAM_DATASETS_FLINK_CACHE, or a directory of the user's cache."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beam_datasets" / "flink"
+    return Path(os.environ.get("BEAM_DATASETS_FLINK_CACHE") or default)
+
+
+def set_up() -> Path:
+    """Returns Flink's home, with Beam's runner in its lib directory; downloads both where they are not there yet."""
+    check_java()
+    beam_version = re.search(r"<beam.version>(.*)</beam.version>", BEAM_RUNNER.read_text())[1]
+    home = cache_dir() / NOT_STAGED / f"flink-{FLINK_VERSION}-beam-{beam_version}"
+    if not home.exists():
+        if shutil.which("mvn") is None:
+            raise ClusterError(
+                "there is no command mvn. Beam's runner comes by Maven (Debian and Ubuntu: apt install maven)."
+            )
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home.parent, prefix="unfinished.") as unfinished:
+            made = Path(unfinished, "home")
+            _unpack_flink(Path(unfinished), made)
+            _add_beam(made)
+            with contextlib.suppress(OSError):  # another set-up was faster
+                made.rename(home)
+    return home
+
+
+def check_java() -> None:
+    """Checks that there is a Java that Flink runs on.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    needed = "Flink needs Java 11 or 17 (Debian and Ubuntu: apt install openjdk-17-jre-headless)"
+    try:
+        told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        raise ClusterError(f"there is no command java. {needed}.") from None
+    version = re.search(r'version "(\d+)', told.stderr + told.stdout)
+    if version is None or int(version[1]) < 11:
+        raise ClusterError(f"`java -version` says {told.stderr.strip()[:200]!r}. {needed}.")
+
+
+def _unpack_flink(folder: Path, home: Path) -> None:
+    """Puts Flink's home together: its libraries are a package of their own, its scripts are in the other."""
+    # Of the wheel only shell scripts are used, so any Python's serves.
+    wheel = ["--only-binary=:all:", "--platform=manylinux2014_x86_64", "--python-version=3.11"]
+    _download(folder, f"apache-flink-libraries=={FLINK_VERSION}")
+    _download(folder, *wheel, f"apache-flink=={FLINK_VERSION}")
+    [libraries] = folder.glob("*.tar.gz")
+    with tarfile.open(libraries) as archive:
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Pythons before 3.10.12 lack it
+        archive.extractall(folder / "libraries", **safely)
+    [deps] = (folder / "libraries").glob("*/deps")
+    deps.rename(home)
+    [scripts] = folder.glob("*.whl")
+    with zipfile.ZipFile(scripts) as archive:
+        names = [name for name in archive.namelist() if re.match(r"pyflink/(bin|conf)/[^/]+$", name)]
+        archive.extractall(folder / "scripts", names)
+    for kind in ("bin", "conf"):
+        shutil.copytree(folder / "scripts" / "pyflink" / kind, home / kind, dirs_exist_ok=True)
+    for script in (home / "bin").glob("*.sh"):
+        script.chmod(0o755)
+
+
+def _download(folder: Path, *arguments: str) -> None:
+    _say(f"Downloading {arguments[-1]}")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _check_call([*pip, f"--dest={folder}", *arguments])
+
+
+def _add_beam(home: Path) -> None:
+    """Puts Beam's runner, which is its job server too, into Flink's lib directory."""
+    _say("Downloading Beam's runner for Flink, which takes Maven some minutes")
+    copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={home / 'lib'}"]
+    _check_call(["mvn", "--quiet", "--batch-mode", f"--file={BEAM_RUNNER}", *copy])
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def _check_call(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise ClusterError("\n".join([f"{' '.join(command)}\nended with {done.returncode}:", *words[:15]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +434,9 @@ def _status(directory: Path) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program and returns its exit code."""
     parser = argparse.ArgumentParser(
-        "cluster.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "flink_cluster.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("setup")
     for name in ("start", "status", "stop"):
         command = commands.add_parser(name)
         command.add_argument("directory", type=Path, metavar="DIR", help="of the cluster's logs and state")
@@ -347,16 +445,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument("--memory", type=int, default=2048, help="of its TaskManager in MiB; default 2048")
     arguments = parser.parse_args(argv)
     try:
-        if arguments.command == "setup":
-            print(set_up())
-        elif arguments.command == "start":
+        if arguments.command == "start":
             return _start(arguments.directory.absolute(), arguments.slots, arguments.memory)
-        elif arguments.command == "status":
+        if arguments.command == "status":
             return _status(arguments.directory.absolute())
-        else:
-            Cluster.load(arguments.directory.absolute()).stop()
+        Cluster.load(arguments.directory.absolute()).stop()
     except ClusterError as error:
-        print(f"cluster.py: {error}", file=sys.stderr)
+        print(f"flink_cluster.py: {error}", file=sys.stderr)
         return 1
     return 0
 
