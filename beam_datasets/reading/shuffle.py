@@ -238,7 +238,7 @@ class WindowShuffle:
         return self._applied(read, start) if start < self.length else iter(())
 
     def _applied(self, read: Callable[[int], Iterator[T]], start: int) -> Iterator[T]:
-        done = self._read_from(start)
+        done = self.read_from(start)
         shown = set(self.sources(np.arange(max(0, done - self.window), start)).tolist())
         items = read(done)
         held: dict[int, T] = {}
@@ -250,8 +250,8 @@ class WindowShuffle:
                 done += 1
             yield held.pop(source)
 
-    def _read_from(self, start: int) -> int:
-        """A position that no source of the positions from `start` on is below."""
+    def read_from(self, start: int) -> int:
+        """Returns a position of the order below that no source of the positions from `start` on is below."""
         for pass_ in reversed(self._passes):
             start = pass_.bounds(start)[0]
         return start

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import FeatureKeyError, FeatureValueError
 from beam_datasets.features import RaggedArray
 from beam_datasets.formats import example, example_pb2
-from beam_datasets.reading.items import (
+from beam_datasets.slim import (
     FixedLen,
     FixedLenSequence,
     Tensor,
@@ -31,7 +31,7 @@ class Value(Tensor):
     """Shows a parsed value as it is."""
 
     def tensors_to_item(self, keys_to_tensors):
-        return keys_to_tensors[self._key]
+        return keys_to_tensors[self.key]
 
 
 def feature(dtype, values):

@@ -10,7 +10,7 @@ import pytest
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats import example, example_pb2
 from beam_datasets.formats.varint import ExampleError
-from beam_datasets.reading.items import (
+from beam_datasets.slim import (
     BoundingBox,
     FixedLen,
     FixedLenSequence,

@@ -9,7 +9,7 @@ import pytest
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats import example
-from beam_datasets.reading.items import FixedLen, Image, TFExampleDecoder, VarLen
+from beam_datasets.slim import FixedLen, Image, TFExampleDecoder, VarLen
 
 pillow = pytest.importorskip("PIL.Image")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import RaggedArray
-from beam_datasets.reading.items import (
+from beam_datasets.slim import (
     BoundingBox,
     BoundingBoxSequence,
     KeypointsSequence,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, InputError, StateError
 from beam_datasets.formats import example, tfrecord
-from beam_datasets.reading.items import (
+from beam_datasets.reading.shuffle import WindowShuffle, file_order
+from beam_datasets.slim import (
     DatasetDataProvider,
     DatasetSpecification,
     FixedLen,
@@ -24,8 +25,6 @@ from beam_datasets.reading.items import (
     TFRecordReader,
     VarLen,
 )
-from beam_datasets.reading.items.queue import draw
-from beam_datasets.reading.shuffle import file_order
 
 DECODER = TFExampleDecoder(
     {"n": FixedLen((), "int64"), "half": VarLen("float32")}, {"number": Tensor("n"), "half": Tensor("half")}
@@ -60,38 +59,23 @@ def numbers(provider, count=None):
 
 def simulated(files, count, *, num_readers, num_epochs, shuffle, capacity, seed):
     """The first `count` numbers, by the rules of the module, on lists."""
-
-    def row():
-        for epoch in itertools.count() if num_epochs is None else range(num_epochs):
-            order = file_order(len(files), seed, epoch) if shuffle else range(len(files))
-            yield from (list(files[i]) for i in order)
-
-    waiting, readers, queue, shown = row(), [[] for _ in range(num_readers)], [], []
-
-    def turns():
-        while True:
-            before = len(queue)
-            for i in range(num_readers):
-                while not readers[i]:
-                    following = next(waiting, None)
-                    if following is None:
-                        break
-                    readers[i] = following
-                if readers[i]:
-                    yield readers[i].pop(0)
-                    before = -1
-            if before >= 0:
-                return
-
-    records = turns()
-    while len(shown) < count:
-        queue += itertools.islice(records, (capacity if shuffle else 1) - len(queue))
-        if not queue:
+    shown = []
+    for epoch in itertools.count() if num_epochs is None else range(num_epochs):
+        order = file_order(len(files), seed, epoch) if shuffle else range(len(files))
+        waiting, readers, read = [list(files[i]) for i in order], [[] for _ in range(num_readers)], []
+        while any(waiting) or any(readers):
+            for reader in readers:
+                while not reader and waiting:
+                    reader += waiting.pop(0)
+                if reader:
+                    read.append(reader.pop(0))
+        if shuffle:
+            sources = WindowShuffle(2**61, capacity, seed, epoch).sources(range(len(read) + capacity + 3))
+            read = [read[i] for i in sources.tolist() if i < len(read)]
+        shown += read
+        if len(shown) >= count:
             break
-        place = draw(seed, len(shown), len(queue)) if shuffle else 0
-        queue[place], queue[-1] = queue[-1], queue[place]
-        shown.append(queue.pop())
-    return shown
+    return shown[:count]
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -175,46 +159,65 @@ def test_golden_order(tmp_path):
     got = numbers(DatasetDataProvider(dataset(tmp_path), **arguments))
     assert got == GOLDEN
     assert numbers(DatasetDataProvider(dataset(tmp_path), **{**arguments, "seed": 6})) != GOLDEN
-    state = DatasetDataProvider(dataset(tmp_path), **arguments)
-    numbers(state, 13)
-    kept = state.get_state()
-    assert kept.pop("fingerprint")["num_readers"] == "2"
-    assert kept == GOLDEN_STATE
+    write_files(tmp_path, [70, 50, 80])
+    provider = DatasetDataProvider(dataset(tmp_path), **arguments)
+    numbers(provider, 150)
+    state = provider.get_state()
+    assert state.pop("fingerprint")["num_readers"] == "2"
+    assert state == GOLDEN_STATE
 
 
-GOLDEN = [15, 12, 9, 10, 7, 11, 13, 1, 17, 3, 18, 0, 8, 16, 6, 2, 5, 4, 19, 14]
+GOLDEN = [7, 14, 13, 12, 11, 16, 9, 8, 15, 1, 17, 10, 3, 2, 18, 0, 4, 19, 6, 5]
 GOLDEN_STATE = {
     "format": 1,
-    "given": 13,
-    "opened": 3,
-    "turn": 1,
-    "readers": [[0, 7, 336], None],
-    "queue": [
-        [2, 7, 336, 384],
-        [0, 2, 96, 144],
-        [0, 6, 288, 336],
-        [0, 4, 192, 240],
-        [2, 4, 192, 240],
-        [2, 2, 96, 144],
-        [0, 5, 240, 288],
-    ],
+    "epoch": 0,
+    "position": 150,
+    "readers": {"position": 128, "opened": 3, "turn": 0, "places": [[0, 14, 672], [2, 64, 3128]]},
 }
 
 
-def test_draws_are_even():
-    counts = np.bincount([draw(seed, n, 7) for seed in range(3) for n in range(7000)], minlength=7)
-    assert counts.sum() == 21000
-    assert abs(counts - 3000).max() < 200
-
-
-def test_the_queue_never_holds_fewer_than_its_least_until_the_end(tmp_path):
-    write_files(tmp_path, [30, 20])
+def test_the_order_is_that_of_a_dataset_with_a_window(tmp_path):
+    """Each epoch has each record once, moved by less than the capacity; the passes differ."""
+    write_files(tmp_path, [500])
     provider = DatasetDataProvider(
-        dataset(tmp_path), num_readers=2, num_epochs=1, common_queue_capacity=10, common_queue_min=9, seed=1
+        dataset(tmp_path), num_epochs=2, common_queue_capacity=50, common_queue_min=49, seed=1
     )
-    for left in range(49, -1, -1):
-        provider.get([])
-        assert len(provider.get_state()["queue"]) == min(9, left)
+    first, second = numbers(provider, 500), numbers(provider)
+    assert sorted(first) == sorted(second) == list(range(500))
+    assert first != second
+    for shown in (first, second):
+        moves = np.abs(np.array(shown) - np.arange(500))
+        assert moves.max() < 50
+        assert moves.mean() > 10
+
+
+def test_memory_and_rereading_are_bounded(tmp_path):
+    """Reads at most a window ahead, and at most 7/3 windows again to continue."""
+    write_files(tmp_path, [2000])
+
+    class Counting(TFRecordReader):
+        def records(self, path, number=0, start=0):
+            for found in super().records(path, number, start):
+                read.append(found[0].number)
+                yield found
+
+    def provider():
+        spec = dataset(tmp_path, Counting)
+        return DatasetDataProvider(spec, num_epochs=1, common_queue_capacity=90, common_queue_min=0, seed=4)
+
+    read = []
+    walker = provider()
+    for position in range(1, 2001):
+        walker.get([])
+        assert len(read) <= position + 90
+        if position % 77 == 0:
+            state, before = walker.get_state(), len(read)
+            assert len(json.dumps(state)) < 600
+            fresh = provider()
+            fresh.set_state(state)
+            fresh.get([])
+            assert len(read) - before <= 7 * 90 // 3 + 90
+            del read[before:]
 
 
 def test_without_shuffle_readers_take_turns(tmp_path):
@@ -359,27 +362,42 @@ def test_states_of_something_else(tmp_path):
     ]:
         with pytest.raises(StateError, match=text):
             other.set_state(state)
-        assert other.get_state()["given"] == 0
-    row = state["queue"][0]
+        assert other.get_state()["position"] == 0
+    readers = state["readers"]
     for damage in [
-        {"format": 2},
-        {"turn": 1},
-        {"given": -1},
-        {"given": "1"},
-        {"readers": []},
-        {"readers": [[2, 0, 0]]},
-        {"queue": [[*row, 0]]},
-        {"queue": [[9, *row[1:]]]},
-        {"queue": [3]},
+        {"format": 3},
+        {"position": -1},
+        {"position": "1"},
+        {"epoch": None},
         {"fingerprint": None},
+        {"readers": None},
+        {"readers": {}},
+        {"readers": []},
+        *(
+            {"readers": {**readers, **part}}
+            for part in [
+                {"position": 1},
+                {"position": 0.0},
+                {"opened": 3},
+                {"turn": 1},
+                {"turn": -1},
+                {"places": []},
+                {"places": [3]},
+                {"places": [[2, 0, 0]]},
+                {"places": [[0, 0]]},
+                {"places": [[0, 0, "0"]]},
+                {"more": 1},
+            ]
+        ),
     ]:
         with pytest.raises(StateError):
             provider().set_state({**state, **damage})
-    for damaged in (None, [], {}, {**state, "more": 1}):
-        with pytest.raises(StateError, match="a state is a dict of"):
+    for damaged in (None, [], {}, 5, {**state, "more": 1}):
+        with pytest.raises(StateError, match="a state is a dict with"):
             provider().set_state(damaged)
+    moved.set_state({**state, "readers": {**readers, "opened": 1, "places": [[0, 1, 40]]}})
     with pytest.raises(CorruptRecordError):
-        provider().set_state({**state, "queue": [[0, 0, 1, 40]]})
+        moved.get()
 
 
 def test_files_are_closed_and_opened_again(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
-from beam_datasets.reading.items import TextLineReader, TFRecordReader, inflate, readers
+from beam_datasets.slim import TextLineReader, TFRecordReader, records
 
 PACK = {None: lambda data: data, "gzip": gzip.compress, "zlib": zlib.compress}
 RECORDS = [b"", b"one", bytes(range(99)), b"x" * 70, b"last"]
@@ -22,8 +22,7 @@ TEXT = b"one\n\r\ntwo \xff\r\nthree\rfour\nfive"
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(readers, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(inflate, "BLOCK_BYTES", 37)
+    monkeypatch.setattr(records, "CHUNK_BYTES", 37)
 
 
 def write(path, data):
@@ -55,8 +54,6 @@ def test_records_from_any_of_them_on(tmp_path, kind, compression, data, records)
     for i, (place, _) in enumerate(found):
         assert list(reader.records(path, place.number, place.start)) == found[i:]
     assert list(reader.records(path, len(records), len(data))) == []
-    chosen = found[::-2] + found[:1]
-    assert reader.fetch(path, [place for place, _ in chosen]) == [record for _, record in chosen]
 
 
 @pytest.mark.parametrize("compression", PACK)
@@ -123,9 +120,6 @@ def test_a_file_that_was_replaced_by_a_shorter_one(tmp_path, kind, compression):
     path = write(tmp_path / "f", PACK[compression](tfrecord.frame(b"x\n")))
     with pytest.raises(CorruptRecordError, match="the file ends at byte 18, before byte 999"):
         next(kind(compression).records(path, 5, 999))
-    missing = readers.Place(5, 999, 1017)
-    with pytest.raises((CorruptRecordError, OSError), match=r"no such record any more|cut off"):
-        kind(compression).fetch(path, [missing])
 
 
 def test_compression_is_checked_at_birth():

@@ -1,0 +1,349 @@
+"""Decoders of tf.train.Example and tf.train.SequenceExample, and the features that say what a record holds.
+
+A parsed value is an array; of shape () it is a NumPy scalar, or `bytes` for a string. Arrays of strings have the
+dtype object. A value that varies in two dimensions, time and values, is a `features.RaggedArray`.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from beam_datasets.errors import FeatureKeyError, FeatureValueError
+from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
+from beam_datasets.features.ragged import RaggedArray
+from beam_datasets.formats import example, sequence_example
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.slim.handlers import ItemHandler
+
+Span = tuple[int, int]
+"""Where a feature begins and ends in a record, in bytes."""
+
+_LISTS = {STRING: example.bytes_list, np.dtype(np.int64): example.int_list, np.dtype(np.float32): example.float_list}
+_SCALARS = {
+    STRING: example.one_bytes,
+    np.dtype(np.int64): lambda data, start, stop: np.int64(example.one_int(data, start, stop)),
+    np.dtype(np.float32): example.one_float,
+}
+
+
+@dataclass(frozen=True)
+class VarLen:
+    """A list of any length, empty where the key is absent.
+
+    In a sequence it has two dimensions, time and values.
+
+    Attributes:
+        dtype: int64, float32 or string: a NumPy or TensorFlow dtype, or its name; `str` and `bytes` mean string.
+    """
+
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
+
+    def parse(self, key: str, data: bytes, span: Span | None) -> NDArray[Any]:
+        """Returns the values at a span of a record, of shape (n,); no values if the span is None."""
+        values = _read(self.dtype, key, data, span)
+        return _as_array(self.dtype, [] if values is None else values)
+
+    def parse_steps(self, key: str, data: bytes, span: Span | None) -> RaggedArray:
+        """Returns the values of each time step of the feature list at a span of a record."""
+        rows = _read_steps(self.dtype, key, data, span)
+        return RaggedArray(_joined(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
+
+
+@dataclass(frozen=True)
+class FixedLen:
+    """A list that has the same number of values in every record.
+
+    Attributes:
+        shape: of the parsed value; () for a scalar.
+        dtype: see `VarLen`.
+        default: the value if the key is absent, with as many values as the shape; None: an absent key is an error.
+    """
+
+    shape: Sequence[int]
+    dtype: Any
+    default: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
+        _ = self._default_array  # validates it
+
+    def parse(self, key: str, data: bytes, span: Span | None) -> Any:
+        """Returns the value at a span of a record, of the feature's shape."""
+        if not self.shape and span is not None:
+            try:
+                return _SCALARS[self.dtype](data, span[0], span[1])
+            except example.ExampleError:
+                pass  # absent or wrong: see below
+        values = _read(self.dtype, key, data, span)
+        if values is not None:
+            _check_count(key, "the record", len(values), self.shape)
+            return _as_array(self.dtype, values).reshape(self.shape)
+        if self._default_array is None:
+            raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
+        return self._default_array.copy() if self.shape else self._default_array[()]
+
+    @functools.cached_property
+    def _default_array(self) -> NDArray[Any] | None:
+        if self.default is None:
+            return None
+        given, size = np.asarray(self.default, STRING if self.dtype == STRING else None), math.prod(self.shape)
+        if given.size != size:
+            raise ValueError(f"default {self.default!r} has {given.size} values, but shape {self.shape} {size}")
+        if self.dtype == STRING:
+            return _as_array(STRING, [_as_bytes(value) for value in given.ravel()]).reshape(self.shape)
+        if not np.can_cast(given.dtype, self.dtype, "same_kind"):
+            raise ValueError(f"default {self.default!r} is no {self.dtype}")
+        return given.astype(self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class FixedLenSequence:
+    """A sequence whose time steps all have the same number of values; parsed to shape (time, *shape).
+
+    Attributes:
+        shape: of the value of a time step; () for a scalar.
+        dtype: see `VarLen`.
+        allow_missing: whether an absent sequence has no time steps; otherwise it is an error.
+    """
+
+    shape: Sequence[int]
+    dtype: Any
+    allow_missing: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _checked_shape(self.shape))
+        object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
+
+    def parse_steps(self, key: str, data: bytes, span: Span | None) -> NDArray[Any]:
+        """Returns the values of the feature list at a span of a record, of shape (time, *shape)."""
+        if span is None and not self.allow_missing:
+            raise FeatureKeyError(f"{key}: the record has no such sequence, and allow_missing is False")
+        rows = _read_steps(self.dtype, key, data, span)
+        for step, row in enumerate(rows):
+            _check_count(key, f"time step {step}", len(row), self.shape)
+        return _joined(self.dtype, rows).reshape(len(rows), *self.shape)
+
+
+class DataDecoder(Protocol):
+    """What a specification decodes records with."""
+
+    def list_items(self) -> list[str]:
+        """Returns the names of the items."""
+
+    def decode(self, data: bytes, items: Sequence[str] | None = None) -> list[Any]:
+        """Returns items of a record in the order of `items`; all if None."""
+
+
+class _Decoder(abc.ABC):
+    """Decodes records with handlers."""
+
+    def __init__(self, items_to_handlers: Mapping[str, ItemHandler], features: Mapping[str, Any]) -> None:
+        for item, handler in items_to_handlers.items():
+            if missing := [key for key in handler.keys if key not in features]:
+                raise ValueError(
+                    f"item {item!r} needs the keys {_quoted(missing)}, which have no feature; there are features of "
+                    f"{_quoted(features) or 'none'}"
+                )
+        self._handlers = dict(items_to_handlers)
+
+    def list_items(self) -> list[str]:
+        """Returns the names of the items."""
+        return list(self._handlers)
+
+    def decode(self, data: bytes, items: Sequence[str] | None = None) -> list[Any]:
+        """Returns items of a record in the order of `items`; all if None. Parses no other keys than they need.
+
+        Raises:
+            ExampleError: the record is not the protocol buffer that the decoder reads.
+            FeatureError: a value that is needed is missing, or does not fit.
+            ValueError: there is no such item.
+        """
+        parse = self._parser(data)
+        handlers = self._handlers
+        if items is None:
+            items = list(handlers)
+        elif isinstance(items, str) or not all(map(handlers.__contains__, items)):
+            check_items(items, list(handlers))
+        values: dict[str, Any] = {}
+        made = []
+        for item in items:
+            handler = handlers[item]
+            for key in handler.keys:
+                if key not in values:
+                    values[key] = parse(key)
+            made.append(handler.tensors_to_item({key: values[key] for key in handler.keys}))
+        return made
+
+    @abc.abstractmethod
+    def _parser(self, data: bytes) -> Callable[[str], Any]:
+        """Returns a function from a key to its parsed value in a record."""
+
+
+class TFExampleDecoder(_Decoder):
+    """Decodes records that are a tf.train.Example.
+
+    >>> from beam_datasets.slim import Tensor
+    >>> decoder = TFExampleDecoder({"n": FixedLen((), "int64")}, {"number": Tensor("n")})
+    >>> [number] = decoder.decode(example.serialize({"n": [7]}))
+    >>> int(number)
+    7
+    """
+
+    def __init__(
+        self, keys_to_features: Mapping[str, FixedLen | VarLen], items_to_handlers: Mapping[str, ItemHandler]
+    ) -> None:
+        """Takes what is stored under each key, and what makes each item of the values of some keys.
+
+        Raises:
+            TypeError: a feature is neither FixedLen nor VarLen.
+            ValueError: a handler needs a key that has no feature.
+        """
+        _check_features(keys_to_features, "keys_to_features", (FixedLen, VarLen))
+        super().__init__(items_to_handlers, keys_to_features)
+        self._features = {key: (key.encode("utf-8"), feature) for key, feature in keys_to_features.items()}
+
+    def _parser(self, data: bytes) -> Callable[[str], Any]:
+        whole, spans = example.spans_of(data)
+        features = self._features
+
+        def parse(key: str) -> Any:
+            name, feature = features[key]
+            return feature.parse(key, whole, spans.get(name))
+
+        return parse
+
+
+class TFSequenceExampleDecoder(_Decoder):
+    """Decodes records that are a tf.train.SequenceExample."""
+
+    def __init__(
+        self,
+        keys_to_context_features: Mapping[str, FixedLen | VarLen],
+        keys_to_sequence_features: Mapping[str, FixedLenSequence | VarLen],
+        items_to_handlers: Mapping[str, ItemHandler],
+    ) -> None:
+        """Takes what is stored under each key, of the context and of each time step, and what makes each item of it.
+
+        Raises:
+            TypeError: a feature is of a kind that is not allowed there.
+            ValueError: a key is in the context and in the sequences, or a handler needs a key that has no feature.
+        """
+        _check_features(keys_to_context_features, "keys_to_context_features", (FixedLen, VarLen))
+        _check_features(keys_to_sequence_features, "keys_to_sequence_features", (FixedLenSequence, VarLen))
+        if both := sorted(set(keys_to_context_features) & set(keys_to_sequence_features)):
+            raise ValueError(f"keys {_quoted(both)} are in the context and in the sequences; an item could mean either")
+        super().__init__(items_to_handlers, {**keys_to_context_features, **keys_to_sequence_features})
+        self._context = dict(keys_to_context_features)
+        self._sequences = dict(keys_to_sequence_features)
+
+    def _parser(self, data: bytes) -> Callable[[str], Any]:
+        halves = sequence_example.spans_of(data)
+
+        def parse(key: str) -> Any:
+            name = key.encode("utf-8")
+            if key in self._context:
+                return self._context[key].parse(key, halves.context, halves.context_spans.get(name))
+            return self._sequences[key].parse_steps(key, halves.lists, halves.list_spans.get(name))
+
+        return parse
+
+
+def check_items(items: Sequence[str], known: Sequence[str]) -> None:
+    """Raises TypeError if the items are one name, and ValueError if one of them is not known."""
+    if isinstance(items, str):
+        raise TypeError(f"items must be a list of names, got the text {items!r}; write [{items!r}]")
+    if missing := [item for item in items if item not in known]:
+        raise ValueError(f"no item {_quoted(missing)}; known are {_quoted(known) or 'none'}")
+
+
+def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:
+    for key, feature in features.items():
+        if not isinstance(feature, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"{name}[{key!r}] must be a {expected}, got {feature!r}")
+
+
+def _quoted(names: Sequence[str] | Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _read(dtype: np.dtype[Any], key: str, data: bytes, span: Span | None) -> Any:
+    """Returns the list at a span; None if there is none. A feature without any list counts as absent."""
+    if span is None or span[0] == span[1]:
+        return None
+    try:
+        return _LISTS[dtype](data, span[0], span[1])
+    except example.ExampleError as error:
+        raise FeatureValueError(f"{key}: {error}; its dtype was given as {dtype_name(dtype)}") from error
+
+
+def _read_steps(dtype: np.dtype[Any], key: str, data: bytes, span: Span | None) -> list[Any]:
+    """Returns the list of each time step of the feature list at a span; no list if the span is None."""
+    if span is None:
+        return []
+    try:
+        part, steps = sequence_example.steps(data, span[0], span[1])
+    except example.ExampleError as error:
+        raise FeatureValueError(f"{key}: {error}") from error
+    read = (_read(dtype, key, part, step) for step in steps)
+    return [[] if row is None else row for row in read]
+
+
+def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
+    if count != math.prod(shape):
+        raise FeatureValueError(
+            f"{key}: {what} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?"
+        )
+
+
+def _joined(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
+    """Returns the values of all rows, one after the other."""
+    if dtype == STRING:
+        return _as_array(dtype, [value for row in rows for value in row])
+    return np.concatenate([np.asarray(row, dtype) for row in rows]) if rows else np.empty(0, dtype)
+
+
+def _as_array(dtype: np.dtype[Any], values: Any) -> NDArray[Any]:
+    """Returns a one-dimensional array that is writeable."""
+    array = np.asarray(values, dtype)
+    return array if array.flags.writeable else array.copy()
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    if not isinstance(value, bytes):
+        raise ValueError(f"the default of a string is text or bytes, got {value!r}")
+    return value
+
+
+def _stored_dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns the NumPy dtype; raises ValueError if a record cannot hold lists of it."""
+    found = STRING if dtype is str or dtype is bytes else to_dtype(dtype)
+    if found not in _LISTS:
+        names = ", ".join(map(dtype_name, _LISTS))
+        raise ValueError(f"a record holds lists of {names}; got {dtype_name(found)}. Cast the item, not the feature")
+    return found
+
+
+def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the shape as a tuple; raises ValueError if a length is not known."""
+    lengths = tuple(shape)
+    if not all(isinstance(length, (int, np.integer)) and length >= 0 for length in lengths):
+        raise ValueError(f"shape {lengths} must have lengths of 0 and more; for a length that varies take VarLen")
+    return tuple(map(int, lengths))

@@ -1,0 +1,343 @@
+"""Item handlers: from the parsed values of some keys to one item that a model takes.
+
+A handler has `keys`, and `tensors_to_item`, a function from {key: parsed value} to the item; `examples` defines what a
+parsed value is. An item of shape () is a NumPy scalar, or `bytes`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features import pictures
+from beam_datasets.features.dtypes import STRING
+from beam_datasets.features.ragged import RaggedArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Parsed = Mapping[str, Any]
+"""The parsed value of each key."""
+
+
+class SparseTensorValue(NamedTuple):
+    """An array of which only some elements are given.
+
+    Attributes:
+        indices: where these are; shape (n, dimensions), int64.
+        values: what they are; shape (n,).
+        dense_shape: the array's shape; shape (dimensions,), int64.
+    """
+
+    indices: NDArray[np.int64]
+    values: NDArray[Any]
+    dense_shape: NDArray[np.int64]
+
+    def to_dense(self, default_value: Any = 0) -> NDArray[Any]:
+        """Returns the array, with the default (0 stands for b'' in strings) for all other elements.
+
+        Raises:
+            FeatureValueError: an index is outside of the shape, or given twice.
+
+        >>> SparseTensorValue(np.array([[0], [2]]), np.array([7, 8]), np.array([4])).to_dense(-1)
+        array([ 7, -1,  8, -1])
+        """
+        shape = tuple(self.dense_shape.tolist())
+        outside = ((self.indices < 0) | (self.indices >= self.dense_shape)).any(axis=1)
+        if outside.any():
+            raise FeatureValueError(f"index {self.indices[outside.argmax()].tolist()} is outside of the shape {shape}")
+        places = np.ravel_multi_index(tuple(self.indices.T), shape) if len(self.values) else np.empty(0, np.int64)
+        found, counts = np.unique(places, return_counts=True)
+        if len(found) < len(places):
+            twice = np.unravel_index(found[counts.argmax()], shape)
+            raise FeatureValueError(f"index {[int(i) for i in twice]} is given {counts.max()} times")
+        out = _filled(shape, self.values.dtype, default_value)
+        out.reshape(-1)[places] = self.values
+        return out
+
+
+class ItemHandler(abc.ABC):
+    """Makes one item from the values of some keys; base class of handlers.
+
+    Attributes:
+        keys: the keys of the record that it needs.
+    """
+
+    def __init__(self, keys: str | Sequence[str]) -> None:
+        self.keys = _listed(keys)
+
+    @abc.abstractmethod
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns the item, from the parsed value of each of the keys."""
+
+
+@dataclass(eq=False)
+class ItemHandlerCallback(ItemHandler):
+    """Makes the item by a function from {key: parsed value}."""
+
+    keys: Any
+    func: Callable[[dict[str, Any]], Any]
+
+    def __post_init__(self) -> None:
+        super().__init__(self.keys)
+
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns what the function returns."""
+        return self.func({key: keys_to_tensors[key] for key in self.keys})
+
+
+@dataclass(eq=False)
+class BackupHandler(ItemHandler):
+    """Makes the item by `handler`, or by `backup` if the first one yields no element."""
+
+    handler: ItemHandler
+    backup: ItemHandler
+
+    def __post_init__(self) -> None:
+        for name, given in (("handler", self.handler), ("backup", self.backup)):
+            if not isinstance(given, ItemHandler):
+                raise ValueError(f"{name} must be an ItemHandler, got {given!r}")
+        super().__init__([*self.handler.keys, *self.backup.keys])
+
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns the item of the first handler that yields an element, else that of the backup."""
+        item = self.handler.tensors_to_item(keys_to_tensors)
+        elements = item.values if isinstance(item, SparseTensorValue) else item
+        count = len(elements) if isinstance(elements, (list, tuple)) else flat(elements).size
+        return item if count else self.backup.tensors_to_item(keys_to_tensors)
+
+
+@dataclass(eq=False)
+class Tensor(ItemHandler):
+    """Returns the value itself, reshaped if a shape is given.
+
+    Attributes:
+        key: the key of the values.
+        shape_keys: the key of the shape, or a key for each dimension; not together with `shape`.
+        shape: the shape, if it is always the same; one length may be -1.
+        default_value: pads the steps of a sequence to the longest one; 0 stands for b'' in strings.
+    """
+
+    key: str
+    shape_keys: str | Sequence[str] | None = None
+    shape: Sequence[int] | None = None
+    default_value: Any = 0
+
+    def __post_init__(self) -> None:
+        if self.shape_keys and self.shape is not None:
+            raise ValueError(
+                f"item of {self.key!r}: got shape_keys={self.shape_keys!r} and shape={self.shape!r}; give one of them"
+            )
+        super().__init__([self.key, *_listed(self.shape_keys or ())])
+
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns the array; a NumPy scalar or `bytes` if its shape is ()."""
+        value, shape = dense(keys_to_tensors[self.key], self.default_value), self.shape
+        if self.shape_keys:
+            shape = np.concatenate([flat(keys_to_tensors[key]) for key in self.keys[1:]]).tolist()
+        return value if shape is None else _reshaped(value, shape, self.key)
+
+
+class LookupTensor(Tensor):
+    """Returns what Tensor does, with each of its elements looked up."""
+
+    def __init__(
+        self,
+        key: str,
+        table: Any,
+        shape_keys: str | Sequence[str] | None = None,
+        shape: Sequence[int] | None = None,
+        default_value: Any = "",
+        *,
+        unknown: Any = None,
+    ) -> None:
+        """Validates the arguments; those of Tensor have the same meaning.
+
+        Args:
+            key: see Tensor.
+            table: a mapping; or a sequence of names, whose numbers, from 0, are looked up; or an object with a method
+                `lookup` from an array (or scalar) to another. Names may be text, which means its UTF-8.
+            shape_keys: see Tensor.
+            shape: see Tensor.
+            default_value: see Tensor; pads before values are looked up.
+            unknown: the result for what a mapping or sequence lacks; None: that is an error.
+        """
+        super().__init__(key, shape_keys, shape, default_value)
+        self._table = table
+        self._entries = None if hasattr(table, "lookup") else _entries(table)
+        self._unknown = unknown
+        found = np.asarray([*(self._entries or {}).values(), *([] if unknown is None else [unknown])])
+        self._dtype = STRING if found.dtype.kind in "US" else found.dtype
+
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns the results, in the shape of what was looked up."""
+        value = super().tensors_to_item(keys_to_tensors)
+        if self._entries is None:
+            return self._table.lookup(value)
+        elements = flat(value).tolist()
+        found = [self._entries.get(element, self._unknown) for element in elements]
+        if None in found:
+            missing, some = elements[found.index(None)], ", ".join(map(repr, list(self._entries)[:5]))
+            raise FeatureValueError(
+                f"{self.key}: {missing!r} is none of the {len(self._entries)} entries of the table ({some} ...); "
+                "add it, or give `unknown`"
+            )
+        return np.array(found, self._dtype).reshape(np.shape(value))[()]
+
+
+def _entries(table: Any) -> dict[Any, Any]:
+    """Returns the value of each element of a mapping, or its number in a sequence."""
+    if isinstance(table, (str, bytes)) or not isinstance(table, (Mapping, Sequence)):
+        raise TypeError(f"table must be a mapping, a sequence of names or have a method `lookup`, got {table!r}")
+    pairs = table.items() if isinstance(table, Mapping) else ((name, number) for number, name in enumerate(table))
+    return {name.encode("utf-8") if isinstance(name, str) else name: value for name, value in pairs}
+
+
+@dataclass(eq=False)
+class SparseTensor(ItemHandler):
+    """Returns a sparse array from the indices and the values of its elements.
+
+    Attributes:
+        indices_key: the key of the indices in the last dimension. In a sequence, time is the dimension before.
+        values_key: the key of as many values.
+        shape_key: the key of the shape, which takes precedence over `shape`.
+        shape: the shape, if it is always the same. Without either it is that of the list of indices.
+        densify: whether the item is the dense array; otherwise it is a SparseTensorValue.
+        default_value: of the other elements of the dense array; 0 stands for b'' in strings.
+    """
+
+    indices_key: str | None = None
+    values_key: str | None = None
+    shape_key: str | None = None
+    shape: Sequence[int] | None = None
+    densify: bool = False
+    default_value: Any = 0
+
+    def __post_init__(self) -> None:
+        shape_keys = [self.shape_key] if self.shape_key else []
+        super().__init__([self.indices_key or "indices", self.values_key or "values", *shape_keys])
+
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns a SparseTensorValue; an array if `densify`."""
+        given, values = keys_to_tensors[self.keys[0]], flat(keys_to_tensors[self.keys[1]])
+        indices, shape = flat(given).astype(np.int64)[:, None], list(np.shape(given))
+        if isinstance(given, RaggedArray):
+            [lengths] = given.row_lengths
+            indices = np.concatenate([np.repeat(np.arange(len(lengths)), lengths)[:, None], indices], axis=1)
+            shape = [len(lengths), int(lengths.max(initial=0))]
+        if self.shape_key:
+            shape = flat(keys_to_tensors[self.shape_key]).tolist()
+        elif self.shape is not None:
+            shape = list(self.shape)
+        name = self.keys[0]
+        if len(values) != len(indices):
+            raise FeatureValueError(f"{name} has {len(indices)} values, but {self.keys[1]} has {len(values)}")
+        if len(shape) != indices.shape[1]:
+            raise FeatureValueError(f"{name}: indices of {indices.shape[1]} dimensions, but shape {shape}")
+        item = SparseTensorValue(indices, values, np.array(shape, np.int64))
+        try:
+            return item.to_dense(self.default_value) if self.densify else item
+        except FeatureValueError as error:
+            raise FeatureValueError(f"{name}: {error}") from None
+
+
+@dataclass(eq=False)
+class Image(ItemHandler):
+    """Decodes an image by its first bytes: JPEG, PNG, BMP, or GIF (with its frames as first dimension).
+
+    If the format is `raw` or `RAW`, the bytes are the pixels themselves, little-endian numbers of the dtype.
+
+    Attributes:
+        image_key: the key of the bytes, by default 'image/encoded'.
+        format_key: the key of the format, by default 'image/format'; only whether it is raw matters.
+        shape: the shape of the item, for instance (height, width, channels); None: that of the image, and one
+            dimension if it is raw.
+        channels: 1 for gray, 3 for RGB, 4 for RGB and alpha, 0 for those of the image.
+        dtype: of the item. Images are decoded as uint8 and cast, without scaling.
+        repeated: whether the key holds any number of images, and the item is a list.
+    """
+
+    image_key: str | None = None
+    format_key: str | None = None
+    shape: Sequence[int] | None = None
+    channels: int = 3
+    dtype: Any = np.uint8
+    repeated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.channels not in (0, 1, 3, 4):
+            raise ValueError(f"channels must be 0, 1, 3 or 4, got {self.channels!r}")
+        self.dtype = np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))
+        super().__init__([self.image_key or "image/encoded", self.format_key or "image/format"])
+
+    def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
+        """Returns the pixels; a list of arrays if `repeated`."""
+        key, format_key = self.keys
+        is_raw = any(name in (b"raw", b"RAW") for name in flat(keys_to_tensors[format_key]))
+        files = flat(keys_to_tensors[key]).tolist()
+        if not self.repeated and len(files) != 1:
+            raise FeatureValueError(f"{key}: {len(files)} images, not one; is the item `repeated`?")
+        images = map(self._raw if is_raw else self._pixels, files)
+        shaped = [image if self.shape is None else _reshaped(image, self.shape, key) for image in images]
+        return shaped if self.repeated else shaped[0]
+
+    def _raw(self, data: bytes) -> NDArray[Any]:
+        if len(data) % self.dtype.itemsize:
+            raise FeatureValueError(f"{self.keys[0]}: {len(data)} raw bytes are no whole numbers of {self.dtype}")
+        return np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype)
+
+    def _pixels(self, data: bytes) -> NDArray[Any]:
+        try:
+            pixels = pictures.decoder(self.channels, np.dtype(np.uint8))(data)
+        except ValueError as error:
+            raise FeatureValueError(f"{self.keys[0]}: {error}") from error
+        found = pixels.shape[-1]
+        if self.channels not in (0, found):
+            raise FeatureValueError(f"{self.keys[0]}: the image has {found} channels and cannot have {self.channels}")
+        return pixels.astype(self.dtype, copy=False)
+
+
+def flat(value: Any) -> NDArray[Any]:
+    """Returns the elements of a parsed value as a one-dimensional array."""
+    value = value.flat_values if isinstance(value, RaggedArray) else value
+    return np.array([value], STRING) if isinstance(value, bytes) else np.asarray(value).ravel()
+
+
+def dense(value: Any, default_value: Any) -> Any:
+    """Returns a parsed value with the steps of a sequence padded to the longest; shape (time, longest)."""
+    if not isinstance(value, RaggedArray):
+        return value
+    [lengths] = value.row_lengths
+    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    out = _filled(inside.shape, value.flat_values.dtype, default_value)
+    out[inside] = value.flat_values
+    return out
+
+
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) -> NDArray[Any]:
+    """Returns an array full of the default; 0 and '' mean each other in strings and numbers."""
+    if isinstance(default_value, str):
+        default_value = default_value.encode("utf-8")
+    is_empty = default_value in (0, b"")
+    if not is_empty and isinstance(default_value, bytes) != (dtype == STRING):
+        raise FeatureValueError(f"default_value={default_value!r} does not fit values of dtype {dtype}")
+    return np.full(shape, (b"" if dtype == STRING else 0) if is_empty else default_value, dtype)
+
+
+def _reshaped(value: Any, shape: Sequence[int], key: str) -> Any:
+    """Returns a value in another shape; a NumPy scalar or `bytes` if that is ()."""
+    try:
+        return flat(value).reshape(tuple(shape))[()]
+    except ValueError:
+        raise FeatureValueError(
+            f"{key}: {flat(value).size} values of shape {np.shape(value)} do not have the shape {tuple(shape)}"
+        ) from None
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)

@@ -1,0 +1,406 @@
+"""The specification of a dataset that somebody else wrote, and the provider, which reads it.
+
+The order of records is a function of the files, the seed and the arguments:
+
+1. Passes over the files (epochs) follow each other. With `shuffle`, each opens the files in the order of
+   `reading.shuffle.file_order(num_files, seed, epoch)`.
+2. Each of `num_readers` readers takes the next file when it has none. The readers take turns, one record each. A
+   reader for which no file is left is passed over.
+3. With `shuffle`, this order is shuffled as by `Dataset.shuffle(seed, window=...)`, with the queue's capacity as the
+   window. The number of records is not known before they are read, so it is the shuffle of an endless order, without
+   the positions of records that do not exist.
+
+A state is that of a `Dataset` (epoch and position) and where the readers were before the records of the window: with
+them, reading continues there, and leaves out what was provided. A change to this order changes what every saved state
+means.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import hashlib
+import os
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from beam_datasets import storage
+from beam_datasets.errors import BeamDatasetsError, InputError, StateError
+from beam_datasets.reading.operations import ENDLESS
+from beam_datasets.reading.shuffle import WindowShuffle, file_order
+from beam_datasets.reading.state import ReadState
+from beam_datasets.slim.examples import check_items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from beam_datasets.slim.examples import DataDecoder
+    from beam_datasets.slim.records import Place, RecordReader
+    from beam_datasets.storage.paths import PathLike
+
+Checkpoint = dict[str, Any]
+"""Where the readers are in an epoch, as JSON: `position`, how many records they have read; `opened`, how many files;
+`turn`, the reader that reads next; `places`, of each reader the number of its file, and the number and first byte of
+its next record; None for a reader that has no file."""
+
+_MIN_SPACING = 64  # records between two checkpoints; a window where that is more
+_MAX_CHECKPOINTS = 5  # what is read ahead, and what is read again to continue, are together at most 7/3 windows
+
+
+class DatasetSpecification:
+    """Describes a dataset: where its files are, how they are read, and what its author adds.
+
+    Attributes:
+        data_sources: a path, a pattern, or a list of them.
+        reader: reads the records of a file.
+        decoder: makes items of a record.
+        num_samples: number of records as the author gives it; None if unknown.
+        items_to_descriptions: what each item is.
+    """
+
+    data_sources: PathLike | Sequence[PathLike]
+    reader: RecordReader
+    decoder: DataDecoder
+    num_samples: int | None
+    items_to_descriptions: Mapping[str, str]
+
+    def __init__(
+        self,
+        data_sources: PathLike | Sequence[PathLike],
+        reader: RecordReader | type[RecordReader],
+        decoder: DataDecoder,
+        num_samples: int | None,
+        items_to_descriptions: Mapping[str, str],
+        **attributes: Any,
+    ) -> None:
+        """Stores the parts, and further attributes such as `num_classes`; a class as reader is called."""
+        if num_samples is not None and num_samples < 0:
+            raise ValueError(f"num_samples must be at least 0 or None, got {num_samples}")
+        vars(self).update(
+            attributes,
+            data_sources=data_sources,
+            reader=reader() if isinstance(reader, type) else reader,
+            decoder=decoder,
+            num_samples=num_samples,
+            items_to_descriptions=items_to_descriptions,
+        )
+
+    if TYPE_CHECKING:  # the attributes that the author adds
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def data_files(self) -> list[str]:
+        """Returns the paths of the files, source by source; those that match a pattern are sorted.
+
+        Raises:
+            InputError: a source matches no file.
+        """
+        sources = [self.data_sources] if isinstance(self.data_sources, (str, os.PathLike)) else self.data_sources
+        found = [path for source in sources for path in _matching(source)]
+        if not found:
+            raise InputError("the dataset has no data sources; give a path, a pattern, or a list of them")
+        return found
+
+
+def _matching(source: PathLike) -> list[str]:
+    if not storage.has_wildcard(source):
+        return [storage.normalize(source)]
+    paths = storage.glob(source)
+    if not paths:
+        raise InputError(f"no file matches {os.fspath(source)!r}")
+    return paths
+
+
+class Record(NamedTuple):
+    """A record, with its file and its place in it."""
+
+    path: str
+    place: Place
+    data: bytes
+
+
+class _Readers:
+    """Reads the files of an epoch in turns, starting at a checkpoint."""
+
+    def __init__(self, files: list[str], order: Sequence[int], reader: RecordReader, start: Checkpoint) -> None:
+        self._files = files
+        self._order = order
+        self._reader = reader
+        self.position, self._opened, self._turn = start["position"], start["opened"], start["turn"]
+        self._places = list(start["places"])
+        self._records: list[Iterator[tuple[Place, bytes]] | None] = [None] * len(self._places)
+
+    def checkpoint(self) -> Checkpoint:
+        """Returns where the readers are; after an error of reading, before the record that it was about."""
+        return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": list(self._places)}
+
+    def next(self) -> Record | None:
+        """Returns the next record; None at the end of the epoch."""
+        for _ in self._places:
+            record = self._read(self._turn)
+            self._turn = (self._turn + 1) % len(self._places)
+            if record is not None:
+                self.position += 1
+                return record
+        return None
+
+    def _read(self, number: int) -> Record | None:
+        """Returns the next record of a reader, which opens the next file when its own is at the end."""
+        while True:
+            place = self._places[number]
+            if place is None:
+                if self._opened == len(self._order):
+                    return None
+                place = self._places[number] = [self._order[self._opened], 0, 0]
+                self._opened += 1
+            path, records = self._files[place[0]], self._records[number]
+            if records is None:
+                records = self._records[number] = self._reader.records(path, place[1], place[2])
+            found = next(records, None)
+            if found is not None:
+                self._places[number] = [place[0], found[0].number + 1, found[0].stop]
+                return Record(path, *found)
+            self._places[number] = self._records[number] = None
+
+    def close(self) -> None:
+        """Closes the files."""
+        for records in self._records:
+            if records is not None and hasattr(records, "close"):
+                records.close()
+
+
+class DatasetDataProvider:
+    """Provides the items of one record after the other; iterating yields them as dicts. For one thread.
+
+    The module's docstring defines the order. `get_state()` returns the provider's place in it. As a context manager it
+    closes the files at the end.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetSpecification,
+        num_readers: int = 1,
+        shuffle: bool = True,
+        num_epochs: int | None = None,
+        common_queue_capacity: int = 256,
+        common_queue_min: int = 128,
+        record_key: str = "record_key",
+        seed: int | None = None,
+    ) -> None:
+        """Finds the files; opens none yet.
+
+        Args:
+            dataset: what to read.
+            num_readers: how many files are read in turns.
+            shuffle: whether files, and records within the capacity of the queue, are shuffled.
+            num_epochs: how many times each file is read; None for ever.
+            common_queue_capacity: the window of the shuffle: at most so many records are in memory, and each moves by
+                fewer places.
+            common_queue_min: less than the capacity, as in TF-Slim; the order does not depend on it.
+            record_key: the name of the item that identifies the record: `<path>:<number in the file>`.
+            seed: of the shuffle, any integer; None means 0.
+
+        Raises:
+            InputError: a pattern matches no file.
+            ValueError: `record_key` is an item of the dataset, or a number is out of its range.
+        """
+        items = list(dataset.decoder.list_items())
+        if record_key in items:
+            raise ValueError(f"record_key={record_key!r} is the name of an item of the dataset; give it another name")
+        _check_numbers(num_readers, num_epochs, common_queue_capacity, common_queue_min if shuffle else 0)
+        self._dataset = dataset
+        self._files = dataset.data_files()
+        self._items = [*items, record_key]
+        self._num_epochs = num_epochs
+        self._seed = (seed or 0) if shuffle else None
+        self._window = common_queue_capacity if shuffle else 1
+        self._first: Checkpoint = {"position": 0, "opened": 0, "turn": 0, "places": [None] * num_readers}
+        self._go(0, 0, self._first)
+
+    def _go(self, epoch: int, position: int, checkpoint: Checkpoint) -> None:
+        self._epoch = epoch
+        self._position = position
+        self._checkpoints = deque([checkpoint], _MAX_CHECKPOINTS)
+        self._readers: _Readers | None = None
+        self._records: Iterator[Record] | None = None
+
+    def list_items(self) -> list[str]:
+        """Returns the names of the items, `record_key` last."""
+        return list(self._items)
+
+    def num_samples(self) -> int | None:
+        """Returns the number of records that the specification gives."""
+        return self._dataset.num_samples
+
+    def get(self, items: Sequence[str] | None = None) -> list[Any]:
+        """Advances to the next record and returns its items in the order of `items`, or all. Parses no others.
+
+        Raises:
+            ValueError: there is no such item; the provider does not advance.
+            EOFError: all records have been provided.
+            InputError: the record cannot be decoded; the message names it.
+            CorruptRecordError: the record is damaged; the provider does not advance.
+        """
+        asked = self._items if items is None else items
+        if items is not None:
+            check_items(items, self._items)
+        record = self._next()
+        if record is None:
+            raise EOFError("all records have been provided, as often as num_epochs says")
+        path, place, data = record
+        record_key = self._items[-1]
+        try:
+            made = iter(self._dataset.decoder.decode(data, [item for item in asked if item != record_key]))
+        except BeamDatasetsError as error:
+            raise InputError(f"{path}, byte {place.start} (record {place.number}): {error}") from error
+        return [f"{path}:{place.number}" if item == record_key else next(made) for item in asked]
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        try:
+            return dict(zip(self._items, self.get()))
+        except EOFError:
+            raise StopIteration from None
+
+    def _next(self) -> Record | None:
+        while self._num_epochs is None or self._epoch < self._num_epochs:
+            if self._records is None:
+                self._records = self._shuffled()
+            try:
+                record = next(self._records, None)
+            except BaseException:
+                self.close()
+                raise
+            if record is not None:
+                return record
+            if self._num_epochs is None and self._readers is not None and not self._readers.position:
+                raise InputError(f"none of the {len(self._files)} files holds a record; the first is {self._files[0]}")
+            self._go(self._epoch + 1, 0, self._first)
+        return None
+
+    def _shuffled(self) -> Iterator[Record]:
+        """Yields the records of the epoch that are left."""
+        checkpoint = self._checkpoint()
+        order = range(len(self._files)) if self._seed is None else file_order(len(self._files), self._seed, self._epoch)
+        readers = self._readers = _Readers(self._files, order, self._dataset.reader, checkpoint)
+        read = functools.partial(self._read, readers)
+        shuffle = self._shuffle(self._epoch)
+        for record in read(self._position) if self._seed is None else shuffle.apply(read, self._position):
+            self._position += 1
+            if record is not None:
+                yield record
+            elif self._position >= readers.position + self._window:  # no record moves so far
+                return
+
+    def _read(self, readers: _Readers, first: int) -> Iterator[Record | None]:
+        """Yields the records of the epoch in the readers' order from position `first` on, then None for ever."""
+        spacing = max(self._window, _MIN_SPACING)
+        following = self._checkpoints[-1]["position"] + spacing
+        while True:
+            if readers.position >= following:
+                self._checkpoints.append(readers.checkpoint())
+                following += spacing
+            record = readers.next()
+            if record is None or readers.position > first:
+                yield record
+
+    def _shuffle(self, epoch: int) -> WindowShuffle:
+        return WindowShuffle(ENDLESS, self._window, self._seed or 0, epoch)
+
+    def _checkpoint(self) -> Checkpoint:
+        """Returns the last known place of the readers before all records that are yet to be provided."""
+        first = self._shuffle(self._epoch).read_from(self._position)
+        known = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
+        return [checkpoint for checkpoint in known if checkpoint["position"] <= first][-1]
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the provider's place in the order, as a dict that JSON can hold."""
+        state = ReadState(self._position, self._epoch, self._fingerprint()).to_dict()
+        return {**state, "readers": copy.deepcopy(self._checkpoint())}
+
+    def set_state(self, state: object) -> None:
+        """Continues with the record after those that the provider which returned the state had provided.
+
+        The names of the files, the reader, `num_readers`, `shuffle`, the capacity and the seed must be the same. The
+        directory of the files and `num_epochs` may differ.
+
+        Raises:
+            StateError: the state is malformed, or of another dataset or configuration.
+        """
+        fields = dict(state) if isinstance(state, Mapping) else {}
+        readers = fields.pop("readers", None)
+        saved = ReadState.from_dict(fields or state)
+        saved.check(self._fingerprint(), num_examples=ENDLESS)
+        _check_checkpoint(readers, self._shuffle(saved.epoch).read_from(saved.position), len(self._files), self._first)
+        self.close()
+        self._go(saved.epoch, saved.position, copy.deepcopy(readers))
+
+    def _fingerprint(self) -> dict[str, str]:
+        """Returns what the order depends on; the names of the files as a hash."""
+        names = "\n".join(storage.basename(path) for path in self._files)
+        digest = hashlib.sha256(names.encode()).hexdigest()[:24]
+        reader = self._dataset.reader
+        is_shuffled = self._seed is not None
+        return {
+            "files": f"{len(self._files)}, SHA-256 of the names {digest}",
+            "reader": repr(reader) if dataclasses.is_dataclass(reader) else type(reader).__qualname__,
+            "num_readers": str(len(self._first["places"])),
+            "shuffle": f"common_queue_capacity={self._window}, seed={self._seed}" if is_shuffled else "no",
+        }
+
+    def close(self) -> None:
+        """Closes the files. The provider remains usable and opens them again."""
+        readers = self._readers
+        if readers is not None:
+            self._go(self._epoch, self._position, self._checkpoint())
+            readers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        self.close()
+
+
+def _check_checkpoint(value: Any, max_position: int, num_files: int, first: Checkpoint) -> None:
+    """Validates a checkpoint that comes from outside.
+
+    Raises:
+        StateError: it is malformed, or does not fit the files, the readers or the position of its state.
+    """
+    num_readers = len(first["places"])
+    try:
+        numbers = [value["position"], value["opened"], value["turn"]]
+        limits = [max_position + 1, num_files + 1, num_readers]
+        for place in value["places"]:
+            file, number, start = (0, 0, 0) if place is None else place
+            numbers += [file, number, start]
+            limits += [num_files, ENDLESS, ENDLESS]
+        is_good = set(value) == set(first) and len(value["places"]) == num_readers
+        is_good &= all(type(n) is int and 0 <= n < limit for n, limit in zip(numbers, limits))
+    except (TypeError, ValueError, KeyError):
+        is_good = False
+    if not is_good:
+        raise StateError(
+            f"the state's readers: expected the places of {num_readers} readers in {num_files} files, got "
+            f"{value!r:.200}. Restore it with the dataset and configuration that it was saved with."
+        )
+
+
+def _check_numbers(num_readers: int, num_epochs: int | None, capacity: int, minimum: int) -> None:
+    """Raises ValueError if an argument of a provider is out of its range."""
+    if num_readers < 1:
+        raise ValueError(f"num_readers must be at least 1, got {num_readers}")
+    if num_epochs is not None and num_epochs < 1:
+        raise ValueError(f"num_epochs must be at least 1, or None for ever, got {num_epochs}")
+    if capacity < 1:
+        raise ValueError(f"common_queue_capacity must be at least 1, got {capacity}")
+    if not 0 <= minimum < capacity:
+        raise ValueError(f"common_queue_min must be in [0, common_queue_capacity = {capacity}), got {minimum}")

@@ -1,0 +1,33 @@
+"""The example of docs/slim.md runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from beam_datasets import slim
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "slim.md"
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["label"] in (0, 1)
+
+
+def test_the_page_names_what_there_is():
+    named = set(re.findall(r"`([A-Z]\w+)\(", PAGE.read_text(encoding="utf-8")))
+    assert named <= set(slim.__all__)
+    assert set(slim.__all__) - named == {"DataDecoder", "ItemHandler", "RecordReader", "DatasetDataProvider"}
+
+
+def test_the_former_name():
+    from beam_datasets.reading import items
+    from beam_datasets.reading.items import Tensor
+
+    assert Tensor is slim.Tensor
+    assert items.__all__ == slim.__all__
+    assert all(getattr(items, name) is getattr(slim, name) for name in slim.__all__)
