@@ -18,7 +18,7 @@ SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-interop test-adapters flink test-flink test-prism sanitize lint format bench clean
+.PHONY: help quickstart test test-all test-slow test-interop test-adapters flink test-flink test-prism sanitize lint format docs bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -31,7 +31,8 @@ help:
 	@echo 'make test-prism    tests on Prism, the runner of Beam in Go (needs Go)'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
 	@echo 'make lint          ruff, codespell and mypy alone;  make format  lets ruff rewrite'
-	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/performance.md)'
+	@echo 'make docs          builds the documentation into build/site; a broken link is an error'
+	@echo 'make bench         measures generating and reading, a short look (BENCH_ARGS: see docs/explanation/performance.md)'
 	@echo 'make clean         removes environments, caches and $(DATA)'
 
 # $(call environment,DIRECTORY,REQUIREMENTS): the stamp is written last, so an interrupted set-up is continued.
@@ -139,6 +140,11 @@ mypy: .venv/.ready
 format: .venv/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Missing docstrings are found by the tests, broken links and anchors by mkdocs.
+docs: .venv/.ready
+	$(BIN)/pytest -q tests/test_docs.py -k 'docstrings or public_name or links or pages_that_code'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: .venv/.ready
 	$(BIN)/python tests/benchmarks/run.py generate read $(BENCH_ARGS)

@@ -48,7 +48,7 @@ def materialize(
         split: {name of a split: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
             'NAME=EXPRESSION', one or several. None for all splits, as they are. A term of an expression may name
             another dataset, with the same features: 'train+other:train[:10%]'.
-        to: name[/config][:version] of what is written. What is left open is the source's.
+        to: `name[/config][:version]` of what is written. What is left open is the source's.
         data_dir: root of the datasets, for what is written; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
             ~/beam_datasets.
         source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of that

@@ -2,7 +2,7 @@
 
 What a fenced block is follows from its first line:
 
-    python file=NAME    the file of that name
+    python title="NAME" the file of that name
     python              a program; with `>>>` an interactive session, whose output is compared
     sh                  commands
     console             commands behind `$ `, and what they print, which is compared
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 _OPTIONS = doctest.ELLIPSIS
 

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import os
 import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import beam_datasets as bd
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+API = DOCS / "reference" / "api.md"
 PAGES = [
-    "adopt",
-    "building",
-    "deriving",
-    "diff",
-    "engines",
-    "exporting",
-    "features",
-    "format",
-    "generating",
-    "housekeeping",
-    "looking",
-    "materializing",
-    "reading",
-    "resuming",
-    "slim",
-    "splits",
-    "stats",
-    "tfds",
-    "verifying",
+    "tutorial/first-dataset",
+    *(
+        f"how-to/{page}"
+        for page in (
+            "adopt",
+            "building",
+            "deriving",
+            "diff",
+            "engines",
+            "exporting",
+            "generating",
+            "housekeeping",
+            "looking",
+            "materializing",
+            "reading",
+            "resuming",
+            "slim",
+            "stats",
+            "verifying",
+        )
+    ),
+    "reference/features",
+    "reference/splits",
+    "reference/tfds",
+    "explanation/format",
 ]
 
 
@@ -58,7 +73,7 @@ def test_readme_runs(readme: tuple[Path, str]) -> None:
 def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
     shutil.copytree(readme[0], tmp_path, dirs_exist_ok=True)
     shutil.copytree(ROOT / "pipelines", tmp_path / "pipelines")  # pages name its datasets as in a checkout
-    run_page(ROOT / "docs" / f"{page}.md", tmp_path)
+    run_page(DOCS / f"{page}.md", tmp_path)
 
 
 def test_readme_opens_with_the_two_commands() -> None:
@@ -67,7 +82,7 @@ def test_readme_opens_with_the_two_commands() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [README, *(ROOT / "docs").glob("*.md")]:
+    for page in [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]:
         for path, anchor in re.findall(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             target = page.parent / path if path else page
             assert target.exists(), f"{page.name} links to {path}"
@@ -80,7 +95,60 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_index_has_every_page() -> None:
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
-    assert missing == ["index.md"]
+def test_the_index_and_the_site_have_every_page() -> None:
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
+    assert linked == pages - {"index.md"}
+    assert set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))) == pages
+
+
+def test_pages_that_code_names_exist() -> None:
+    files = [
+        file
+        for folder in ("beam_datasets", "pipelines", "templates", "tests")
+        for file in (ROOT / folder).rglob("*.py")
+    ]
+    for file in [ROOT / "Makefile", *files]:
+        for page in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", file.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), f"{file} names {page}"
+
+
+def documented() -> list[str]:
+    """Returns the names in the API reference."""
+    return re.findall(r"^::: (\S+)$", API.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+MODULES = ("errors", "features", "decode")
+
+
+def is_ours(kind: Any) -> bool:
+    return (getattr(kind, "__module__", None) or "").startswith("beam_datasets")
+
+
+def test_the_api_reference_has_every_public_name() -> None:
+    public = {f"beam_datasets.{name}" for name in bd.__all__} - {f"beam_datasets.{name}" for name in MODULES}
+    for module in (bd.errors, bd.features):
+        kinds = {name: kind for name, kind in vars(module).items() if isinstance(kind, type)}
+        public |= {f"{module.__name__}.{name}" for name, kind in kinds.items() if is_ours(kind)}
+    assert public <= set(documented())
+
+
+@pytest.mark.parametrize("name", documented())
+def test_public_names_have_docstrings(name: str) -> None:
+    target: Any = bd
+    for part in name.split(".")[1:]:
+        target = importlib.import_module("beam_datasets.transforms") if part == "transforms" else getattr(target, part)
+    assert inspect.getdoc(target)
+    members = vars(target) if isinstance(target, type) else {}
+    functions = (types.FunctionType, property, classmethod, staticmethod)
+    public = [member for member, value in members.items() if member[0] != "_" and isinstance(value, functions)]
+    assert not [member for member in public if not inspect.getdoc(getattr(target, member))]
+
+
+@pytest.mark.slow
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "beam_datasets"
 
-# Left to right; rooms of one tuple do not import each other. docs/architecture.md says what is in each.
+# Left to right; rooms of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 ROOMS = (
     ("arguments", "errors", "frames", "native"),
     ("storage", "formats"),
@@ -115,9 +115,9 @@ def _wrong_room(path: str, imported: str, item: Import) -> str:
     if there == "__version__":
         return ""
     if path == "__init__.py" or here == there or there not in RANK:
-        return "" if path == "__init__.py" or there in RANK else f"{there!r} is not a room of docs/architecture.md"
+        return "" if path == "__init__.py" or there in RANK else f"{there!r} is not in docs/explanation/architecture.md"
     if here not in RANK:
-        return f"{here!r} is not a room of docs/architecture.md"
+        return f"{here!r} is not in docs/explanation/architecture.md"
     if RANK[there] < RANK[here] or ((path, there) in DOORS and not item.at_top):
         return ""
     return f"{there} is not left of {here}"

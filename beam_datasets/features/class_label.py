@@ -41,8 +41,9 @@ class ClassLabel(Leaf):
         num_classes: how many classes there are, or None.
         label_names: the names that were given, or None.
 
-    >>> ClassLabel(names=["cat", "dog"]).str2int("dog")
-    1
+    Examples:
+        >>> ClassLabel(names=["cat", "dog"]).str2int("dog")
+        1
     """
 
     num_classes: int | None

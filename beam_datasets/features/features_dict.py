@@ -54,9 +54,10 @@ class FeaturesDict(FeatureConnector):
         feature_dict: from names to connectors; dicts and dtypes are taken for the connectors that they mean.
         doc: what it means.
 
-    >>> import numpy as np
-    >>> FeaturesDict({"id": np.int64, "name": np.str_})["id"]
-    int64
+    Examples:
+        >>> import numpy as np
+        >>> FeaturesDict({"id": np.int64, "name": np.str_})["id"]
+        int64
     """
 
     features: dict[str, FeatureConnector]

@@ -24,11 +24,12 @@ class RaggedArray:
         flat_values: the innermost items in order, an array of shape (n, ...); a list where their shapes differ.
         row_lengths: for each level, outer first, the length of each sequence below the outermost one.
 
-    >>> rows = RaggedArray(np.array([1, 2, 3]), (np.array([2, 0, 1]),))
-    >>> rows.to_list()
-    [[1, 2], [], [3]]
-    >>> len(rows), rows[0]
-    (3, array([1, 2]))
+    Examples:
+        >>> rows = RaggedArray(np.array([1, 2, 3]), (np.array([2, 0, 1]),))
+        >>> rows.to_list()
+        [[1, 2], [], [3]]
+        >>> len(rows), rows[0]
+        (3, array([1, 2]))
     """
 
     flat_values: Any

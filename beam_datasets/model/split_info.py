@@ -187,9 +187,10 @@ class SubSplitInfo:
 class SplitDict(Mapping[str, SplitInfo]):
     """The splits of a dataset by name, in the order in which they are stored; it answers expressions too.
 
-    >>> splits = SplitDict([SplitInfo("train", [10, 7], 0), SplitInfo("test", [3], 0)])
-    >>> splits["train"].num_examples, splits["train[-3:]+test"].num_examples, list(splits)
-    (17, 6, ['train', 'test'])
+    Examples:
+        >>> splits = SplitDict([SplitInfo("train", [10, 7], 0), SplitInfo("test", [3], 0)])
+        >>> splits["train"].num_examples, splits["train[-3:]+test"].num_examples, list(splits)
+        (17, 6, ['train', 'test'])
     """
 
     def __init__(

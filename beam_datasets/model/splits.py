@@ -75,8 +75,9 @@ class AbstractSplit(ABC):
     def from_spec(spec: Spec) -> AbstractSplit:
         """Returns the expression that a text means; an expression stays what it is.
 
-        >>> ReadInstruction.from_spec("train[:10%]+test")
-        ReadInstruction('train[:10%]', rounding='closest')+ReadInstruction('test')
+        Examples:
+            >>> ReadInstruction.from_spec("train[:10%]+test")
+            ReadInstruction('train[:10%]', rounding='closest')+ReadInstruction('test')
 
         Raises:
             SplitError: the text cannot be read.
@@ -297,10 +298,11 @@ def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[Ab
         n: how many parts; none where it is not positive.
         drop_remainder: whether all parts are to have exactly the same size.
 
-    >>> from beam_datasets.model.split_info import SplitDict, SplitInfo
-    >>> splits = SplitDict([SplitInfo("train", [6, 5], 0)])
-    >>> [splits[part].num_examples for part in even_splits("train", 3)]
-    [4, 4, 3]
+    Examples:
+        >>> from beam_datasets.model.split_info import SplitDict, SplitInfo
+        >>> splits = SplitDict([SplitInfo("train", [6, 5], 0)])
+        >>> [splits[part].num_examples for part in even_splits("train", 3)]
+        [4, 4, 3]
     """
     drop = boolean("drop_remainder", drop_remainder)
     return [EvenSplit(split, i, n, drop) for i in range(integer("n", n))]
@@ -337,8 +339,9 @@ def split_for_jax_process(
 def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
     """Returns a nest of lists, tuples and dicts of splits with each split replaced by what the function makes of it.
 
-    >>> map_splits(str.upper, {"a": ["x", "y"], "b": ("z",)})
-    {'a': ['X', 'Y'], 'b': ('Z',)}
+    Examples:
+        >>> map_splits(str.upper, {"a": ["x", "y"], "b": ("z",)})
+        {'a': ['X', 'Y'], 'b': ('Z',)}
     """
     if isinstance(nest, Mapping):
         return {key: map_splits(function, value) for key, value in nest.items()}

@@ -40,8 +40,9 @@ class Version:
         description: what the version is about.
         prepare_with: the version of the library that can generate this one; None where this library can.
 
-    >>> Version("1.9.0") < "1.10.0", Version("1.9.0").match("1.*.*")
-    (True, True)
+    Examples:
+        >>> Version("1.9.0") < "1.10.0", Version("1.9.0").match("1.*.*")
+        (True, True)
     """
 
     __slots__ = ("_experiments", "description", "major", "minor", "patch", "prepare_with")
@@ -105,8 +106,9 @@ class Version:
     def match(self, pattern: VersionOrStr) -> bool:
         """Whether the version fits a pattern of three parts, each a number or `*`.
 
-        >>> [Version("1.2.3").match(p) for p in ("1.*.*", "*.2.3", "2.*.*")]
-        [True, True, False]
+        Examples:
+            >>> [Version("1.2.3").match(p) for p in ("1.*.*", "*.2.3", "2.*.*")]
+            [True, True, False]
 
         Raises:
             ValueError: the pattern is no such thing ('1' or '1.2' are none).
@@ -123,8 +125,9 @@ class Version:
     def is_valid(cls, version: VersionOrStr | None) -> bool:
         """Whether a text is a version.
 
-        >>> Version.is_valid("1.2.3"), Version.is_valid("1.2"), Version.is_valid("1.*.*")
-        (True, False, False)
+        Examples:
+            >>> Version.is_valid("1.2.3"), Version.is_valid("1.2"), Version.is_valid("1.*.*")
+            (True, False, False)
         """
         return isinstance(version, Version) or (isinstance(version, str) and _VERSION.match(version) is not None)
 
@@ -207,8 +210,9 @@ def choose_version(
         canonical: the version that the dataset's code is at.
         of: whose versions they are, for the error.
 
-    >>> choose_version("1.*.*", ["1.0.0", "1.2.0", "2.0.0"], of="digits")
-    Version('1.2.0')
+    Examples:
+        >>> choose_version("1.*.*", ["1.0.0", "1.2.0", "2.0.0"], of="digits")
+        Version('1.2.0')
 
     Raises:
         DatasetNotFoundError: none is meant; the message lists what there is.

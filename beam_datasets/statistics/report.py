@@ -38,7 +38,7 @@ class Statistics:
         dataset: its name, config and version.
         digest: of the published version.
         directory: the version's.
-        slices: name -> {'examples': number, 'features': path -> statistics}; see docs/stats.md.
+        slices: name -> {'examples': number, 'features': path -> statistics}; see docs/how-to/stats.md.
         unknown: the paths of features of unknown classes, which are left out.
     """
 

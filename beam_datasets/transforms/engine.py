@@ -217,7 +217,7 @@ def refuse_template(engine: Engine) -> None:
     if dataflow.makes_classic_template(engine.options):
         raise ValueError(
             "template_location: expected a job that is run, got a classic template. All runs of one would write to the "
-            "same staging directory. Use a Flex Template, which makes the job anew for each run: docs/dataflow.md."
+            "same staging directory. Use a Flex Template, which makes a job for each run: docs/how-to/dataflow.md."
         )
 
 

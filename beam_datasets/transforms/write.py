@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
-# For engines that hold what a bundle yields, and send a hundred messages ahead whatever their size: docs/flink.md.
+# For engines that hold what a bundle yields, and send a hundred messages ahead of any size: docs/how-to/flink.md.
 HELD_BLOCK_SIZE = 1 << 20
 HELD_PART_SIZE = 8 << 20
 HELD_BUNDLE_SIZE = 64 << 20

@@ -1,4 +1,4 @@
-"""The sessions of docs/adapters.md, each in the environment that has its framework."""
+"""The sessions of docs/how-to/adapters.md, each in the environment that has its framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "adapters.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "adapters.md"
 FEATURES = {"number": np.int64, "square": np.float32, "parity": bd.features.ClassLabel(names=["even", "odd"])}
 
 

@@ -1,3 +1,3 @@
-"""Benchmarks are run by hand (docs/performance.md): pytest collects nothing here, doctests included."""
+"""Benchmarks are run by hand (docs/explanation/performance.md): pytest collects nothing here, doctests included."""
 
 collect_ignore_glob = ["*.py"]

@@ -180,3 +180,12 @@ def table(measurements: list[Measurement]) -> list[str]:
         lines.append(f"| {' | '.join(cells)} |")
     head = "| way | rows | beam_datasets /s | compared with | /s | ratio | at least | limit /s |\n"
     return [head + "|---|---|---:|---|---:|---:|---|---|\n" + "\n".join(lines)] if lines else []
+
+
+def summary(measurements: list[Measurement]) -> dict[str, dict[str, str]]:
+    """Returns the ratios alone: {comparison: {workload: ratio}}."""
+    rows: dict[str, dict[str, str]] = {}
+    for r in ratios(measurements):
+        way = r.rule.way + r.system.removeprefix(OURS)
+        rows.setdefault(f"{way}, beside {r.rule.what}", {})[r.workload] = times(r.value)
+    return rows

@@ -8,14 +8,14 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steps import CORES, LIMITS, OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    Cells = dict[tuple[str, str], float]  # (system, workload) -> value
+    Cells = dict[tuple[str, str], Any]  # (system, workload) -> value
 
 MEBIBYTE = 2**20
 
@@ -93,7 +93,7 @@ def times(ratio: float) -> str:
     return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x"
 
 
-def _table(cells: dict[tuple[str, str], str]) -> str:
+def _table(cells: Cells) -> str:
     systems, workloads = (list(dict.fromkeys(names)) for names in zip(*cells))
     lines = ["| | " + " | ".join(workloads) + " |", "|---|" + "---:|" * len(workloads)]
     lines += [f"| {s} | " + " | ".join(cells.get((s, w), "-") for w in workloads) + " |" for s in systems]
@@ -122,6 +122,24 @@ def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     return models[0] if models else platform.processor() or platform.machine()
+
+
+def put_rows(rows: dict[str, dict[str, str]], page: Path, name: str) -> None:
+    """Updates cells of the table between the page's lines `<!-- NAME -->` and `<!-- /NAME -->`; others stay.
+
+    Args:
+        rows: {row: {column: text}}; new rows and columns are added.
+        page: a file of Markdown.
+        name: as of `put`.
+    """
+    text = page.read_text() if page.exists() else ""
+    block = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->\n")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.strip().splitlines()]
+    cells: Cells = {}
+    for line in lines[2:]:
+        cells |= {(line[0], column): cell for column, cell in zip(lines[0][1:], line[1:]) if cell != "-"}
+    cells |= {(row, column): cell for row, columns in rows.items() for column, cell in columns.items()}
+    put(_table(cells), page, name)
 
 
 def put(text: str, page: Path, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Measures beam_datasets, alone or beside its peers; docs/performance.md says how and holds the tables.
+"""Measures beam_datasets, alone or beside its peers; see docs/explanation/performance.md.
 
 python tests/benchmarks/run.py generate read files open --peers
 """
@@ -57,12 +57,19 @@ def main() -> None:
             print(text, flush=True)
             everything += found
             if arguments.markdown:
-                report.put(text, arguments.markdown, command)
+                report.put(text, _tables_page(arguments.markdown), command)
+    if arguments.markdown and (rows := ratios.summary(everything)):
+        report.put_rows(rows, arguments.markdown, "ratios")
     if arguments.markdown and peers and plot.rows(everything):
         image = arguments.markdown.with_suffix(".svg")
         image.write_text(plot.svg(everything), encoding="utf-8")
         report.put(f"![Rates of all systems, by way and workload]({image.name})", arguments.markdown, "plot")
     sys.exit(wrong)
+
+
+def _tables_page(page: Path) -> Path:
+    """Returns the page with the full tables, beside the page with the ratios."""
+    return page.with_name(f"{page.stem}-tables.md")
 
 
 def _pythons(names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -149,11 +156,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers", nargs="*", choices=REQUIREMENTS, help="beside other systems; these alone, or all")
     parser.add_argument("--workloads", nargs="+", choices=EVERY, default=list(EVERY))
     parser.add_argument("--skip", nargs="+", default=[], metavar="MODULE.STEP", help="such as peer_tfds.generate")
-    parser.add_argument("--rows", type=int, help="of every workload; by default as docs/performance.md says")
+    parser.add_argument("--rows", type=int, help="of every workload; default: see docs/explanation/performance.md")
     parser.add_argument("--repeat", type=int, help="how many times each system runs")
     parser.add_argument("--memory", action="store_true", help="watch the peak memory; takes some of the processor")
     parser.add_argument("--directory", help="where datasets are put meanwhile; by default the one for temporary files")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the tables into a page, the plot beside it")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="update a page and the tables and plot beside it")
     parser.add_argument("--results", type=Path, metavar="FILE", help="append each measurement as a line of JSON")
     return parser
 

@@ -1,6 +1,6 @@
 """What a dataset far larger than this machine costs: the real plan, routing and metadata on simulated counts.
 
-    python tests/benchmarks/scale.py                              # the scenarios of docs/scaling.md
+    python tests/benchmarks/scale.py                              # the scenarios of docs/explanation/scaling.md
     python tests/benchmarks/scale.py --examples 1e9 --bytes 1000 --shards 100000
 
 Keys are hashes, spread evenly, so a histogram of 10^11 of them can be drawn instead of counted; all else is what runs

@@ -1,4 +1,4 @@
-"""The example of docs/slim.md runs."""
+"""The example of docs/how-to/slim.md runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beam_datasets import slim
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "slim.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "slim.md"
 
 
 def test_the_example_runs(tmp_path, monkeypatch):
