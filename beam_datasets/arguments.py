@@ -1,4 +1,4 @@
-"""Arguments of public functions, and texts, checked: what every room has."""
+"""Checks of arguments and texts, for all packages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DatasetBuilder: what a dataset's author subclasses, and BuilderConfig.
+"""DatasetBuilder, the base class of all builders, and BuilderConfig.
 
-Names and rules are those of TensorFlow Datasets, so that a builder ports by its imports. The room stands right of
-`transforms`, because `build()` runs a pipeline.
+The API follows TensorFlow Datasets: to port a builder, change its imports. The layer comes after `transforms`,
+because `build()` runs a pipeline.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class DatasetBuilder:
             storage_options: of the store of `data_dir`, for reading and for writing; see `beam_datasets.builder`.
 
         Raises:
-            DatasetNotFoundError: there is no such config or version.
+            DatasetNotFoundError: the config or version does not exist.
             ValueError: there are options for a local path.
         """
         self._root = catalog.root_dir(data_dir, storage_options)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
 Options: TypeAlias = "Mapping[str, Any] | None"
-BuilderClass: TypeAlias = "type[Any]"  # of builders.DatasetBuilder, a room to the right
+BuilderClass: TypeAlias = "type[Any]"  # of builders.DatasetBuilder, of a later layer
 
 FEATURES_FILE = "features.json"
 CONFIG_DIR = ".config"
@@ -90,7 +90,7 @@ def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
         storage_options: of its store. Paths that are made of it carry them.
 
     Raises:
-        TypeError: data_dir is no path.
+        TypeError: data_dir is not a path.
         ValueError: it is empty, or there are options for a local path.
     """
     if data_dir is None:
@@ -126,7 +126,7 @@ def find_dataset_dir(
         version: instead of one in the name; a version, a pattern, or 'latest' for the highest of all.
 
     Raises:
-        DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
+        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
         ValueError: the name or the version cannot be read.
     """
     wanted = DatasetName.parse(name) if isinstance(name, str) else name
@@ -159,7 +159,7 @@ def find_published(
         storage_options: of the store of the directory, or for a name of `data_dir`.
 
     Raises:
-        DatasetNotFoundError: no published version has this name, and the message lists what there is; or it is no name.
+        DatasetNotFoundError: no published version has this name; the message lists what exists. Or it is not a name.
         ValueError: there are options for a local path.
     """
     text = os.fspath(name_or_dir)
@@ -206,7 +206,7 @@ def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
 def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = None) -> list[Version]:
     """Returns the published versions of a dataset, or of a config of it, lowest first.
 
-    A version that this user may not look into counts: whoever opens it gets the reason.
+    A version that this user may not look into counts: opening it gives the reason.
     """
     return _versions_in(_folder(root_dir(data_dir), name, config))
 
@@ -247,7 +247,7 @@ def what_lacks(directory: str) -> str:
 
 
 def versions_near(directory: str) -> str:
-    """Returns for an error which versions lie in a directory that is none of a version, or beside it; '' for none."""
+    """Returns for an error message the versions in a directory, or beside it; '' for none."""
     try:
         for folder in (directory, storage.dirname(directory) or "."):
             found = [str(version) for version in _versions_in(folder)]

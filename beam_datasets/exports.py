@@ -62,7 +62,7 @@ def export(
             machine's paths).
 
     Raises:
-        DatasetNotFoundError: there is no such source.
+        DatasetNotFoundError: the source does not exist.
         SplitError: an expression cannot be read, does not fit, or selects nothing.
         PathExistsError: something is at `to` already.
         MissingDependencyError: the format's package is not installed.

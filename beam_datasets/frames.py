@@ -42,7 +42,7 @@ def of(error: BaseException) -> list[Frame]:
 def is_own(file: str) -> bool:
     """Whether a file is one of this package, here or where it is installed on another machine.
 
-    A folder of somebody else's files may be called as the package is.
+    A folder of other files may have the package's name.
 
     >>> is_own("/there/beam_datasets/writing/plan.py"), is_own("/home/me/beam_datasets/my.py")
     (True, False)

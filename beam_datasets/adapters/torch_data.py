@@ -87,8 +87,8 @@ class Divided:
             start: a state that `load_state_dict` takes.
 
         Raises:
-            TypeError: a number is no integer.
-            ValueError: there is no such rank.
+            TypeError: a number is not an integer.
+            ValueError: the rank does not exist.
         """
         self._dataset = dataset
         self._num_ranks = integer("num_ranks", num_ranks, at_least=1)
@@ -328,7 +328,7 @@ def as_torch(
     Raises:
         MissingDependencyError: PyTorch is not installed.
         TypeError: map_style is asked for of a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
-        ValueError: there is no such rank, or one of the two numbers is missing.
+        ValueError: the rank does not exist, or one of the two numbers is missing.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     dataset = dataset._with_filler(fill)
@@ -366,7 +366,7 @@ def _worker() -> tuple[int, int, int | None]:
     """Returns which of how many DataLoader workers of its rank this process is, and a number of their iteration.
 
     Returns:
-        (0, 1, None) in a process that is no such worker.
+        (0, 1, None) in a process that is not such a worker.
     """
     info = _torch_data().get_worker_info()
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)

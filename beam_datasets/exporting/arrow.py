@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Values: TypeAlias = Any  # a list of values, or an array with one dimension more; of a struct also a dict of those
     Convert: TypeAlias = Callable[[Values], Any]  # to an Arrow array of as many
 
-# Functions take the module pyarrow as `pa`, for it is imported where somebody needs it.
+# Functions take the module pyarrow as `pa`, because it is imported on demand.
 
 
 def arrow_schema(pa: Any, schema: Struct) -> Any:

@@ -51,7 +51,7 @@ def format_of(name: str, **options: Any) -> Format:
         **options: of the format; those that are None are left out.
 
     Raises:
-        BeamDatasetsError: there is no such format, or it has no such option.
+        BeamDatasetsError: the format or its option does not exist.
         ValueError: an option's value is unusable.
     """
     kind = next((kind for kind in _FORMATS if kind.name == name), None)

@@ -1,7 +1,7 @@
 """JSON lines: an object a line, in UTF-8.
 
 A number is the shortest text that reads back as the same value of its dtype: the float32 0.1 is `0.1`. JSON has neither
-NaN nor infinities: they become null. Bytes that are no text (images, sound, what is named as binary) are
+NaN nor infinities: they become null. Bytes that are not text (images, sound, what is named as binary) are
 `{"b64": "..."}`.
 """
 

@@ -115,7 +115,7 @@ class Block:
 class Output(io.RawIOBase):
     """A file that is written from its beginning to its end, as libraries take one; it counts and sums up its bytes.
 
-    Closing does nothing: whoever has the writer commits or aborts it.
+    Closing does nothing: the owner of the writer commits or aborts it.
 
     Attributes:
         num_bytes: written so far.

@@ -60,7 +60,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Binary:
-    """Bytes that are no text."""
+    """Bytes that are not text."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
         binary: names of features whose strings are bytes, not text; those below others as `outer/inner`.
 
     Raises:
-        BeamDatasetsError: a feature cannot be exported, or `binary` names what is no feature with strings.
+        BeamDatasetsError: a feature cannot be exported, or `binary` names what is not a feature with strings.
     """
     inner = ((name, innermost(feature)) for name, _, feature in below(tree))
     strings = {name for name, feature in inner if isinstance(feature, Tensor) and feature.dtype == STRING}

@@ -34,7 +34,7 @@ class Audio(Leaf):
     Takes an array or a list of samples; or a path or an open file, which pydub reads (and ffmpeg, but for WAV).
 
     Attributes:
-        file_format: the format of files, as ffmpeg calls it; told from a path's suffix if None.
+        file_format: the format of files, as ffmpeg calls it; from the path's suffix if None.
         shape: (samples,) or (samples, channels); the number of samples may be None.
         dtype: the dtype of the samples.
         sample_rate: samples a second; nothing is done with it.

@@ -136,7 +136,7 @@ class FeatureConnector(abc.ABC):
         """Returns the same feature with the label names that `read` finds.
 
         Args:
-            read: from a file name to the file's text, or to None where there is no such file.
+            read: from a file name to the file's text, or to None if the file does not exist.
             prefix: the feature's own name; '' for the top.
         """
         return self

@@ -100,14 +100,14 @@ class ClassLabel(Leaf):
         index = int(name) if name.isdecimal() else -1
         if str(index) != name:
             raise ValueError(f"{name!r} is not the index of a class, and the classes have no names")
-        self.int2str(index)  # raises where there is no such class
+        self.int2str(index)  # raises if the class does not exist
         return index
 
     def int2str(self, index: int) -> str:
         """Returns the name of a class's index.
 
         Raises:
-            ValueError: there is no such class.
+            ValueError: the class does not exist.
         """
         if not 0 <= index < (self.num_classes or 0):
             raise ValueError(f"{index} is not the index of one of {self.num_classes} classes")
@@ -211,7 +211,7 @@ class ClassLabel(Leaf):
         return {} if self.label_names is None else {f"{prefix}.labels.txt": format_names(self.label_names)}
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> ClassLabel:
-        """Returns the ClassLabel with the names of `<prefix>.labels.txt`, or as it is where there is no such file.
+        """Returns the ClassLabel with the names of `<prefix>.labels.txt`, or as it is if the file does not exist.
 
         Raises:
             MetadataError: the file has another number of names than there are classes, or a name twice.

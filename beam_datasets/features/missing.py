@@ -1,7 +1,7 @@
 """Values that stand for missing ones where arrays are made, the same in every batch of a dataset.
 
 An example has None where a record lacks an optional feature. No array of numbers holds that, so what makes batches puts
-another value in its place: one that the frameworks take, and that is told from others as far as the dtype allows.
+another value in its place: one that the frameworks take, and that is distinguishable as far as the dtype allows.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _nested(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest
 
 
 def _given(leaf: Tensor, value: Any, path: str) -> Any:
-    """Returns a value that somebody gave for a feature, which is one for all numbers or strings of an array too."""
+    """Returns a value that the caller gave for a feature, which is one for all numbers or strings of an array too."""
     if leaf.dtype == STRING:
         return _value_of(leaf, to_bytes(value, path))
     is_one_for_all = np.ndim(value) == 0 and None not in leaf.shape

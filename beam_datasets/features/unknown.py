@@ -1,4 +1,4 @@
-"""Features of a class that is not known here, as somebody's own connectors are."""
+"""Features of an unknown class, such as connectors of another project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as they are handed on between reading and decoding: checked, and not copied before somebody wants bytes.
+"""Records between reading and decoding: checked, and not copied until bytes are asked for.
 
 With the native module a block holds where its records lie in the buffers that they were read into, and decoders look at
 them there. Without it, it is a list of bytes. Either is a sequence of bytes, with slices and `+=` that are such blocks.

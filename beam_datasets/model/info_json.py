@@ -33,7 +33,7 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
         path: the file, for errors.
 
     Raises:
-        MetadataError: the text is no JSON, a value is of a wrong type, or a field is unknown; the message names it.
+        MetadataError: the text is not JSON, a value is of a wrong type, or a field is unknown; the message names it.
     """
     try:
         content = json.loads(text)

@@ -107,7 +107,7 @@ def ordered_key(key: int | np.integer[Any]) -> bytes:
     '80000000000000000000000000000005'
 
     Raises:
-        InvalidKeyError: the key is no integer, or outside [-2**127, 2**127).
+        InvalidKeyError: the key is not an integer, or outside [-2**127, 2**127).
     """
     try:
         return (_integer(key) + _ZERO).to_bytes(SORT_KEY_SIZE, "big")

@@ -1,7 +1,7 @@
 """Names: of datasets (`ds/config:1.*.*/k=v`), of splits, and of shard files.
 
 Names come from people and from files that anybody may have written. A name becomes part of a path, so whatever could
-lead out of the dataset's directory (`..`, an absolute path, a separator within a name) is refused here, at the door.
+lead out of the dataset's directory (`..`, an absolute path, a separator within a name) is refused here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DatasetName:
         DatasetName(name='my_digits', config='small', version='1.*.*', kwargs={'rate': 0.5}, namespace=None)
 
         Raises:
-            TypeError: it is no text.
+            TypeError: it is not text.
             ValueError: the text does not read so.
         """
         if not isinstance(text, str):
@@ -156,7 +156,7 @@ def check_config_name(name: str) -> str:
     """Returns a config's name; a ValueError if it is none.
 
     Raises:
-        TypeError: it is no str.
+        TypeError: it is not a str.
         ValueError: it has other characters than letters, digits, `_`, `+`, `-` and `.`, or nothing but dots.
     """
     if not isinstance(name, str):
@@ -176,7 +176,7 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
         reserved: names in lower case that are not free; a split that is to be written cannot be called 'all'.
 
     Raises:
-        TypeError: it is no str.
+        TypeError: it is not a str.
         ValueError: it has no letter or digit, or has a path separator or a control character, or is reserved.
     """
     if not isinstance(name, str):

@@ -28,7 +28,7 @@ class SplitInfo:
         name: such as 'train'.
         shard_lengths: how many examples each shard has.
         num_bytes: of all serialized examples, without what the file format adds.
-        filename_template: how the shards are called; None where there are no files.
+        filename_template: how the shards are called; None if there are no files.
         directory: where the shards lie.
         statistics: of the features, as a metadata file had them; nothing here computes any.
 

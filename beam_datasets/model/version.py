@@ -74,8 +74,8 @@ class Version:
             tfds_version_to_prepare: the same by the name that TensorFlow Datasets gives it.
 
         Raises:
-            ValueError: `version` is no 'x.y.z'.
-            TypeError: it is no text.
+            ValueError: `version` does not have the form 'x.y.z'.
+            TypeError: it is not text.
         """
         if isinstance(description, Mapping):
             experiments, description = description, ""
@@ -111,7 +111,7 @@ class Version:
             [True, True, False]
 
         Raises:
-            ValueError: the pattern is no such thing ('1' or '1.2' are none).
+            ValueError: the pattern does not have three parts (such as '1' or '1.2').
         """
         found = _PATTERN.match(str(pattern))
         if not found:
@@ -205,7 +205,7 @@ def choose_version(
 
     Args:
         requested: a version; a pattern, which means the highest that matches; 'latest' for the highest of all; None
-            for the canonical one, and the highest where there is no canonical one.
+            for the canonical one, and the highest if there is no canonical one.
         available: the versions there are.
         canonical: the version that the dataset's code is at.
         of: whose versions they are, for the error.

@@ -42,7 +42,7 @@ class NoNativeModuleWarning(UserWarning):
 
 @functools.cache
 def note_if_missing() -> None:
-    """Warns, once a process, where there is no native module and nobody chose to do without.
+    """Warns once for each process if the native module is missing and was not switched off.
 
     What reads or generates calls it first; importing the package says nothing.
     """

@@ -44,7 +44,7 @@ def index_of(index: Any, n: int) -> int:
 
     Raises:
         IndexError: there is none.
-        TypeError: it is no integer; True and False are none.
+        TypeError: it is not an integer; True and False are none.
     """
     try:
         number = operator.index(index)
@@ -62,7 +62,7 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
 
     Raises:
         IndexError: there is none, or the mask has not n flags.
-        TypeError: one is no integer.
+        TypeError: one is not an integer.
     """
     if isinstance(indices, range) and indices[1:]:  # no int for each: all are between the first and the last
         for end in (indices[0], indices[-1]):

@@ -124,7 +124,7 @@ class Dataset(Frameworks):
         """Returns the dataset with each example (or batch) replaced by what the function makes of it.
 
         The function is called once for each example that is yielded, in that order, after all operations on the order
-        (also those that are put on later). It is no part of a saved state.
+        (also those that are put on later). It is not part of a saved state.
         """
         if not callable(function):
             raise TypeError(f"map() takes a function of an example, not {function!r}.")
@@ -197,8 +197,8 @@ class Dataset(Frameworks):
                 another: those at the end that are not a whole block for each are dealt out one by one.
 
         Raises:
-            TypeError: a number is no integer.
-            ValueError: there is no such worker, or the block is less than 1.
+            TypeError: a number is not an integer.
+            ValueError: the worker does not exist, or the block is less than 1.
         """
         return self._divided(self._share(worker_index, worker_count, block))
 

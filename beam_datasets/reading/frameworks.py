@@ -1,4 +1,4 @@
-"""The doors from a `Dataset` to the frameworks that train; behind them is `adapters`, a room to the right."""
+"""Methods of `Dataset` for training frameworks. They import `adapters`, a later layer, when they are called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doors: from a name or a directory to a builder that reads, and from a split to a dataset."""
+"""Entry points of reading: from a name or directory to a read-only builder, and from a split to a dataset."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ReadOnlyBuilder:
         """Reads dataset_info.json, features.json and manifest.json, and label files where there are any.
 
         Raises:
-            DatasetNotFoundError: the directory is none of a published version.
+            DatasetNotFoundError: the directory is not a published version.
             MetadataError: a file is damaged, or needs another version of this library.
         """
         self._dir = storage.normalize(dataset_dir)
@@ -302,7 +302,7 @@ def builder_from_directory(path: Path, *, storage_options: Options = None) -> Re
         storage_options: of a URL's store; see `builder`.
 
     Raises:
-        DatasetNotFoundError: the directory is none of a published version.
+        DatasetNotFoundError: the directory is not a published version.
         MetadataError: its metadata are damaged, or need another version of this library.
     """
     return ReadOnlyBuilder(storage.with_options(path, storage_options))
@@ -318,7 +318,7 @@ def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_opti
         storage_options: of the store of the directory, or for a name of `data_dir`; see `builder`.
 
     Raises:
-        DatasetNotFoundError: there is none, and the message lists what there is; or it is no name.
+        DatasetNotFoundError: there is none, and the message lists what there is; or it is not a name.
         ValueError: there are options for a local path.
     """
     return builder_from_directory(catalog.find_published(name_or_dir, data_dir, storage_options))
@@ -347,9 +347,9 @@ def builder(
         **kwargs: for a registered builder; where there is none they are refused.
 
     Raises:
-        DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
+        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
         StorageError: the store cannot be read, or does not know an option.
-        ValueError: an argument cannot be read, or there are options for a local path; TypeError where it is no text.
+        ValueError: an argument cannot be read, or there are options for a local path; TypeError where it is not text.
     """
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
@@ -399,7 +399,7 @@ def load(
         storage_options: see `builder`.
 
     Raises:
-        DatasetNotFoundError: there is no such dataset, config or version; the message lists what there is.
+        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
         SplitError: the split cannot be read, or does not fit the dataset.
         ValueError: another argument does not fit; TypeError where it is of another type.
     """

@@ -208,7 +208,7 @@ def reached_by_all(taken: Sequence[int], start: int = 0, block: int = 1) -> int:
     """Returns where the stream goes on once worker i of len(taken) has taken taken[i] examples.
 
     Raises:
-        StateError: what the workers took is no prefix of the stream: they were not in step.
+        StateError: what the workers took is not a prefix of the stream: they were not in step.
 
     >>> reached_by_all([3, 3, 2, 2])
     10

@@ -6,7 +6,7 @@ is drawn one after the other, so a reader resumes anywhere without replaying wha
 
 `RangeShuffle` is a Feistel network: a position is written as two digits (high, low) in a mixed radix near the square
 root of the length, and in turn each digit is moved on by a keyed hash of the other, which is undone by moving it back.
-The radix gives slightly more numbers than positions; one that is no position is sent through again. `WindowShuffle`
+The radix gives slightly more numbers than positions; one that is not a position is sent through again. `WindowShuffle`
 cuts the range into blocks, sorts each block by a hash of its positions, and does so a second time with the cuts moved
 by half a block.
 

@@ -109,9 +109,9 @@ def prepare(
         storage_options: of the store of the dataset; see `beam_datasets.builder`.
 
     Raises:
-        DatasetNotFoundError: there is no such dataset.
+        DatasetNotFoundError: the dataset does not exist.
         SplitError: a split cannot be read, or does not fit the dataset.
-        FeatureKeyError: there is no such feature.
+        FeatureKeyError: the feature does not exist.
     """
     published = open_published(name_or_dir, data_dir, storage_options)
     info = published.info

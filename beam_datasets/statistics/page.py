@@ -105,7 +105,7 @@ def _feature(number: int, path: str, parts: dict[str, dict[str, Any]]) -> Iterat
 
 
 def _facts(feature: dict[str, Any]) -> str:
-    """Returns the numbers that are told of a feature, as a list of descriptions."""
+    """Returns the numbers shown for a feature, as a list of descriptions."""
     facts = {"values": f"{feature['values']:,}"}
     facts |= {name: f"{feature[key]:,}" for key, name in _COUNTS.items() if feature.get(key)}
     facts["distinct"] = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"

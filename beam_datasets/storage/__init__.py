@@ -1,4 +1,4 @@
-"""The only room that touches a file system: local paths by `os`, object stores by obstore, other schemes by fsspec.
+"""The only package that accesses a file system: local paths by `os`, object stores by obstore, other schemes by fsspec.
 
 A path is a `str`; every function here takes any `os.PathLike` too, expands `~`, and makes a relative path absolute.
 `s3://`, `gs://`, `az://`, `abfs://`, `https://`, `http://` and `memory://` (of this process, for tests) go to

@@ -1,4 +1,4 @@
-"""What a kind of storage provides: the functions and objects that `files` builds the doors of this room on.
+"""What a kind of storage provides: the functions and objects that `files` is built on.
 
 `local`, `objects` and `generic` are modules that have these functions. Their paths are normal (`paths.normalize`).
 """

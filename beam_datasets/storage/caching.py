@@ -51,7 +51,7 @@ class CacheWarning(UserWarning):
 
 
 def cached(reader: Reader) -> Reader:
-    """Returns a reader of the same file that looks into the cache first; the same reader where there is no cache.
+    """Returns a reader of the same file that looks into the cache first; the same reader if there is no cache.
 
     Raises:
         ValueError: a variable of the environment cannot be understood.
@@ -69,7 +69,7 @@ def read_all(path: str) -> Buffer:
     """Returns the whole file, from the cache what is there.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     with cached(files.open_reader(path)) as reader:
         return reader.read()

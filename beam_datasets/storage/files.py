@@ -1,4 +1,4 @@
-"""The doors of this room: each takes any path, and goes to the kind of storage that its scheme says."""
+"""Functions on files and directories. Each takes any path and calls the backend of its scheme."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def size(path: PathLike) -> int:
     """Returns the file's size in bytes.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     backend, path = _at(path)
     return backend.size(path)
@@ -50,7 +50,7 @@ def list_dir(path: PathLike) -> list[str]:
     """Returns the names in a directory, sorted.
 
     Raises:
-        FileNotFoundError: there is no such directory; on an object store, there is nothing below it.
+        FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
     """
     backend, path = _at(path)
     return sorted(backend.list_dir(path))
@@ -66,7 +66,7 @@ def read_bytes(path: PathLike) -> bytes:
     """Returns the whole file.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     backend, path = _at(path)
     return backend.read_bytes(path)
@@ -76,7 +76,7 @@ def read_range(path: PathLike, start: int, stop: int) -> bytes:
     """Returns bytes [start, stop) of the file, never fewer.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         StorageError: the file ends before `stop`.
     """
     return read_ranges(path, [(start, stop)])[0]
@@ -86,7 +86,7 @@ def read_ranges(path: PathLike, ranges: Sequence[Range]) -> list[bytes]:
     """Returns bytes [start, stop) of the file for each range; an object store is asked for all at once.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         StorageError: the file ends before a range does.
     """
     backend, path = _at(path)
@@ -97,7 +97,7 @@ def open_reader(path: PathLike) -> Reader:
     """Opens a file to read ranges of it; threads may share the reader.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     backend, path = _at(path)
     return backend.open_reader(path)
@@ -121,7 +121,7 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
 
     Args:
         path: of the file.
-        in_dir: whether its directory must be there, as that of a file which somebody names must.
+        in_dir: whether its directory must be there, as for a file that the user names.
 
     Raises:
         StorageError: the path is a directory or no regular file, or the one where it would be made cannot be written.
@@ -202,7 +202,7 @@ def file_sizes(path: PathLike) -> dict[str, int]:
     """Returns {path below the directory: size in bytes} of all files below it.
 
     Raises:
-        FileNotFoundError: there is no such directory; on an object store, there is nothing below it.
+        FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
     """
     backend, path = _at(path)
     return backend.file_sizes(path)
@@ -212,7 +212,7 @@ def copy(source: PathLike, target: PathLike) -> None:
     """Copies a file, instead of one that is there; within an object store the store does it.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     (one, source), (other, target) = _at(source), _at(target)
     if one is other and _root(source) == _root(target):
@@ -270,7 +270,7 @@ def rename_dir(source: PathLike, target: PathLike) -> None:
     All files below it, and it itself, are on the disk before (fsync), and the directories above after.
 
     Raises:
-        FileExistsError: the target exists and is no empty directory.
+        FileExistsError: the target exists and is not an empty directory.
         StorageError: a path is not local: object stores have no such step.
     """
     for path in (source, target):
@@ -296,7 +296,7 @@ def memory_map(path: PathLike) -> Buffer:
     """Returns the file's bytes: mapped into memory (which holds a file descriptor), or read if it is small or remote.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
 

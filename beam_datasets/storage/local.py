@@ -90,7 +90,7 @@ class LocalWriter(Writer):
             try:
                 self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
             except FileNotFoundError:
-                os.makedirs(directory, exist_ok=True)  # as on an object store, where there are no directories
+                os.makedirs(directory, exist_ok=True)  # as on an object store, which has no directories
                 self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
 
     def write(self, buffers: Iterable[Buffer]) -> None:

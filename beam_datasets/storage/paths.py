@@ -23,7 +23,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 
 
 def is_temporary(name: str) -> bool:
-    """Returns whether a name is one that this room gives to an unfinished file.
+    """Returns whether a name is that of an unfinished file.
 
     >>> is_temporary(".tmp-0123456789abcdef0123456789abcdef"), is_temporary(".tmp-mine")
     (True, False)
@@ -47,7 +47,7 @@ def is_remote(path: PathLike) -> bool:
 
 
 def normalize(path: PathLike) -> str:
-    """Returns the path as every function of this room uses it: absolute, `~` expanded, without a slash at its end.
+    """Returns the path in the form that this package uses: absolute, `~` expanded, without a slash at its end.
 
     >>> normalize("/data/../data/mnist/"), normalize("s3://bucket/mnist/"), normalize("file:///my%20data")
     ('/data/mnist', 's3://bucket/mnist', '/my data')
@@ -99,7 +99,7 @@ def with_options_if_remote(path: PathLike, options: Mapping[str, Any] | None, *,
 
 
 def is_same(path: str, other: str) -> bool:
-    """Returns whether two normal paths are the same place, as far as can be told: URLs with other options are not."""
+    """Returns whether two normal paths are the same place, as far as is known: URLs with other options are not."""
     return path == other and options_of(path) == options_of(other)
 
 

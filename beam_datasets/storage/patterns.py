@@ -54,7 +54,7 @@ def glob(pattern: PathLike) -> list[str]:
 
 
 def _matching(base: str, pattern: str) -> list[str]:
-    """Returns the names in a directory that match; none where there is no such directory."""
+    """Returns the names in a directory that match; none if the directory does not exist."""
     if not files.is_dir(base):
         return []
     try:

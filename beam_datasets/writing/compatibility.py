@@ -27,7 +27,7 @@ def earlier_version(dataset_dir: str, wanted: str = "latest") -> str | None:
 
     Raises:
         VersionError: the version that is wanted is not published, or not below.
-        ValueError: `wanted` is no version.
+        ValueError: `wanted` is not a version.
     """
     folder, mine = storage.dirname(dataset_dir), Version(storage.basename(dataset_dir))
     names = storage.list_dir(folder) if storage.is_dir(folder) else []

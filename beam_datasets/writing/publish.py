@@ -1,7 +1,7 @@
 """Publishing: everything is staged, complete and counted; then the version becomes visible at once.
 
 On a local disk the staging directory stands beside the final one and gets its name in one rename, which fails if
-somebody else published first; everything is on the disk (fsync) before. On an object store the phases are those of
+another run published first; everything is on the disk (fsync) before. On an object store the phases are those of
 `runs`. A reader never sees half a version, and a published version never changes.
 
     announce -> reserve -> (shards are staged) -> decide -> commit_file, for each file -> make_visible
@@ -295,7 +295,7 @@ def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
 
     Raises:
         LostExamplesError: the shards do not hold just the examples that were planned.
-        AlreadyPublishedError: somebody else published this version, or holds it.
+        AlreadyPublishedError: another run published this version, or holds it.
         AbandonedError: this run was given up.
         ResultKeptError: the version's number promises more than the data keep.
     """
@@ -397,7 +397,7 @@ def make_visible(publication: Publication, decision: Decision) -> str:
 
     Raises:
         StorageError: a file is missing.
-        AlreadyPublishedError: somebody else published this version.
+        AlreadyPublishedError: another run published this version.
     """
     if _is_ours(publication):  # an engine that ran all again has staged all again
         runs.delete_files(publication.run) if publication.is_remote else storage.remove_tree(publication.staging_dir)

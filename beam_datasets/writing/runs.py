@@ -9,17 +9,17 @@ replaced or deleted, and only one run ever creates any:
 
 * A run reserves the next number when it starts. It may do so only if the run that holds the highest number has the
   decision "abandon".
-* When all of its files are staged, the run creates its decision "publish". Whoever gives a run up creates its decision
+* When all of its files are staged, the run creates its decision "publish". To give up a run is to create its decision
   "abandon". The file can be created once, so exactly one of the two wins, for ever.
 * After "abandon", the run creates no final name, and its staged files may be deleted.
 * After "publish", anybody may put the staged files in place, any number of times: each is copied to its final name if
   that does not exist, all are checked, and the marker (dataset_info.json), which makes the directory visible, is
   created last. Staged files are deleted only after that.
-* The records are deleted after that, too. A run that is late may then create a record anew; so whoever creates or
-  reads a record that lets it go on looks for the marker afterwards. Records are deleted only once the marker is there,
+* The records are deleted after that, too. A late run may then create a record anew, so a process that creates or
+  reads a record and continues looks for the marker afterwards. Records are deleted only once the marker is there,
   so without a marker the record is valid.
 
-No clock is read, and nothing expires. A reservation is abandoned by its own run, by somebody who knows that the run's
+No clock is read, and nothing expires. A reservation is abandoned by its own run, by a process that knows that the run's
 process is gone, or by an explicit command.
 """
 

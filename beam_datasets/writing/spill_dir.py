@@ -47,7 +47,7 @@ def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None,
             where a local run publishes to an object store. In the staging directory's bucket it has its options.
 
     Raises:
-        TypeError: `spill_dir` is no path.
+        TypeError: `spill_dir` is not a path.
         ValueError: `payload` is something else, or no file can be written in `spill_dir`.
     """
     check_payload(payload)

@@ -37,7 +37,7 @@ class KnownSplit:
         filenames: of its shards, relative to the directory.
         num_examples: of each shard; None where nothing says it.
         num_bytes: of all its records without framing; None where nothing says it.
-        columns: what the manifest says of the shards; None where there is no manifest that could be believed.
+        columns: what the manifest says of the shards; None if there is no manifest that could be believed.
         new_starts: the examples, beside the first, with which the sort keys begin anew; None where nothing says it.
     """
 
@@ -139,7 +139,7 @@ def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Kno
         instead: file name -> content of small files, to be taken instead of what they hold.
 
     Raises:
-        DatasetNotFoundError: there is no such directory, or nothing of a dataset in it.
+        DatasetNotFoundError: the directory does not exist, or contains no file of a dataset.
         MetadataError: the shards are of a format that cannot be read.
     """
     small = _SmallFiles(storage.normalize(dataset_dir), instead or {})

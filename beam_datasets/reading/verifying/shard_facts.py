@@ -36,7 +36,7 @@ class IndexFacts:
     """What an index file holds.
 
     Attributes:
-        problem: why it is no index; None where it is one. All below is empty where it is none.
+        problem: why it is not an index; None where it is one. All below is empty where it is none.
         crc32c: of the file; None where it cannot be read.
         num_records: that it tells of.
         shard_size: of the shard that it is of, in bytes.
@@ -68,7 +68,7 @@ class ShardFacts:
 
     Attributes:
         problem: why it cannot be read at all; None where it can. All below is empty where it cannot.
-        missing: whether there is no such file.
+        missing: whether the file is missing.
         size: in bytes.
         crc32c: of the file; None where a record is damaged.
         num_records: whose place is known, damaged ones included.
