@@ -83,10 +83,10 @@ class Sequence(FeatureConnector):
         if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
             value = _transposed(value, path)
         if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
-            raise FeatureValueError(f"{path}: {value!r:.80} is no sequence of items")
+            raise FeatureValueError(f"{path}: expected a sequence, got {type(value).__name__}: {value!r:.80}")
         items = value if isinstance(value, (list, tuple, np.ndarray)) else list(value)
         if isinstance(items, np.ndarray) and items.ndim == 0:
-            raise FeatureValueError(f"{path}: an array of shape () is no sequence of items")
+            raise FeatureValueError(f"{path}: expected a sequence, got an array of shape ()")
         if self.length is not None and len(items) != self.length:
             raise FeatureValueError(
                 f"{path}: the sequence has {len(items)} items; the feature has length={self.length}"

@@ -378,8 +378,8 @@ def _parse_term(term: str, whole: str) -> AbstractSplit:
     (single,) = borders
     if single is None or single[1] != "shard":
         raise SplitError(
-            f"split {whole!r:.1000}: '[{selector:.100}]' is no range; only a shard can be selected without ':'. "
-            f"Write a range, such as '{name}[10:20]' or '{name}[:10%]'."
+            f"split {whole!r:.1000}: expected a range, got '[{selector:.100}]'; only a shard can be selected without "
+            f"':'. Write a range, such as '{name}[10:20]' or '{name}[:10%]'."
         )
     shard = int(single[0])
     # Shard 0 from the end does not exist: what follows the last shard is the end.

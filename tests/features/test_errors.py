@@ -68,8 +68,8 @@ def test_good():
         ({"labels": ["a", "c"]}, FeatureValueError, "labels: item 1: 'c' is none of the 2 class names"),
         ({"labels": [2]}, FeatureValueError, "labels: item 0: label 2 is outside [-1, 2), for 2 classes"),
         ({"labels": np.array([0, 2])}, FeatureValueError, "labels: item 1: label 2 is outside [-1, 2)"),
-        ({"labels": 3}, FeatureValueError, "labels: 3 is no sequence of items"),
-        ({"labels": "ab"}, FeatureValueError, "labels: 'ab' is no sequence of items"),
+        ({"labels": 3}, FeatureValueError, "labels: expected a sequence, got int: 3"),
+        ({"labels": "ab"}, FeatureValueError, "labels: expected a sequence, got str: 'ab'"),
         (
             {"objs": [{"bbox": BOX}]},
             FeatureKeyError,

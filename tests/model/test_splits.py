@@ -293,7 +293,7 @@ def fits(split):
         ("train[9:3]", r"'train\[9:3\]' is reversed: it begins at example 9 and ends before example 3 of 31"),
         ("train[:1000]", r"'train\[:1000\]' reaches to example 1000, but train has 31 examples"),
         ("trian", r"no split 'trian' in ds:1\.0\.0; it has 'test', 'train', 'validation'\. Did you mean 'train'\?"),
-        ("train[3]", r"'\[3\]' is no range; only a shard .* 'train\[10:20\]'"),
+        ("train[3]", r"expected a range, got '\[3\]'; only a shard .* 'train\[10:20\]'"),
         ("train[:x]", r"cannot read 'x'; needed: NAME"),
         ("train[:1.5]", r"expected an integer, got '1\.5' in '1\.5'"),
         ("train[:1.2.3%]", r"expected a number, got '1\.2\.3' in '1\.2\.3%'"),
