@@ -219,23 +219,27 @@ def regular(data: bytes) -> bytes:
     Raises:
         ExampleError: the bytes are not a serialized Example.
     """
-    features = _proto("Example", data).features.feature
+    features = message("Example", data).features.feature
     named = sorted((name.encode("utf-8"), feature.SerializeToString()) for name, feature in features.items())
     return record(b"".join(entry(name, feature) for name, feature in named))
 
 
-def _proto(name: str, data: bytes) -> Any:
-    """Returns the protobuf message of bytes."""
+def message(name: str, data: Buffer) -> Any:
+    """Returns the message of a serialized tf.train.`name`.
+
+    Raises:
+        ExampleError: the bytes are not one.
+    """
     from google.protobuf.message import DecodeError
 
     from beam_datasets.formats import example_pb2
 
-    message = getattr(example_pb2, name)()
+    parsed = getattr(example_pb2, name)()
     try:
-        message.ParseFromString(data)
+        parsed.ParseFromString(bytes(data))
     except DecodeError as error:
         raise ExampleError(f"{len(data)} bytes are not a serialized tf.train.{name}: {error}") from error
-    return message
+    return parsed
 
 
 def one_int(data: bytes, start: int, stop: int) -> int:
@@ -331,7 +335,7 @@ def _slow_list(data: bytes, start: int, stop: int, kind: str) -> list[bytes]:
     Raises:
         ExampleError: it cannot be parsed, or holds a list of another kind.
     """
-    feature = _proto("Feature", data[start:stop])
+    feature = message("Feature", data[start:stop])
     found = feature.WhichOneof("kind")
     if found != f"{kind}_list":
         raise ExampleError(f"expected a list of {kind}, found {found or 'none'}")
@@ -362,7 +366,7 @@ def parse(data: Buffer) -> dict[str, Values]:
 
 def parse_feature(data: bytes, start: int, stop: int) -> Values:
     """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
-    kind = _proto("Feature", data[start:stop]).WhichOneof("kind")
+    kind = message("Feature", data[start:stop]).WhichOneof("kind")
     return _READERS[kind](data, start, stop) if kind else []
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,10 +18,10 @@ import numpy as np
 from beam_datasets.errors import FeatureKeyError, FeatureValueError
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.formats import example, sequence_example
+from beam_datasets.formats import example
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 """Where a feature begins and ends in a record, in bytes."""
+
+Steps = Iterable[Any]
+"""The tf.train.Feature messages of the time steps of a sequence."""
 
 _LISTS = {STRING: example.bytes_list, np.dtype(np.int64): example.int_list, np.dtype(np.float32): example.float_list}
 _SCALARS = {
@@ -57,9 +61,9 @@ class VarLen:
         values = _read(self.dtype, key, data, span)
         return _as_array(self.dtype, [] if values is None else values)
 
-    def parse_steps(self, key: str, data: bytes, span: Span | None) -> RaggedArray:
-        """Returns the values of each time step of the feature list at a span of a record."""
-        rows = _read_steps(self.dtype, key, data, span)
+    def parse_steps(self, key: str, steps: Steps | None) -> RaggedArray:
+        """Returns the values of each time step; no steps if they are None."""
+        rows = _read_steps(self.dtype, key, steps)
         return RaggedArray(_joined(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
 
 
@@ -129,11 +133,11 @@ class FixedLenSequence:
         object.__setattr__(self, "shape", _checked_shape(self.shape))
         object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
 
-    def parse_steps(self, key: str, data: bytes, span: Span | None) -> NDArray[Any]:
-        """Returns the values of the feature list at a span of a record, of shape (time, *shape)."""
-        if span is None and not self.allow_missing:
+    def parse_steps(self, key: str, steps: Steps | None) -> NDArray[Any]:
+        """Returns the values of all time steps, of shape (time, *shape)."""
+        if steps is None and not self.allow_missing:
             raise FeatureKeyError(f"{key}: the record has no such sequence, and allow_missing is False")
-        rows = _read_steps(self.dtype, key, data, span)
+        rows = _read_steps(self.dtype, key, steps)
         for step, row in enumerate(rows):
             _check_count(key, f"time step {step}", len(row), self.shape)
         return _joined(self.dtype, rows).reshape(len(rows), *self.shape)
@@ -252,13 +256,14 @@ class TFSequenceExampleDecoder(_Decoder):
         self._sequences = dict(keys_to_sequence_features)
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
-        halves = sequence_example.spans_of(data)
+        record = example.message("SequenceExample", data)
+        context, lists = record.context.feature, record.feature_lists.feature_list
 
         def parse(key: str) -> Any:
-            name = key.encode("utf-8")
-            if key in self._context:
-                return self._context[key].parse(key, halves.context, halves.context_spans.get(name))
-            return self._sequences[key].parse_steps(key, halves.lists, halves.list_spans.get(name))
+            if key not in self._context:
+                return self._sequences[key].parse_steps(key, lists[key].feature if key in lists else None)
+            feature = context[key].SerializeToString() if key in context else b""
+            return self._context[key].parse(key, feature, (0, len(feature)))
 
         return parse
 
@@ -292,15 +297,10 @@ def _read(dtype: np.dtype[Any], key: str, data: bytes, span: Span | None) -> Any
         raise FeatureValueError(f"{key}: {error}; its dtype was given as {dtype_name(dtype)}") from error
 
 
-def _read_steps(dtype: np.dtype[Any], key: str, data: bytes, span: Span | None) -> list[Any]:
-    """Returns the list of each time step of the feature list at a span; no list if the span is None."""
-    if span is None:
-        return []
-    try:
-        part, steps = sequence_example.steps(data, span[0], span[1])
-    except example.ExampleError as error:
-        raise FeatureValueError(f"{key}: {error}") from error
-    read = (_read(dtype, key, part, step) for step in steps)
+def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
+    """Returns the list of each time step; no list if there are no steps."""
+    parts = (step.SerializeToString() for step in steps or ())
+    read = (_read(dtype, key, part, (0, len(part))) for part in parts)
     return [[] if row is None else row for row in read]
 
 

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_datasets import storage
+from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, InputError, StateError
 from beam_datasets.reading.operations import ENDLESS
 from beam_datasets.reading.shuffle import WindowShuffle, file_order
@@ -212,13 +213,18 @@ class DatasetDataProvider:
         items = list(dataset.decoder.list_items())
         if record_key in items:
             raise ValueError(f"record_key={record_key!r} is the name of an item of the dataset; give it another name")
-        _check_numbers(num_readers, num_epochs, common_queue_capacity, common_queue_min if shuffle else 0)
+        num_readers = integer("num_readers", num_readers, at_least=1)
+        capacity = integer("common_queue_capacity", common_queue_capacity, at_least=1)
+        if shuffle and not 0 <= common_queue_min < capacity:
+            raise ValueError(
+                f"common_queue_min must be in [0, common_queue_capacity = {capacity}), got {common_queue_min}"
+            )
         self._dataset = dataset
         self._files = dataset.data_files()
         self._items = [*items, record_key]
-        self._num_epochs = num_epochs
+        self._num_epochs = None if num_epochs is None else integer("num_epochs", num_epochs, at_least=1)
         self._seed = (seed or 0) if shuffle else None
-        self._window = common_queue_capacity if shuffle else 1
+        self._window = capacity if shuffle else 1
         self._first: Checkpoint = {"position": 0, "opened": 0, "turn": 0, "places": [None] * num_readers}
         self._go(0, 0, self._first)
 
@@ -392,15 +398,3 @@ def _check_checkpoint(value: Any, max_position: int, num_files: int, first: Chec
             f"the state's readers: expected the places of {num_readers} readers in {num_files} files, got "
             f"{value!r:.200}. Restore it with the dataset and configuration that it was saved with."
         )
-
-
-def _check_numbers(num_readers: int, num_epochs: int | None, capacity: int, minimum: int) -> None:
-    """Raises ValueError if an argument of a provider is out of its range."""
-    if num_readers < 1:
-        raise ValueError(f"num_readers must be at least 1, got {num_readers}")
-    if num_epochs is not None and num_epochs < 1:
-        raise ValueError(f"num_epochs must be at least 1, or None for ever, got {num_epochs}")
-    if capacity < 1:
-        raise ValueError(f"common_queue_capacity must be at least 1, got {capacity}")
-    if not 0 <= minimum < capacity:
-        raise ValueError(f"common_queue_min must be in [0, common_queue_capacity = {capacity}), got {minimum}")

@@ -116,20 +116,17 @@ class TextLineReader(RecordReader):
                 number, start = number + 1, place.stop
 
 
-def _opened(path: str, compression: str | None, start: int) -> io.BufferedReader:
+@contextlib.contextmanager
+def _opened(path: str, compression: str | None, start: int) -> Iterator[io.BufferedReader]:
     """Opens the uncompressed bytes of a file, from byte `start` on."""
     chunks = _chunks(path, start) if compression is None else _decompressed(path, _WINDOW_BITS[compression])
     stream: io.BufferedReader = io.BufferedReader(_Stream(chunks), CHUNK_BYTES)
-    with contextlib.ExitStack() as on_error:
-        on_error.callback(stream.close)
-        place = 0 if compression else start
-        while place < start:
-            part = len(stream.read(min(CHUNK_BYTES, start - place)))
-            place += part
-            if not part:
-                _check_start(path, start, place)
-        on_error.pop_all()
-    return stream
+    with stream:
+        for place in range(0, start if compression else 0, CHUNK_BYTES):
+            part = stream.read(min(CHUNK_BYTES, start - place))
+            if len(part) < min(CHUNK_BYTES, start - place):
+                _check_start(path, start, place + len(part))
+        yield stream
 
 
 def _check_start(path: str, start: int, size: int) -> None:

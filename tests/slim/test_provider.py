@@ -281,7 +281,7 @@ def test_specification(tmp_path):
     "arguments, text",
     [
         ({"num_readers": 0}, "num_readers must be at least 1, got 0"),
-        ({"num_epochs": 0}, "num_epochs must be at least 1, or None for ever, got 0"),
+        ({"num_epochs": 0}, "num_epochs must be at least 1, got 0"),
         ({"common_queue_capacity": 0, "shuffle": False}, "common_queue_capacity must be at least 1, got 0"),
         ({"common_queue_capacity": 128}, r"must be in \[0, common_queue_capacity = 128\), got 128"),
         ({"common_queue_min": -1}, "got -1"),
