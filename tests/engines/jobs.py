@@ -76,6 +76,13 @@ def await_a_shard(process: subprocess.Popen[str], data_dir: Path) -> None:
         time.sleep(0.02)
 
 
+def await_spilled(process: subprocess.Popen[str], data_dir: Path) -> None:
+    """Waits until a worker has written something."""
+    while not any(data_dir.glob("numbers/incomplete.*/spill/*")):
+        assert process.poll() is None, end(process)
+        time.sleep(0.02)
+
+
 def fails(data_dir: Path, *engine: str) -> str:
     """Returns why the dataset of numbers cannot be generated; the run does not hang."""
     code, told = end(start(*numbers(data_dir, *engine)))

@@ -24,6 +24,7 @@ from tests.engines.jobs import (
     ROOT,
     WITHOUT_BEAM,
     await_a_shard,
+    await_spilled,
     end,
     fails,
     nothing_is_left,
@@ -100,9 +101,9 @@ def test_killed_while_it_writes(cluster: flink.Cluster, local: Path, tmp_path: P
 
 
 def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
-    process = start(*numbers(tmp_path, *cluster.options()))
+    process = start(*numbers(tmp_path, *cluster.options(), "--count=2000000"))  # long enough to be cancelled in time
     try:
-        await_a_shard(process, tmp_path)
+        await_spilled(process, tmp_path)
         process.send_signal(signal.SIGINT)
     finally:
         code, told = end(process)

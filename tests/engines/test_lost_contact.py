@@ -17,7 +17,7 @@ import pytest
 from beam_datasets import storage
 from tests.end_to_end.engines import free_port, server
 from tests.engines.dataflow_service import STAGING, Cloud, cloud
-from tests.engines.jobs import NUMBERS, ROOT, Pool, end, numbers, start, version
+from tests.engines.jobs import NUMBERS, ROOT, Pool, await_spilled, end, numbers, start, version
 from tests.engines.test_object_stores import use
 
 if TYPE_CHECKING:
@@ -66,13 +66,6 @@ class Proxy:
             while data := source.recv(1 << 16):
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
-
-
-def await_spilled(process: subprocess.Popen[str], data_dir: Path) -> None:
-    """Waits until a worker has written something."""
-    while not any(data_dir.glob("numbers/incomplete.*/spill/*")):
-        assert process.poll() is None, end(process)
-        time.sleep(0.02)
 
 
 def await_version(data_dir: Path) -> None:
