@@ -1,4 +1,4 @@
-"""Dataset: what is read, in which order, and what is made of it."""
+"""Dataset: the examples of a slice, in an order, with operations on them."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _COMPILED = ("function", "function_of_many", "maker")  # attributes that are mad
 
 
 class Dataset(Frameworks):
-    """Examples of a slice of a dataset: a value that does not change; every operation returns another.
+    """Examples of a slice of a dataset. It is immutable: each operation returns a new Dataset.
 
-    Iteration is in read order: files are interleaved, as TFDS reads them. Indices are dataset order, in which the
-    examples stand in the files: `ds[i]` is example i of the slice. The two differ: `take(25)` is not `train[:25]`.
+    Iteration is in read order: files are interleaved, as TFDS reads them. Indices are in dataset order, the
+    order of the examples in the files: `ds[i]` is example i of the slice. So `take(25)` differs from `train[:25]`.
 
-    Operations compute positions. None of them reads anything, and an iterator begins anywhere without reading what
-    comes before. Records are decoded last, so that what is skipped, or another worker's, is not decoded.
+    Operations compute positions and read nothing, so an iterator starts anywhere without reading what comes before.
+    Records are decoded last: skipped examples and those of other workers are not decoded.
 
     The order of an epoch is a function of the dataset, the slice, the read configuration, the seeds and the epoch's
-    number. `iter(ds)` is epoch 0; `repeat()` goes through the epochs, `iterate(epoch=...)` through the one asked for.
+    number. `iter(ds)` reads epoch 0, `repeat()` all epochs in turn, and `iterate(epoch=...)` the given one.
     """
 
     def __init__(
@@ -121,20 +121,20 @@ class Dataset(Frameworks):
     # ------------------------------------------------------------------------------------------------------ operations
 
     def map(self, function: Callable[[Any], Any]) -> Dataset:
-        """Returns the dataset with each example (or batch) replaced by what the function makes of it.
+        """Returns the dataset with the function applied to each example (or batch).
 
-        The function is called once for each example that is yielded, in that order, after all operations on the order
-        (also those that are put on later). It is not part of a saved state.
+        The function is called once for each yielded example, in order, after all operations on the order, also later
+        ones. It is not part of a saved state.
         """
         if not callable(function):
             raise TypeError(f"map() takes a function of an example, not {function!r}.")
         return self._with(steps=(*self._steps, Map(function)))
 
     def raw(self) -> Dataset:
-        """Returns the dataset with records as they are stored, as `bytes`, instead of decoded examples.
+        """Returns the dataset with the stored records, as `bytes`, instead of decoded examples.
 
         Raises:
-            ValueError: examples were mapped or put in batches.
+            ValueError: `map()` or `batch()` came before.
         """
         if len(self._steps) != 1 or isinstance(self._steps[0], (Map, Batch)):
             raise ValueError("raw() comes before map() and batch(): there are no records behind them.")
@@ -144,14 +144,14 @@ class Dataset(Frameworks):
     def shuffle(self, seed: int, window: int | None = None) -> Dataset:
         """Returns the dataset in an order that depends on the seed and on the epoch.
 
-        Each `for` loop over it is epoch 0, so it has the same order. For an order of its own in each epoch, put
-        `repeat()` behind, or loop over `iterate(epoch=...)`.
+        Each `for` loop over it reads epoch 0, in the same order. To reshuffle each epoch, call `repeat()` on the
+        result, or loop over `iterate(epoch=...)`.
 
         Args:
-            seed: any integer; not the size of a buffer, as of the shuffle of tf.data: that is the window.
-            window: how far examples are moved in the read order, and about how many records are held in memory (as
-                they are stored, not decoded). None shuffles the whole range, by random access: that needs the shards'
-                indexes (or a walk through each shard) and no memory.
+            seed: any integer. It is not a buffer size as in tf.data; that is `window`.
+            window: how far examples move in the read order, and about how many stored records are in memory. None
+                shuffles the whole range by random access, which needs the indexes of the shards (or a scan of each
+                shard) and no memory.
 
         Raises:
             ValueError: the whole range is endless, because of a `repeat()` before.
@@ -166,10 +166,10 @@ class Dataset(Frameworks):
         return self._with(Shuffle(self._operation, seed))
 
     def repeat(self, epochs: int | None = None) -> Dataset:
-        """Returns epoch after epoch of the dataset, each in an order of its own where it is shuffled.
+        """Returns the dataset repeated for several epochs, each in a different order if it is shuffled.
 
         Args:
-            epochs: how many, at least 0; None for ever.
+            epochs: number of epochs, at least 0; None for endless repetition.
         """
         return self._with(Repeat(self._operation, None if epochs is None else integer("epochs", epochs, at_least=0)))
 
@@ -178,23 +178,22 @@ class Dataset(Frameworks):
         return self._with(Slice(self._operation, integer("count", count, at_least=0), self._operation.length))
 
     def take(self, count: int) -> Dataset:
-        """Returns the first `count` examples (or batches), in read order; all, where there are fewer."""
+        """Returns the first `count` examples (or batches), in read order; all if there are fewer."""
         return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
 
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Dataset:
         """Returns one worker's part of the examples (or batches).
 
-        The order that all workers share does not depend on how many they are: worker i takes block i of it, then block
-        i + worker_count, and so on. Batches that workers make of whole blocks are together the next part of that order
-        at each step, whatever their number. A worker reads the bytes of its own examples alone.
+        All workers share one order, which does not depend on their number: worker i takes block i of it, then block
+        i + worker_count, and so on. If batches are whole blocks, the batches of all workers at a step are together the
+        next part of that order, whatever the number of workers. A worker reads only the bytes of its own examples.
 
         Args:
             worker_index: in [0, worker_count).
-            worker_count: how many workers there are.
-            block: how many examples in a row are a worker's. By default it is the size of the batches that `batch()`
-                makes next, or 1 for batches that were made before; else at most 16, so that there are 64 blocks for
-                each worker where that is possible. By default, too, no worker gets more than one example more than
-                another: those at the end that are not a whole block for each are dealt out one by one.
+            worker_count: number of workers.
+            block: number of consecutive examples of a worker. The default is the batch size of a following `batch()`,
+                or 1 after `batch()`; otherwise at most 16, with 64 blocks for each worker if possible. With the
+                default, workers differ by at most one example: the last incomplete blocks are divided one by one.
 
         Raises:
             TypeError: a number is not an integer.
@@ -212,18 +211,17 @@ class Dataset(Frameworks):
         return Share.even(worker_index, worker_count, self._operation.length, of_batches)
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False, fill: Any = None) -> Dataset:
-        """Returns batches of examples: arrays with one dimension more, in the structure of the examples.
+        """Returns the dataset in batches: arrays with one more dimension, in the structure of the examples.
 
-        The dtypes are those of the features in every batch. A missing value of an optional feature is NaN, the least
+        All batches have the dtypes of the features. A missing value of an optional feature is NaN, the least
         number of a signed integer dtype (-2**31 of int64), the greatest of an unsigned one, False or b''.
 
         Args:
-            batch_size: how many examples a batch has, at least 1.
-            drop_remainder: whether a last batch of fewer examples is left out.
-            pad: whether arrays of different shapes are filled up with zeros, strings with b''.
-            fill: what is put in the place of missing values instead: a value for all features of its kind (numbers,
-                bools or text), or a dict from the names of features (`a/b` for b below a); of a class label it
-                replaces -1.
+            batch_size: examples in a batch, at least 1.
+            drop_remainder: whether to omit a last batch with fewer examples.
+            pad: whether to pad arrays of different shapes with zeros, strings with b''.
+            fill: replacement of missing values: a value for all features of its kind (numbers, bools or text), or a
+                dict from feature names (`a/b` for b below a) to values. For a class label it replaces -1.
 
         Raises:
             ValueError: fill names a feature that cannot be missing.
@@ -247,10 +245,10 @@ class Dataset(Frameworks):
     # --------------------------------------------------------------------------------------------------- dataset order
 
     def __len__(self) -> int:
-        """Returns how many examples (or batches) an iteration yields.
+        """Returns the number of examples (or batches) of an iteration.
 
         Raises:
-            TypeError: they never end.
+            TypeError: the dataset is endless.
         """
         if self._operation.length == ENDLESS:
             raise TypeError("an endless dataset has no length; repeat(epochs) with a number of epochs has.")
@@ -260,11 +258,11 @@ class Dataset(Frameworks):
         return self._operation.length > 0
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns the example at an index in dataset order, or a list of those at a slice, at indices, or of a mask.
+        """Returns the example at an index in dataset order, or the list of examples at a slice, indices or a mask.
 
         Raises:
-            IndexError: there is none, or the mask has another length than the dataset.
-            TypeError: the index is none, or the dataset's order was changed.
+            IndexError: the index is out of range, or the mask and the dataset differ in length.
+            TypeError: the index has another type, or an operation has changed the order.
         """
         source, wanted = self._source, index
         try:
@@ -285,17 +283,17 @@ class Dataset(Frameworks):
             raise
 
     def find(self, key: Any) -> int | None:
-        """Returns the index in dataset order of the example with a key; None where the slice has none.
+        """Returns the index in dataset order of the example with a key; None if the slice does not contain it.
 
         A binary search in the indexes of the shards; `ds[ds.find(key)]` is the example.
 
         Args:
-            key: as the dataset's author gave it.
+            key: the key that the builder yielded.
 
         Raises:
-            MetadataError: the shards have no keys, as those that TFDS wrote.
-            InvalidKeyError: the key is of another type than keys are.
-            TypeError: the dataset's order was changed.
+            MetadataError: the shards have no keys, because TFDS wrote them.
+            InvalidKeyError: the key has a type that keys cannot have.
+            TypeError: an operation has changed the order.
         """
         self._check_dataset_order("find()")
         return self._lookup.find(key)
@@ -316,13 +314,12 @@ class Dataset(Frameworks):
         """Returns an iterator.
 
         Args:
-            epoch: whose order to read in, at least 0; of a dataset that `repeat()` made, the one to begin with. None is
-                that of the state, or 0.
-            state: of `get_state()`; where to go on.
+            epoch: epoch to read, at least 0; after `repeat()`, the first epoch. None for the epoch of the state, or 0.
+            state: of `get_state()`, to continue there.
 
         Raises:
-            StateError: the state is of something else, or of another epoch.
-            ValueError: `repeat(epochs)` does not come to this epoch.
+            StateError: the state belongs to another dataset or epoch.
+            ValueError: `repeat(epochs)` ends before this epoch.
         """
         first = 0 if epoch is None else integer("epoch", epoch, at_least=0)
         if state is None:

@@ -38,16 +38,16 @@ _MOST_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 
 
 
 class ReadOnlyBuilder:
-    """A published version of a dataset, as its directory describes it; needs none of the code that made it.
+    """A published version of a dataset, read from its directory without the code that made it.
 
     Attributes:
-        info: what is known of the dataset.
-        manifest: what was published, shard by shard; None for a directory that another library wrote.
-        digest: SHA-256 that stands for the published version.
+        info: description, features and splits of the dataset.
+        manifest: checksums and sizes of all shards; None for a directory that another library wrote.
+        digest: SHA-256 that identifies the published version.
     """
 
     def __init__(self, dataset_dir: Path) -> None:
-        """Reads dataset_info.json, features.json and manifest.json, and label files where there are any.
+        """Reads dataset_info.json, features.json and manifest.json, and label files if there are any.
 
         Raises:
             DatasetNotFoundError: the directory is not a published version.
@@ -333,23 +333,23 @@ def builder(
     storage_options: Options = None,
     **kwargs: Any,
 ) -> Any:
-    """Returns what reads a dataset: its own builder where one is registered, else what its directory describes.
+    """Returns the builder of a dataset: the registered one, or a `ReadOnlyBuilder` of its directory.
 
-    A version that is asked for is read from its directory where it is published, whatever is registered.
+    If `version` is given and published, it is read from its directory, even if a builder is registered.
 
     Args:
         name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits/small:1.0.0'.
         data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
         config: instead of one in the name.
         version: instead of one in the name: a version, a pattern, or 'latest'.
-        storage_options: of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`, as obstore
-            (for other schemes fsspec) calls them. What is made of the builder carries them, also pickled.
-        **kwargs: for a registered builder; where there is none they are refused.
+        storage_options: of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`, with the
+            names of obstore (for other schemes, fsspec). Datasets of the builder contain them, also when pickled.
+        **kwargs: for a registered builder; an error without one.
 
     Raises:
-        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
-        StorageError: the store cannot be read, or does not know an option.
-        ValueError: an argument cannot be read, or there are options for a local path; TypeError where it is not text.
+        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what exists.
+        StorageError: the store cannot be read, or has no such option.
+        ValueError: an argument is invalid, or options are given for a local path; TypeError if it has another type.
     """
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
@@ -399,9 +399,9 @@ def load(
         storage_options: see `builder`.
 
     Raises:
-        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
-        SplitError: the split cannot be read, or does not fit the dataset.
-        ValueError: another argument does not fit; TypeError where it is of another type.
+        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what exists.
+        SplitError: the split expression is invalid, or does not fit the dataset.
+        ValueError: another argument is invalid; TypeError if it has another type.
     """
     with_info = boolean("with_info", with_info)
     found = builder(name, data_dir=data_dir, storage_options=storage_options, **builder_kwargs or {})
