@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beam_datasets.builders import GeneratorBasedBuilder as GeneratorBasedBuilder
     from beam_datasets.exports import export as export
     from beam_datasets.features import decode as decode
-    from beam_datasets.materializing import materialize as materialize
+    from beam_datasets.materializing.run import materialize as materialize
     from beam_datasets.model.info import DatasetInfo as DatasetInfo
     from beam_datasets.model.info import MetadataDict as MetadataDict
     from beam_datasets.model.split_info import SplitDict as SplitDict
@@ -56,7 +56,7 @@ _HOMES = {
     ".reading.iterator": ("DatasetIterator",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
     ".reading.adoption": ("adopt",),
-    ".materializing": ("materialize",),
+    ".materializing.run": ("materialize",),
     ".exports": ("export",),
     ".reading.comparing": ("DatasetDiff", "diff"),
     ".reading.verifying": ("verify",),

@@ -24,9 +24,10 @@ ROOMS = (
     ("catalog",),
     ("reading",),
     ("adapters", "slim", "statistics", "writing"),
+    ("materializing",),
     ("exporting",),
     ("transforms",),
-    ("builders", "materializing", "exports"),
+    ("builders", "exports"),
     ("files",),
     ("cli",),
     ("beam",),
@@ -37,6 +38,7 @@ RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
 DOORS: dict[tuple[str, str], str] = {
     ("reading/frameworks.py", "adapters"): "ds.as_torch() and its like are methods of what they adapt",
     ("reading/items.py", "slim"): "the former name of the package",
+    ("materializing/run.py", "transforms"): "materialize() runs by Beam if a runner or workers are asked for",
 }
 
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.

@@ -30,8 +30,8 @@ from beam_datasets.reading.opening import builder_from_directory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beam_datasets.writing.materialize import Job
-    from beam_datasets.writing.materialize_selection import SelectedSplit
+    from beam_datasets.materializing.plan import Job
+    from beam_datasets.materializing.selection import SelectedSplit
 
 USAGE = "beam-datasets materialize SOURCE [options] [options of Beam]"
 DESCRIPTION = """\
@@ -47,7 +47,7 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     known, beam_options = _parse(list(args))
-    from beam_datasets.materializing import run_job
+    from beam_datasets.materializing.run import run_job
 
     with as_usage_errors("materialize"):
         file = known.filter.rpartition(":")[0] if known.filter else ""
@@ -134,7 +134,7 @@ def _parser() -> Parser:
 
 
 def _job(known: argparse.Namespace) -> Job:
-    from beam_datasets.writing.materialize import plan_job
+    from beam_datasets.materializing.plan import plan_job
 
     if known.filter and known.filter.rpartition(":")[0].endswith(".py"):
         make_importable(os.path.dirname(os.path.abspath(known.filter.rpartition(":")[0])))

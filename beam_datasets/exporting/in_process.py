@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.exporting import finishing
 from beam_datasets.exporting.shards import write_shard
-from beam_datasets.writing.materialize_in_process import RUNNER
+from beam_datasets.materializing.run import RUNNER
 from beam_datasets.writing.progress import watch
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, PathExistsError
 from beam_datasets.exporting.formats import format_of
 from beam_datasets.exporting.schema import schema_of
+from beam_datasets.materializing.plan import plan_job, target_dir
 from beam_datasets.model.shards import FileInstructions, shard_ends
 from beam_datasets.writing import runs
-from beam_datasets.writing.materialize import plan_job, target_dir
 from beam_datasets.writing.owners import Owner
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
 from beam_datasets.writing.runs import EXPORT_FILE, Run
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from beam_datasets.exporting.formats import Format
     from beam_datasets.exporting.schema import Struct
+    from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
     from beam_datasets.model.info import DatasetInfo
     from beam_datasets.model.lineage import Lineage
-    from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Materialize: slices of published datasets become a dataset of their own.
 
-Records that stay as they are are copied shard by shard: `Create(shards) | Map(copy)`. Where the sizes are not known
-before (a filter, other features, a source without indexes) its stretches are prepared first, and what each shard is
-copied of is planned after that. A new order needs the flow by which datasets are generated, from the blocks on.
+Records that stay as they are are copied shard by shard: `Create(shards) | Map(copy)`. If the sizes are not known before
+the run (a filter, other features, a source without indexes), the ranges of the source are prepared first, and what each
+shard is copied of is planned after that. A new order uses the stages that generate datasets, from the blocks on.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.display import DisplayDataItem
 
+from beam_datasets.materializing import run as running
+from beam_datasets.materializing.copying import copy_shards, plan_prepared
+from beam_datasets.materializing.plan import plan_job, with_counts
+from beam_datasets.materializing.records import blocks, prepare
 from beam_datasets.transforms import engine as engines
 from beam_datasets.transforms.running import run_pipeline
 from beam_datasets.transforms.write import COUNTS, EngineOptions, max_bins, publish_shards, reserve, write_blocks
 from beam_datasets.writing import histogram as histograms
-from beam_datasets.writing import materialize_stages as stages
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.blocks import histogram_of
-from beam_datasets.writing.materialize import plan_job, salt_of, with_counts
-from beam_datasets.writing.materialize_copy import copy_shards, plan_prepared
-from beam_datasets.writing.materialize_in_process import announce
-from beam_datasets.writing.materialize_records import Transform
 from beam_datasets.writing.progress import watch
 from beam_datasets.writing.shard_writer import Destination
 
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from beam_datasets.materializing.copying import CopyPlan
+    from beam_datasets.materializing.plan import Job
+    from beam_datasets.materializing.records import Prepared, RecordRanges, Transform
+    from beam_datasets.materializing.selection import NameOrDir
     from beam_datasets.model.lineage import Lineage
-    from beam_datasets.writing.materialize import Job
-    from beam_datasets.writing.materialize_copy import CopyPlan
-    from beam_datasets.writing.materialize_selection import NameOrDir
-    from beam_datasets.writing.materialize_stages import Prepared, Stretches
     from beam_datasets.writing.plan import ShardingOptions
     from beam_datasets.writing.progress import Progress
     from beam_datasets.writing.publish import Publication
@@ -144,9 +143,9 @@ def run(
 
 
 def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
-    """Returns what is going to be published, checked; see `materialize_in_process.announce`."""
+    """Returns what is going to be published, checked; see `materializing.run.announce`."""
     engines.refuse_template(engine)
-    publication = announce(job, engine, engine.name, payload, spill_dir)
+    publication = running.announce(job, engine, engine.name, payload, spill_dir)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
     places = {"data_dir": publication.dataset_dir, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)
@@ -178,81 +177,88 @@ class _Flow(beam.PTransform):
 
     def _copy(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that keeps the order."""
-        start = begin | "Start" >> beam.Create([self.publication], reshuffle=False)
-        if self.job.plan is not None:
-            plan = begin | "Plan" >> beam.Create([self.job.plan], reshuffle=False)
+        job, publication = self.job, self.publication
+        start = begin | "Start" >> beam.Create([publication], reshuffle=False)
+        if job.plan is not None:
+            plan = begin | "Plan" >> beam.Create([job.plan], reshuffle=False)
         else:
-            sources, numbers = self._stretches(begin)
+            sources, numbers = self._ranges(begin)
             # A filter travels with the function: elements are pickled in a way that a lambda is not.
-            prepare = beam.Map(_prepare, beam.pvalue.AsSingleton(sources), self.job.transform, self.engine.spill_dir)
-            prepared = beam.pvalue.AsList(numbers | "Prepare" >> prepare)
-            plan = sources | "Plan" >> beam.Map(_plan, prepared, self.job.sharding)
-            start |= "Keys" >> beam.Map(_with_keys, self.job.lineage, beam.pvalue.AsSingleton(sources), prepared)
+            options = beam.pvalue.AsSingleton(sources), job.transform, self.engine.spill_dir
+            prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
+            plan = sources | "Plan" >> beam.Map(_plan, prepared, job.sharding)
+            start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
+        copy = _Copy(Destination(publication.staging_dir, publication.name))
         shards = (
             plan
-            | "Shards" >> beam.FlatMap(_groups).with_output_types(tuple[int, int])
+            | "Shards" >> beam.FlatMap(_groups).with_output_types(tuple[int, int, int])
             | "DealShards" >> beam.Reshuffle()
-            | "Copy"
-            >> beam.ParDo(
-                _Copy(Destination(self.publication.staging_dir, self.publication.name)), beam.pvalue.AsSingleton(plan)
-            )
+            | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
         )
-        return publish_shards(start, self.publication, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards))
+        return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards))
 
     def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that makes a new order."""
-        sources, numbers = self._stretches(begin)
-        shift = histograms.hash_shift(max_bins(self.job.sharding, self.engine))
-        reader = _ReadBlocks(self.job.transform or Transform(), self.job.reshuffle or "", self.engine, shift)
+        job, publication = self.job, self.publication
+        sources, numbers = self._ranges(begin)
+        shift = histograms.hash_shift(max_bins(job.sharding, self.engine))
+        reader = _ReadBlocks(job.transform, job.reshuffle or "", self.engine, shift)
         typed = beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_output_types(
             self.engine.block_type, histograms=COUNTS, numbers=int
         )
         read = numbers | "Read" >> typed.with_outputs(_HISTOGRAMS, _NUMBERS, main="blocks")
         start = (
             begin
-            | "Start" >> beam.Create([self.publication], reshuffle=False)
-            | "CheckRead" >> beam.Map(_check_read, len(self.job.stretches), beam.pvalue.AsList(read[_NUMBERS]))
+            | "Start" >> beam.Create([publication], reshuffle=False)
+            | "CheckRead" >> beam.Map(_check_read, beam.pvalue.AsSingleton(sources), beam.pvalue.AsList(read[_NUMBERS]))
         )
         return write_blocks(
             read.blocks,
             read[_HISTOGRAMS],
-            [split.name for split in self.job.splits],
-            self.publication,
-            self.job.sharding,
+            [split.name for split in job.splits],
+            publication,
+            job.sharding,
             self.engine,
-            keyless=[split.name for split in self.job.splits if not split.keyed],
+            keyless=[split.name for split in job.splits if not split.keyed],
             start=start,
         )
 
-    def _stretches(self, begin: beam.pvalue.PBegin) -> tuple[beam.PCollection, beam.PCollection]:
-        """Returns all stretches as one element, which is in the job once, and their numbers, dealt out."""
-        sources = begin | "Sources" >> beam.Create([self.job.stretches], reshuffle=False)
-        numbers = sources | "Stretches" >> beam.FlatMap(_numbers).with_output_types(int)
-        return sources, numbers | "DealStretches" >> beam.Reshuffle()
+    def _ranges(self, begin: beam.pvalue.PBegin) -> tuple[beam.PCollection, beam.PCollection]:
+        """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
+        sources = begin | "Sources" >> beam.Create([self.job.ranges], reshuffle=False)
+        numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
+        return sources, numbers | "DealRanges" >> beam.Reshuffle()
 
 
-def _numbers(items: Any) -> Iterator[int]:
-    yield from range(len(items))
+def _numbers(ranges: RecordRanges) -> Iterator[int]:
+    yield from range(len(ranges))
 
 
-def _groups(plan: CopyPlan) -> Iterator[tuple[int, int]]:
+def _groups(plan: CopyPlan) -> Iterator[tuple[int, int, int]]:
     yield from plan.groups()
 
 
-def _prepare(number: int, sources: Stretches, transform: Transform | None, directory: str) -> Prepared:
-    return stages.prepare(sources[number], transform, directory)
+def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> Prepared:
+    return prepare(ranges[number], transform, directory)
 
 
-def _plan(sources: Stretches, prepared: list[Prepared], sharding: ShardingOptions) -> CopyPlan:
-    return plan_prepared(prepared, len(sources), sources.splits, sharding)
+def _plan(ranges: RecordRanges, prepared: list[Prepared], sharding: ShardingOptions) -> CopyPlan:
+    return plan_prepared(prepared, ranges, sharding)
 
 
-def _with_keys(publication: Publication, lineage: Lineage, sources: Stretches, prepared: list[Prepared]) -> Publication:
-    return replace(publication, source=with_counts(lineage, sources.splits, prepared).to_json())
+def _with_keys(
+    publication: Publication, lineage: Lineage, ranges: RecordRanges, prepared: list[Prepared]
+) -> Publication:
+    return replace(publication, source=with_counts(lineage, ranges.splits, prepared).to_json())
+
+
+def _check_read(publication: Publication, ranges: RecordRanges, numbers: Iterable[int]) -> Publication:
+    ranges.check_all_read(numbers)
+    return publication
 
 
 class _Copy(beam.DoFn):
-    """Numbers [first, stop) of shards -> the written shards."""
+    """A group of shards -> the written shards."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
@@ -260,8 +266,8 @@ class _Copy(beam.DoFn):
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
         self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
 
-    def process(self, numbers: tuple[int, int], plan: CopyPlan) -> Iterator[list[WrittenShard]]:
-        for written in copy_shards(plan.shards(*numbers), self._destination):
+    def process(self, group: tuple[int, int, int], plan: CopyPlan) -> Iterator[list[WrittenShard]]:
+        for written in copy_shards(plan, group, self._destination):
             self._examples.inc(written.num_examples)
             self._bytes.inc(written.file_bytes)
             self._shard_bytes.update(written.file_bytes)
@@ -269,31 +275,18 @@ class _Copy(beam.DoFn):
 
 
 class _ReadBlocks(beam.DoFn):
-    """Number of a stretch -> blocks, and beside them a histogram of each, and the number once all of it is read."""
+    """Number of a range -> blocks, and beside them a histogram of each, and the number once all of it is read."""
 
-    def __init__(self, transform: Transform, reshuffle: str, engine: EngineOptions, hash_shift: int) -> None:
-        self._transform = transform
-        self._reshuffle = reshuffle
+    def __init__(self, transform: Transform | None, reshuffle: str, engine: EngineOptions, hash_shift: int) -> None:
+        self._options = transform, reshuffle
         self._engine = engine
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
-    def process(self, number: int, sources: Stretches) -> Iterator[Any]:
-        stretch = sources[number]
-        blocks = stages.blocks(
-            stretch,
-            self._transform,
-            salt_of(self._reshuffle, stretch.piece),
-            block_size=self._engine.bytes_per_block,
-            spill_dir=self._engine.spill_dir,
-        )
-        for block in blocks:
+    def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
+        some, block_size = ranges[number], self._engine.bytes_per_block
+        for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
             yield block
-            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (stretch.split, histogram_of(block, self._hash_shift)))
-        self._examples.inc(stretch.file.take)
+            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (some.split, histogram_of(block, self._hash_shift)))
+        self._examples.inc(some.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)
-
-
-def _check_read(publication: Publication, expected: int, numbers: Iterable[int]) -> Publication:
-    stages.check_read(numbers, expected)
-    return publication

@@ -9,7 +9,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import storage
-from beam_datasets.writing import materialize_records
+from beam_datasets.materializing import records
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import ObjectStore, object_store
 from tests.engines.test_object_stores import digests, use
@@ -69,7 +69,7 @@ def upload(local: str, store: ObjectStore) -> str:
 def test_the_bytes_are_those_of_a_local_disk(
     store: ObjectStore, local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(materialize_records, "REMOTE_CHUNK", 50_000)
+    monkeypatch.setattr(records, "REMOTE_CHUNK", 50_000)
     remote = upload(local, store)
     expected = digests(run(local, str(tmp_path / "expected"), way, num_workers=1))
     assert digests(run(remote, f"{store.url}/out", way, num_workers=2)) == expected

@@ -14,8 +14,8 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.writing import materialize_in_process
-from beam_datasets.writing.materialize import plan_job
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.run import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +200,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     source = Path(shutil.copytree(DATA / "spec_many" / "2.0.1", root / "spec_many" / "2.0.1"))
     jobs = [plan_job(source, to="made", data_dir=root / f"{salt}", reshuffle=salt) for salt in (None, "salt")]
     few = plan_job(DATA / "spec_inter" / "1.2.3", to="few", data_dir=root, num_shards=1)
-    return [source, *(Path(materialize_in_process.run(job)) for job in (*jobs, few))]
+    return [source, *(Path(run_in_process(job)) for job in (*jobs, few))]
 
 
 @pytest.mark.parametrize("number, count", [(0, 200), (1, 200), (2, 200), (3, 1400)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import apache_beam as beam
@@ -13,10 +14,9 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import beam_datasets as bd
 from beam_datasets import errors
+from beam_datasets.materializing import copying, records
 from beam_datasets.transforms import materialize as transform
 from beam_datasets.transforms.materialize import Materialize
-from beam_datasets.writing import materialize_copy, materialize_records
-from beam_datasets.writing import materialize_stages as stages
 from tests.end_to_end.test_determinism import digests
 from tests.reading.conftest import write_dataset
 
@@ -155,13 +155,13 @@ def test_nothing_is_left(source, tmp_path):
 
 @pytest.mark.parametrize("asked", [{"filter": lambda e: True}, {"reshuffle": "x"}], ids=["filter", "new"])
 @pytest.mark.parametrize("change", [lambda numbers: numbers[1:], lambda numbers: [numbers[0], *numbers]])
-def test_a_stretch_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, asked, change):
+def test_a_range_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, asked, change):
     numbers = transform._numbers
-    monkeypatch.setattr(transform, "_numbers", lambda items: change(list(numbers(items))))
+    monkeypatch.setattr(transform, "_numbers", lambda ranges: change(list(numbers(ranges))))
     # The same examples twice may be seen as such before they are seen to be too many.
     with pytest.raises(
         (errors.LostExamplesError, errors.DuplicateKeyError),
-        match="stretches of the source were read, 4 were planned|two examples have a key",
+        match="ranges of the source were read, 4 were planned|two examples have a key",
     ):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1, **asked)
     assert is_empty(tmp_path / "out")
@@ -170,25 +170,29 @@ def test_a_stretch_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monke
 @pytest.mark.parametrize("change", [lambda numbers: numbers[1:], lambda numbers: [numbers[0], *numbers]])
 def test_a_shard_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, change):
     groups = transform._groups
-    monkeypatch.setattr(materialize_copy, "SHARDS_AT_ONCE", 1)
+    monkeypatch.setattr(copying, "MAX_GROUP", 1)
     monkeypatch.setattr(transform, "_groups", lambda plan: change(list(groups(plan))))
     with pytest.raises(errors.LostExamplesError, match="were planned|planned were"):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1, num_shards=2)
     assert is_empty(tmp_path / "out")
 
 
+def _all(found):
+    return list(found) if isinstance(found, Iterator) else found
+
+
 def test_each_step_may_be_done_twice(source, tmp_path, monkeypatch):
     once = bd.materialize(source, data_dir=tmp_path / "once", num_workers=1, filter=lambda e: bool(e["id"] % 3))
-    for module, name in ((stages, "prepare"), (materialize_copy, "_copy_large"), (materialize_copy, "_write_small")):
-        function = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *args, function=function: (function(*args), function(*args))[1])
+    for name in ("prepare", "copy_shards"):
+        function = getattr(transform, name)
+        monkeypatch.setattr(transform, name, lambda *args, of=function: (_all(of(*args)), of(*args))[1])
     twice = bd.materialize(source, data_dir=tmp_path / "twice", num_workers=1, filter=lambda e: bool(e["id"] % 3))
     assert digests(once) == digests(twice)
 
 
 def test_attempts_that_died_leave_nothing(source, tmp_path, monkeypatch):
     died = []
-    chunks = materialize_records.Records.chunks
+    chunks = records.Records.chunks
 
     def dying(self):
         for chunk in chunks(self):
@@ -198,7 +202,7 @@ def test_attempts_that_died_leave_nothing(source, tmp_path, monkeypatch):
                 raise OSError("no more")
 
     expected = bd.materialize(source, data_dir=tmp_path / "well", num_workers=1)
-    monkeypatch.setattr(materialize_records.Records, "chunks", dying)
+    monkeypatch.setattr(records.Records, "chunks", dying)
     with pytest.raises(errors.BeamDatasetsError, match="no more"):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1)
     assert is_empty(tmp_path / "out")

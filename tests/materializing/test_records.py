@@ -11,12 +11,12 @@ import pytest
 from beam_datasets import native
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, MetadataError, StorageError
 from beam_datasets.formats import tfrecord
+from beam_datasets.materializing import records as reading
 from beam_datasets.model.shards import FileInstruction
 from beam_datasets.reading.opening import builder_from_directory
-from beam_datasets.writing import materialize_records
+from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
-from tests.writing.materialized import materialize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def files_of(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("asked", [COPY, FILTER, SHUFFLE], ids=["copy", "filter", "shuffle"])
 @pytest.mark.parametrize("indexed", [True, False])
 def test_each_flipped_byte_is_an_error_or_does_not_matter(tmp_path, asked, indexed, monkeypatch):
-    monkeypatch.setattr(materialize_records, "LOCAL_CHUNK", 50)
+    monkeypatch.setattr(reading, "LOCAL_CHUNK", 50)
     directory = write_dataset(tmp_path / "src" / "1.0.0", {"train": [3, 2]}, manifest=True)
     [shard] = directory.glob("*-00000-of-00002")
     if not indexed:
@@ -114,16 +114,16 @@ def test_of_a_shard_without_index_nothing_behind_is_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("chunk", [1, 60, 10**6])
 def test_chunks_are_the_records(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(materialize_records, "LOCAL_CHUNK", chunk)
+    monkeypatch.setattr(reading, "LOCAL_CHUNK", chunk)
     directory = write_dataset(tmp_path / "src" / "1.0.0", {"train": [9]}, manifest=True)
     records = builder_from_directory(directory).as_dataset("train").raw()[:]
     [shard] = directory.glob("*-00000-of-00001")
     for skip in range(9):
         for take in range(9 - skip + 1):
-            with materialize_records.open_records(FileInstruction(str(shard), skip, take, 9), keyed=True) as opened:
-                got = [r for first, places, data in opened.chunks() for r in opened.unframe(first, places, data)]
-                assert got == records[skip : skip + take]
-                assert len(opened.keys) == take
+            opened = reading.Opener().open(FileInstruction(str(shard), skip, take, 9), keyed=True)
+            got = [r for first, places, data in opened.chunks() for r in opened.unframe(first, places, data)]
+            assert got == records[skip : skip + take]
+            assert len(opened.keys) == take
 
 
 def keep_even(example):
@@ -147,7 +147,7 @@ def test_a_filter_must_return_a_bool(tmp_path, answer, more):
     with pytest.raises(BeamDatasetsError, match=WHERE.format(3)) as caught:
         materialize(directory, tmp_path / "out", filter=lambda e: answer if e["id"] == 3 else True, **more)
     assert f"of type {type(answer).__name__}; it must return True or False" in str(caught.value)
-    assert "test_materialize_records:" in str(caught.value)
+    assert "test_records:" in str(caught.value)
 
 
 def test_what_a_filter_raises_is_said_with_its_own_frames(tmp_path):
@@ -155,7 +155,7 @@ def test_what_a_filter_raises_is_said_with_its_own_frames(tmp_path):
     with pytest.raises(BeamDatasetsError, match=WHERE.format(5)) as caught:
         materialize(directory, tmp_path / "out", split="train[2:]", filter=keep_even)
     text = str(caught.value)
-    assert "the filter tests.writing.test_materialize_records:keep_even raised KeyError: 'five'" in text
+    assert "the filter tests.materializing.test_records:keep_even raised KeyError: 'five'" in text
     frames = re.findall(r"at (\S+):\d+ in (\w+)", text)
     assert frames == [(__file__, "keep_even"), (__file__, "parity")]
 

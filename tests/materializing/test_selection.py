@@ -14,12 +14,12 @@ import pytest
 from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, DuplicateKeyError, SplitError
 from beam_datasets.formats.example import parse
+from beam_datasets.materializing import selection
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.selection import is_in_order
 from beam_datasets.model.keys import hash_key, ordered_key
 from beam_datasets.model.splits import ReadInstruction, even_splits
 from beam_datasets.reading.opening import builder_from_directory
-from beam_datasets.writing import repeats
-from beam_datasets.writing.materialize import plan_job
-from beam_datasets.writing.repeats import is_in_order
 from tests.reading.conftest import write_dataset
 
 
@@ -313,7 +313,7 @@ PLACES = ["train", "train[3:]", "train[:5]", "two:train", "two:train[2:4]", "oth
 @pytest.mark.parametrize("ordered", [False, True])
 def test_repeated_keys_are_counted(tmp_path, monkeypatch, ordered):
     """B14: keys that occur more than once are reported, with how many they are and an example."""
-    monkeypatch.setattr(repeats, "_BLOCK_KEYS", 3)
+    monkeypatch.setattr(selection, "KEYS_AT_ONCE", 3)
     for name, lengths in (
         ("one", {"train": [10, 7], "test": [3]}),
         ("two", {"train": [5, 8]}),

@@ -18,8 +18,8 @@ from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.model.shards import shard_lengths
 from beam_datasets.reading.opening import builder_from_directory
+from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset
-from tests.writing.materialized import materialize
 
 many = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=5).filter(sum)
@@ -129,7 +129,7 @@ def test_a_filter_keeps_what_it_says_true_of(source, data):
             split={"x": text_of(terms)},
             num_shards=count,
             filter=lambda example: np.bool_(int(example["id"]) in kept),
-            stretch_bytes=data.draw(st.sampled_from([60, 200, 10**6])),
+            range_bytes=data.draw(st.sampled_from([60, 200, 10**6])),
         )
         assert raw(made, "x") == expected
         assert made.info.splits["x"].shard_lengths == shard_lengths(len(expected), count)
@@ -152,7 +152,7 @@ def test_a_new_order_is_that_of_salted_keys(source, salt, data):
             split={"x": text_of(terms)},
             reshuffle=salt,
             num_shards=data.draw(st.integers(1, len(whole))),
-            stretch_bytes=data.draw(st.sampled_from([60, 10**6])),
+            range_bytes=data.draw(st.sampled_from([60, 10**6])),
         )
         got = raw(made, "x")
         assert sorted(got) == sorted(whole)
@@ -281,15 +281,15 @@ def test_the_same_bytes_wherever_the_source_stands(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_stretches_divide_what_is_read(tmp_path, kind):
+def test_ranges_divide_what_is_read(tmp_path, kind):
     directory = write_dataset(tmp_path / "src" / "1.0.0", {"train": [9, 1, 30]}, **kind)
-    for stretch_bytes in (1, 100, 1000):
+    for range_bytes in (1, 100, 1000):
         made = materialize(
             directory,
-            tmp_path / str(stretch_bytes),
+            tmp_path / str(range_bytes),
             split={"a": "train[5:]", "b": "train[:12]"},
             filter=lambda example: bool(example["id"] % 2),
-            stretch_bytes=stretch_bytes,
+            range_bytes=range_bytes,
         )
         assert ids(raw(made, "a")) == [i for i in range(5, 40) if i % 2]
         assert ids(raw(made, "b")) == [i for i in range(12) if i % 2]

@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.writing.materialize_filter import Filter
+from beam_datasets.materializing.records import Filter
 
 if TYPE_CHECKING:
     from pathlib import Path

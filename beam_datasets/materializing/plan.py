@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
+from beam_datasets.features import FeaturesDict, Sequence, UnknownFeature
+from beam_datasets.features.decode import select
+from beam_datasets.features.features_dict import join
+from beam_datasets.features.tree import below, innermost
+from beam_datasets.materializing.copying import plan_copy
+from beam_datasets.materializing.records import RANGE_BYTES, Filter, RecordRanges, Transform, salt_of
+from beam_datasets.materializing.selection import (
+    Repeats,
+    Sources,
+    find_repeats,
+    is_in_order,
+    named_splits,
+    select_splits,
+)
 from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.model.lineage import Ascent, Lineage, SourceDataset, SplitLineage
-from beam_datasets.model.names import DatasetName
+from beam_datasets.model.names import DatasetName, did_you_mean
 from beam_datasets.model.split_info import SplitDict
 from beam_datasets.model.supervised_keys import names_in
 from beam_datasets.model.version import Version
 from beam_datasets.storage.options import options_of
-from beam_datasets.writing.materialize_copy import piece_counts, plan_copy
-from beam_datasets.writing.materialize_features import difference, project, record_names
-from beam_datasets.writing.materialize_filter import Filter
-from beam_datasets.writing.materialize_records import Transform
-from beam_datasets.writing.materialize_selection import Sources, named_splits, select
-from beam_datasets.writing.materialize_stages import STRETCH_BYTES, Stretches
 from beam_datasets.writing.plan import ShardingOptions, choose_shards
-from beam_datasets.writing.repeats import find_repeats, is_in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from beam_datasets.materializing.copying import CopyPlan
+    from beam_datasets.materializing.records import Prepared
+    from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
     from beam_datasets.reading.opening import ReadOnlyBuilder
-    from beam_datasets.writing.materialize_copy import CopyPlan
-    from beam_datasets.writing.materialize_selection import NameOrDir, SelectedSplit
-    from beam_datasets.writing.materialize_stages import Prepared
-    from beam_datasets.writing.repeats import Repeats
 
-MANY_STRETCHES = 1 << 14
+MANY_RANGES = 1 << 14
 _OF_THE_SOURCE = (
     "name", "version", "config_name", "config_description", "config_tags", "release_notes", "module_name", "splits",
     "supervised_keys", "disable_shuffling", "nondeterministic_order",
@@ -49,8 +56,8 @@ class Job:
         info: its description, without splits.
         splits: what is read for each of its splits.
         sharding: what decides its shards.
-        lineage: what its manifest says of where it came from, but for what only the run tells.
-        transform: what becomes of the records; None where they are copied as they are.
+        lineage: where it came from, as its manifest records it, as far as that is known before the run.
+        transform: what becomes of the records; None if they are copied as they are.
         sources: the directories of what is read.
     """
 
@@ -85,7 +92,7 @@ class Job:
         ]
         if self.reshuffle is None and not self.info.disable_shuffling:
             notes += [
-                f"split {split.name!r}: its {len(split.pieces)} parts stand one behind the other, so it is not in hash "
+                f"split {split.name!r}: its {len(split.runs)} parts stand one behind the other, so it is not in hash "
                 f"order, and a slice such as {split.name}[:60%] is not a random sample. --reshuffle SALT makes it one."
                 for split in self.splits
                 if not is_in_order(split)
@@ -99,16 +106,16 @@ class Job:
 
     @property
     def reshuffle(self) -> str | None:
-        """The salt of the new order; None where the order is kept."""
+        """The salt of the new order; None if the order is kept."""
         return self.lineage.reshuffle
 
     @property
     def num_bytes(self) -> int:
-        """Size of what is read in bytes, framed; about so many where the sources have no indexes."""
+        """Framed size of what is read in bytes; an estimate if the sources have no indexes."""
         return sum(split.num_bytes for split in self.splits)
 
     def num_shards(self, split: SelectedSplit) -> int | None:
-        """Returns how many shards a split will have; None where only the run tells.
+        """Returns how many shards a split will have; None if that is known only after the run.
 
         Raises:
             BeamDatasetsError: more are asked for than there are examples.
@@ -119,7 +126,7 @@ class Job:
 
     @cached_property
     def plan(self) -> CopyPlan | None:
-        """What goes into each shard; None where only the run tells.
+        """What goes into each shard; None if that is known only during the run.
 
         Raises:
             BeamDatasetsError: a split has fewer examples than shards are asked for.
@@ -128,21 +135,18 @@ class Job:
         return plan_copy(self.splits, self.sharding) if known else None
 
     @cached_property
-    def stretches(self) -> Stretches:
-        """What is read together; of a large source so much that they are not too many to list."""
-        return Stretches(self.splits, max(STRETCH_BYTES, self.num_bytes // MANY_STRETCHES))
+    def ranges(self) -> RecordRanges:
+        """What is read together; larger in a large source, so that there are not too many."""
+        return RecordRanges(self.splits, max(RANGE_BYTES, self.num_bytes // MANY_RANGES))
 
 
 def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Iterable[Prepared]) -> Lineage:
-    """Returns where a dataset came from, with the stretches of its keys as the run made them."""
-    parts = list(prepared)
-    counted = {split.name: split.lineage(piece_counts(parts, split)) for split in splits}
+    """Returns where a dataset came from, with the positions of its keys that follow from what was prepared."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for part in prepared:
+        counts[part.split, part.run] += part.file.take
+    counted = {split.name: split.lineage([counts[split.name, i] for i in range(len(split.runs))]) for split in splits}
     return replace(lineage, splits=counted)
-
-
-def salt_of(reshuffle: str, piece: int) -> str:
-    """Returns the salt of a piece of a split, which differs so that equal keys of several pieces become different."""
-    return f"{reshuffle}+{piece}" if piece else reshuffle
 
 
 def plan_job(
@@ -161,59 +165,40 @@ def plan_job(
     source_storage_options: Mapping[str, Any] | None = None,
     **shards: Any,
 ) -> Job:
-    """Returns what is to be done.
-
-    Args:
-        source: this and the others are as of `beam_datasets.materialize`.
-        split: see there.
-        to: see there.
-        data_dir: see there.
-        source_data_dir: see there.
-        sources: see there.
-        features: see there.
-        filter: see there.
-        reshuffle: see there.
-        refuse_repeats: see there.
-        storage_options: see there.
-        source_storage_options: see there.
-        **shards: num_shards, min_shard_size, max_shard_size and others of `ShardingOptions`.
+    """Returns what is to be done; for the arguments see `beam_datasets.materialize`, for others `ShardingOptions`.
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
-        ValueError: a name cannot be read, or there are options of a store for a local path.
+        ValueError: a name cannot be parsed, or there are options of a store for a local path.
     """
     sharding = ShardingOptions.of(**shards)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [root, None]
     opened = Sources(roots, dict(sources or {}), source_storage_options, root)
     first = opened.opened[opened.open(source)]
-    selected = tuple(select(name, expression, opened) for name, expression in named_splits(split, first).items())
-    opened.check_options()
-    selected = opened.keep_read(selected)
+    selected = select_splits(named_splits(split, first), opened)
     sharding.check_splits([one.name for one in selected])
+    builders = opened.opened
     kept = None if features is None else sorted({features} if isinstance(features, str) else set(features))
-    trees = [tree_of(builder, kept) for builder in opened.opened]
-    _check_alike(opened.opened, trees)
+    trees = [kept_features(builder, kept) for builder in builders]
+    _check_alike(builders, trees)
     chosen = None if filter is None else Filter.of(filter)
-    transform = Transform(
-        tuple(builder.info.features for builder in opened.opened),
-        None if kept is None else record_names(trees[0]),
-        chosen,
-    )
-    identity = _identity(to, first, opened.opened[0].info, root)
-    info = _info(opened.opened[0].info, opened.opened, identity, trees[0], reshuffled=reshuffle is not None)
-    for builder in opened.opened:
+    transform = None
+    if kept is not None or chosen is not None:
+        names = None if kept is None else record_names(trees[0])
+        transform = Transform(tuple(builder.info.features for builder in builders), names, chosen)
+    identity = _identity(to, first, builders[0].info, root)
+    info = _info(builders, identity, trees[0], reshuffled=reshuffle is not None)
+    for builder in builders:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
-        tuple(map(_described, opened.opened)),
+        tuple(map(_described, builders)),
         {one.name: _lineage(one, reshuffle) for one in selected},
         None if chosen is None else chosen.name,
         None if kept is None else tuple(kept),
         reshuffle,
     )
-    changes = kept is not None or chosen is not None
-    directories = tuple(builder.dataset_dir for builder in opened.opened)
-    job = Job(info, selected, sharding, lineage, transform if changes else None, directories)
+    job = Job(info, selected, sharding, lineage, transform, tuple(builder.dataset_dir for builder in builders))
     for name, repeats in job.repeats.items() if refuse_repeats else ():
         raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
     return job
@@ -234,19 +219,94 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
     return target
 
 
-def tree_of(builder: ReadOnlyBuilder, kept: Sequence[str] | None) -> Any:
-    """Returns the features of a dataset that are kept."""
-    tree = builder.info.features
-    return tree if kept is None else project(tree, kept, builder.info.display_name)
+# ----------------------------------------------------------------------------------------------------------- features
 
 
-def _check_alike(builders: Sequence[ReadOnlyBuilder], trees: Sequence[Any]) -> None:
-    for builder, tree in zip(builders[1:], trees[1:]):
-        if problem := difference(trees[0], tree):
+def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> Any:
+    """Returns the features of a dataset that are kept.
+
+    Args:
+        builder: the dataset.
+        names: what is kept, nested features as `objects/label`; a name keeps all that is below it. None keeps all.
+
+    Raises:
+        BeamDatasetsError: the dataset has no such feature; the message suggests one.
+    """
+    tree, dataset = builder.info.features, builder.info.display_name
+    if names is None:
+        return tree
+    if not names:
+        raise BeamDatasetsError(f"no feature of {dataset} is named; name at least one, or leave the choice out.")
+    known = {name: path for name, path, _ in below(tree)}
+    spec: dict[str, Any] = {}
+    for name in names:
+        if name not in known:
             raise BeamDatasetsError(
-                f"{builders[0].info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
+                f"{dataset} has no feature {name!r}; it has {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
+            )
+        *parents, last = known[name]
+        nested: Any = spec
+        for step in parents:
+            nested = nested if nested is True else nested.setdefault(step, {})
+        if nested is not True:
+            nested[last] = True
+    return select(tree, spec)
+
+
+def record_names(tree: Any) -> frozenset[bytes]:
+    """Returns the names under which a record stores the features.
+
+    Raises:
+        BeamDatasetsError: they are unknown, because the class of a feature is unknown.
+    """
+    for name, _, feature in below(tree):
+        inner = innermost(feature)
+        if isinstance(inner, UnknownFeature):
+            raise BeamDatasetsError(
+                f"feature {name!r} is of the class {inner.python_class_name!r}, which is not known here, so neither "
+                "is where a record holds it. Leave it out, or copy the dataset with all its features."
+            )
+    return frozenset(name.encode() for name in tree.wire_names(""))
+
+
+def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -> None:
+    (first, tree), *others = zip(builders, trees)
+    for builder, other in others:
+        if problem := _difference(tree, other):
+            raise BeamDatasetsError(
+                f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
                 "All sources need the same features; --features chooses those that all have."
             )
+
+
+def _difference(one: Any, other: Any, name: str = "") -> str | None:
+    """Returns the first difference of two trees of features; None if examples of both can be in one dataset.
+
+    Documentation does not count.
+    """
+    where = f"feature {name!r}" if name else "the examples"
+    if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
+        for missing, there, which in ((set(one) - set(other), one, "first"), (set(other) - set(one), other, "second")):
+            if missing:
+                found = min(missing)
+                return f"feature {join(name, found)!r}, {there[found]!r}, is in the {which} only"
+        found_below = (_difference(one[child], other[child], join(name, child)) for child in one)
+        return next(filter(None, found_below), None)
+    if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
+        if one.length == other.length:
+            return _difference(one.feature, other.feature, name)
+        return f"{where} has length={one.length} in the first, length={other.length} in the second"
+    if one.label_files("x") != other.label_files("x"):
+        return f"{where} has other class names: {_labels(one)} in the first, {_labels(other)} in the second"
+    return None if one == other else f"{where} is {one!r} in the first, {other!r} in the second"
+
+
+def _labels(feature: Any) -> str:
+    names = "".join(feature.label_files("x").values()).splitlines()
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"
+
+
+# -------------------------------------------------------------------------------------------------------- description
 
 
 def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
@@ -254,7 +314,7 @@ def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: 
 
     Args:
         to: its name, or a part of it.
-        source: what `to` leaves open is taken from it.
+        source: provides what `to` leaves open.
         info: of the first dataset that is read.
         root: `data_dir`.
     """
@@ -284,15 +344,11 @@ def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: 
 
 
 def _info(
-    info: DatasetInfo,
-    builders: Sequence[ReadOnlyBuilder],
-    identity: DatasetIdentity,
-    tree: Any,
-    *,
-    reshuffled: bool,
+    builders: Collection[ReadOnlyBuilder], identity: DatasetIdentity, tree: Any, *, reshuffled: bool
 ) -> DatasetInfo:
-    """Returns the description of what is written: that of the first dataset that is read, where it still holds."""
-    supervised = info.supervised_keys
+    """Returns the description of what is written: that of the first dataset that is read, as far as it applies."""
+    infos = [builder.info for builder in builders]
+    info, supervised = infos[0], infos[0].supervised_keys
     if supervised is not None and tree is not info.features and any(name not in tree for name in names_in(supervised)):
         supervised = None
     return info.replace(
@@ -300,14 +356,14 @@ def _info(
         features=tree,
         splits=SplitDict(),
         supervised_keys=supervised,
-        disable_shuffling=not reshuffled and any(builder.info.disable_shuffling for builder in builders),
-        nondeterministic_order=not reshuffled and any(builder.info.nondeterministic_order for builder in builders),
+        disable_shuffling=not reshuffled and any(one.disable_shuffling for one in infos),
+        nondeterministic_order=not reshuffled and any(one.nondeterministic_order for one in infos),
         extra={name: value for name, value in info.extra.items() if name not in _OF_THE_SOURCE},
     )
 
 
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
-    """Checks that neither directory lies in the other."""
+    """Checks that neither directory is in the other."""
     there = source.dataset_dir
     if options_of(target) != options_of(there):
         return  # it may be another store; and nothing that is published is overwritten in any case
@@ -325,26 +381,19 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
 
 
 def _described(builder: ReadOnlyBuilder) -> SourceDataset:
-    """Returns what the manifest says of a source: nothing of where it stands, so that copies of it give the same."""
-    manifest = builder.manifest
-    digest, digest_of = (manifest.digest, "manifest") if manifest else (_digest_of_metadata(builder), "metadata")
-    source = manifest.source if manifest else None
-    return SourceDataset(builder.name, builder.config_name, str(builder.version), digest, digest_of, source)
-
-
-def _digest_of_metadata(builder: ReadOnlyBuilder) -> str:
-    names = [INFO_FILE, catalog.FEATURES_FILE, *sorted(builder.info.features.label_files())]
+    """Returns what the manifest records of a source; not where it is, so that copies of it give the same."""
+    name, manifest = (builder.name, builder.config_name, str(builder.version)), builder.manifest
+    if manifest is not None:
+        return SourceDataset(*name, manifest.digest, "manifest", manifest.source)
     digest = hashlib.sha256()
-    for name in names:
-        digest.update(storage.read_bytes(storage.join(builder.dataset_dir, name)))
-    return digest.hexdigest()
+    for file in (INFO_FILE, catalog.FEATURES_FILE, *sorted(builder.info.features.label_files())):
+        digest.update(storage.read_bytes(storage.join(builder.dataset_dir, file)))
+    return SourceDataset(*name, digest.hexdigest(), "metadata")
 
 
 def _lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
     lineage = split.lineage()
     if reshuffle is None or lineage.keys is None:
         return lineage
-    rules = [
-        rule.reshuffled(salt_of(reshuffle, number)) for number, piece in enumerate(split.pieces) for rule in piece.rules
-    ]
+    rules = [rule.reshuffled(salt_of(reshuffle, number)) for number, run in enumerate(split.runs) for rule in run.rules]
     return replace(lineage, keys=(Ascent(0, tuple(dict.fromkeys(rules))),))

@@ -1,0 +1,503 @@
+"""The records of a source, read in ranges: as they are, or chosen by a filter and cut to some features.
+
+Every record is checked. Local shards are read a megabyte at a time, which fits the processor's cache with all that is
+done to it. Of remote shards the next chunk is read ahead.
+
+What is made of a range is a function of the range alone, so it may be made twice, or by two attempts at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import itertools
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import frames, storage
+from beam_datasets.errors import BeamDatasetsError, FeatureError, LostExamplesError, MetadataError
+from beam_datasets.features import compile_decoder
+from beam_datasets.formats import entries, tfrecord
+from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.index import Index
+from beam_datasets.model.keys import reshuffled_keys
+from beam_datasets.model.names import did_you_mean
+from beam_datasets.model.shards import FileInstruction, FileInstructions
+from beam_datasets.reading.session import Session
+from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
+from beam_datasets.writing.blocks import make_block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer
+
+    from beam_datasets.materializing.selection import SelectedSplit, SortedRun
+    from beam_datasets.writing.blocks import AnyBlock
+
+RANGE_BYTES = 32 << 20
+LOCAL_CHUNK = 1 << 20
+REMOTE_CHUNK = 16 << 20
+_RECORDS_FRAMED = 256  # together
+_FORM = "A filter is given as module:function, or as path/to/file.py:function"
+
+
+# ------------------------------------------------------------------------------------------------------------- ranges
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """Records of a shard that are read together.
+
+    Attributes:
+        number: of the range among all ranges of the job, in the order of what is written.
+        split: the split that the records become part of.
+        run: number of the sorted run of that split.
+        dataset: number of the source.
+        source: the source's split, as errors name it: `digits:1.0.0, train`.
+        index: index of the first record in the source's split.
+        file: the records; the file name is the whole path.
+        keyed: whether the records have sort keys.
+    """
+
+    number: int
+    split: str
+    run: int
+    dataset: int
+    source: str
+    index: int
+    file: FileInstruction
+    keyed: bool
+
+
+@dataclass(frozen=True)
+class RecordRanges:
+    """All ranges of a job, each made when it is asked for.
+
+    Attributes:
+        splits: what is read.
+        range_bytes: larger parts of shards with indexes are divided, in bytes.
+    """
+
+    splits: tuple[SelectedSplit, ...]
+    range_bytes: int = RANGE_BYTES
+
+    @cached_property
+    def _runs(self) -> list[tuple[SelectedSplit, int, SortedRun, FileInstructions, NDArray[np.int64]]]:
+        """Of each run: its split, its number there, itself, its files divided, and where each begins in the source."""
+        runs = []
+        for split in self.splits:
+            for number, run in enumerate(split.runs):
+                parts = -(-run.num_bytes // self.range_bytes) if run.exact else 1
+                files = run.files.divided(np.clip(parts, 1, run.files.take))
+                runs.append((split, number, run, files, run.start + np.cumsum(files.take) - files.take))
+        return runs
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(files) for *_, files, _ in self._runs)])
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def __getitem__(self, number: int) -> RecordRange:
+        place = int(np.searchsorted(self._firsts, number, side="right")) - 1
+        split, run_number, run, files, starts = self._runs[place]
+        i = number - int(self._firsts[place])
+        source = f"{run.name}, {run.split}"
+        return RecordRange(number, split.name, run_number, run.dataset, source, int(starts[i]), files[i], split.keyed)
+
+    def __iter__(self) -> Iterator[RecordRange]:
+        return map(self.__getitem__, range(len(self)))
+
+    def check_all_read(self, numbers: Iterable[int]) -> None:
+        """Checks that ranges of these numbers, in any order, are all ranges, and each once.
+
+        Raises:
+            LostExamplesError: they are not.
+        """
+        found = sorted(numbers)
+        if found != list(range(len(self))):
+            raise LostExamplesError(
+                f"{len(found)} ranges of the source were read, {len(self)} were planned. The engine lost or doubled "
+                "some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
+            )
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of an open shard.
+
+    Attributes:
+        file: which records.
+        shard: the shard, which closes its file when it is no longer used.
+        offsets: where each record begins in the shard, and where the last one ends, in bytes.
+        keys: their sort keys, (n, 16); None if they have none.
+        ordered: whether the keys are ordered integers.
+    """
+
+    file: FileInstruction
+    shard: Shard
+    offsets: NDArray[np.int64]
+    keys: NDArray[np.uint8] | None
+    ordered: bool
+
+    def chunks(self) -> Iterator[tuple[int, NDArray[np.int64], Buffer]]:
+        """Yields (number of the first record among these, offsets, framed records), about a chunk at a time, unchecked.
+
+        Offsets are relative to the buffer.
+        """
+        remote, read = storage.is_remote(self.file.filename), self.shard.reader.read
+        start, stop = int(self.offsets[0]), int(self.offsets[-1])
+        if not remote and start < stop <= start + LOCAL_CHUNK:
+            yield 0, self.offsets - start, read(start, stop)
+            return
+        firsts = _cut(self.offsets, REMOTE_CHUNK if remote else LOCAL_CHUNK)
+        places = [self.offsets[first : stop + 1] for first, stop in itertools.pairwise(firsts)]
+        with contextlib.closing(Session(1, threads=1 if remote else 0)) as session:
+            buffers = session.ahead(partial(read, int(some[0]), int(some[-1])) for some in places)
+            for first, some, buffer in zip(firsts, places, buffers):
+                yield first, some - some[0], buffer
+
+    def check(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> None:
+        """Checks the records of a chunk.
+
+        Raises:
+            CorruptRecordError: one is damaged; it names file, byte and record.
+        """
+        path, start, record = self.file.filename, int(self.offsets[first]), self.file.skip + first
+        found = tfrecord.scan(buffer, path=path, offset=start, first_record=record)
+        if not np.array_equal(found, offsets):
+            self.unframe(first, offsets, buffer)  # raises an error about where the index and the records differ
+
+    def unframe(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> list[bytes]:
+        """Returns the records of a chunk, checked.
+
+        Raises:
+            CorruptRecordError: one is damaged; it names file, byte and record.
+        """
+        path, start, record = self.file.filename, int(self.offsets[first]), self.file.skip + first
+        return tfrecord.unframe(buffer, offsets, path=path, offset=start, first_record=record)
+
+
+def _cut(offsets: NDArray[np.int64], chunk_bytes: int) -> list[int]:
+    """Returns the first record of each chunk of about `chunk_bytes`, and the number of records."""
+    firsts, last = [0], len(offsets) - 1
+    while firsts[-1] < last:
+        stop = int(np.searchsorted(offsets, offsets[firsts[-1]] + chunk_bytes, side="right")) - 1
+        firsts.append(min(max(stop, firsts[-1] + 1), last))
+    return firsts
+
+
+class Opener:
+    """Opens records, and keeps the last shard open, because many small shards may be made of a larger one."""
+
+    def __init__(self) -> None:
+        self._shard: Shard | None = None
+
+    def open(self, file: FileInstruction, *, keyed: bool, index_path: str | None = None) -> Records:
+        """Opens the records of a file instruction.
+
+        Args:
+            file: which records; the file name is the whole path.
+            keyed: whether their sort keys are needed.
+            index_path: an index that was made for a shard that has none; None for the shard's own.
+
+        Raises:
+            StorageError: the shard cannot be read.
+            MetadataError: its index is damaged, does not belong to it, or lacks the keys that are needed.
+            CorruptRecordError: it has no index, and a length in it is damaged.
+        """
+        shard, stop = self._shard, file.skip + file.take
+        if shard is None or (shard.path, shard.num_records) != (file.filename, file.examples_in_shard):
+            self._shard = shard = None  # closed before the next is opened
+            shard = self._shard = Shard(file.filename, file.examples_in_shard)
+        if index_path is not None:
+            offsets = Index.from_bytes(storage.read_bytes(index_path), path=index_path).offsets[: stop + 1]
+        else:
+            offsets = offsets_of(shard, stop)
+        places = offsets[file.skip :].astype(np.int64)
+        if not keyed:
+            return Records(file, shard, places, None, False)
+        if shard.index is None or shard.index.keys is None:
+            raise MetadataError(
+                f"{file.filename} has no index with keys, as other shards of its split have; restore {INDEX_SUFFIX} "
+                "beside it, or repair the dataset."
+            )
+        return Records(file, shard, places, shard.index.keys[file.skip : stop], shard.index.ordered)
+
+
+def offsets_of(shard: Shard, stop: int) -> NDArray[Any]:
+    """Returns where the records before `stop` begin, and where the last one ends; reads nothing behind it.
+
+    Raises:
+        CorruptRecordError: the shard has no index, and a length in it is damaged.
+    """
+    if shard.known_offsets is not None:
+        return shard.known_offsets[: stop + 1]
+    found: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
+    for chunk in shard.scan() if stop else ():
+        found.append(chunk.offsets[1:] + chunk.start)
+        if chunk.first_record + len(chunk.offsets) > stop:
+            break
+    return np.concatenate(found)[: stop + 1].astype(np.uint64)
+
+
+# ----------------------------------------------------------------------------------------------------------- choosing
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A function from a decoded example to whether it is kept.
+
+    Attributes:
+        name: `module:function`, as the manifest records it; of a file, the module is its name without `.py`.
+        function: what is called.
+    """
+
+    name: str
+    function: Callable[[Any], Any]
+
+    @classmethod
+    def of(cls, given: str | Callable[[Any], Any]) -> Filter:
+        """Returns the filter that a function, or its name, means.
+
+        Raises:
+            BeamDatasetsError: there is no such function. What a module raises while it is imported passes through.
+        """
+        if isinstance(given, str):
+            return cls._load(given)
+        if not callable(given):
+            raise BeamDatasetsError(f"the filter is {given!r:.100}, which cannot be called. {_FORM}.")
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        return cls(f"{getattr(given, '__module__', None) or type(given).__module__}:{name}", given)
+
+    @classmethod
+    def _load(cls, text: str) -> Filter:
+        where, _, name = text.rpartition(":")
+        if not (where and name):
+            raise BeamDatasetsError(f"the filter is {text!r}. {_FORM}.")
+        module = (_load_file if where.endswith(".py") else _load_module)(where, text)
+        function: Any = module
+        for step in name.split("."):
+            known = [key for key, value in vars(function).items() if callable(value) and not key.startswith("_")]
+            if not hasattr(function, step):
+                raise BeamDatasetsError(
+                    f"filter {text!r}: there is no {step!r} in {where}; it has {', '.join(known) or 'no functions'}."
+                    f"{did_you_mean(step, known)}"
+                )
+            function = getattr(function, step)
+        if not callable(function):
+            raise BeamDatasetsError(f"filter {text!r} is {function!r:.100}, which cannot be called. {_FORM}.")
+        return cls(f"{module.__name__}:{name}", function)
+
+
+def _load_file(path: str, text: str) -> ModuleType:
+    """Returns the module of a file. It is not registered, so that its functions are pickled with their code."""
+    if not os.path.isfile(path):
+        raise BeamDatasetsError(f"filter {text!r}: there is no file {path}.")
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], os.path.abspath(path))
+    if spec is None or spec.loader is None:
+        raise BeamDatasetsError(f"filter {text!r}: {path} cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    found = sys.modules.setdefault(module.__name__, module)  # where dataclasses look for the module while it runs
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        if found is module:  # not another module of this name
+            sys.modules.pop(module.__name__, None)
+    return module
+
+
+def _load_module(name: str, text: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # something that the module imports
+        raise BeamDatasetsError(
+            f"filter {text!r}: there is no module {error.name!r}; it must be importable from here (PYTHONPATH). "
+            f"{_FORM}."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What becomes of each record.
+
+    Attributes:
+        features: of each source.
+        names: what is kept of a record, by the names in it; None for all.
+        filter: which examples are kept; None for all.
+    """
+
+    features: tuple[Any, ...] = ()
+    names: frozenset[bytes] | None = None
+    filter: Filter | None = None
+
+    def apply(self, whole: RecordRange, records: Records) -> Iterator[tuple[NDArray[np.intp], list[bytes]]]:
+        """Yields (places within the range, records) of those that are kept, in order, a chunk at a time.
+
+        Raises:
+            CorruptRecordError: a record is damaged.
+            BeamDatasetsError: the filter fails, or a record does not fit the features.
+        """
+        keep = self._keeper(whole, records)
+        for first, offsets, buffer in records.chunks():
+            data = records.unframe(first, offsets, buffer)
+            kept = range(len(data)) if keep is None else [i for i, record in enumerate(data) if keep(first + i, record)]
+            chosen = [data[i] for i in kept]
+            if self.names is not None:
+                chosen = [entries.keep(record, self.names) for record in chosen]
+            yield first + np.array(kept, np.intp), chosen
+
+    def _keeper(self, whole: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
+        if self.filter is None:
+            return None
+        decode, name, chosen = compile_decoder(self.features[whole.dataset]), self.filter.name, self.filter.function
+
+        def where(place: int) -> str:
+            file, byte, example = whole.file, records.offsets[place], f"{whole.source}[{whole.index + place}]"
+            return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
+
+        def keep(place: int, record: bytes) -> bool:
+            try:
+                example = decode(record)
+            except (FeatureError, ExampleError) as error:
+                raise type(error)(f"{where(place)}: {error}") from error
+            try:
+                answer = chosen(example)
+            except Exception as error:
+                raise BeamDatasetsError(f"{where(place)}: the filter {name} raised {_described(error)}") from error
+            if not isinstance(answer, (bool, np.bool_)):
+                raise BeamDatasetsError(
+                    f"{where(place)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
+                    "it must return True or False (a bool, or a NumPy bool)."
+                )
+            return bool(answer)
+
+        return keep
+
+
+def _described(error: Exception) -> str:
+    """Returns what was raised and where in the user's code, without frames of this package."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
+    places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own]
+    return f"{type(error).__name__}: {error}{''.join(places)}"
+
+
+# ---------------------------------------------------------------------------------------------- what is made of a range
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A range that is ready to be copied.
+
+    Attributes:
+        number: of the range.
+        split: that the records become part of.
+        run: number of the sorted run of that split.
+        file: what is to be copied: records of the source's shard, or a file that was written for it.
+        index_path: an index of the file; None for the one beside it.
+        num_bytes: framed size in bytes.
+    """
+
+    number: int
+    split: str
+    run: int
+    file: FileInstruction
+    index_path: str | None
+    num_bytes: int
+
+
+def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> Prepared:
+    """Returns what is to be copied of a range.
+
+    Args:
+        whole: which records.
+        transform: what becomes of them; None leaves them in their shard, and only finds out where each begins.
+        directory: gets the files that are made.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+        BeamDatasetsError: the filter fails.
+    """
+    path, index_path = storage.join(directory, f"{whole.number:08d}.records"), None
+    if transform is not None:
+        file, num_bytes = _write_kept(whole, transform, path)
+    else:
+        file, stop = whole.file, whole.file.skip + whole.file.take
+        shard = Shard(file.filename, file.examples_in_shard)
+        offsets = offsets_of(shard, stop)
+        num_bytes = int(offsets[stop]) - int(offsets[file.skip])
+        if shard.index is None:
+            index_path = path + INDEX_SUFFIX
+            storage.write_bytes(index_path, Index(offsets).to_bytes())
+    return Prepared(whole.number, whole.split, whole.run, file, index_path, num_bytes)
+
+
+def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[FileInstruction, int]:
+    """Writes the records that are kept, and their index; returns where they are, and their framed size in bytes."""
+    sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
+    records = Opener().open(whole.file, keyed=whole.keyed)
+    with storage.open_writer(path) as writer:
+        for places, chosen in transform.apply(whole, records):
+            writer.write(tfrecord.frame_all(chosen, _RECORDS_FRAMED))
+            sizes.append(np.fromiter(map(len, chosen), np.int64, len(chosen)) + tfrecord.OVERHEAD)
+            kept.append(places)
+    keys = None if records.keys is None else records.keys[np.concatenate(kept)]
+    index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
+    storage.write_bytes(path + INDEX_SUFFIX, index.to_bytes())
+    return FileInstruction(path, 0, len(index), len(index)), index.shard_size
+
+
+def blocks(
+    whole: RecordRange, transform: Transform | None, reshuffle: str, *, block_size: int, spill_dir: str | None
+) -> Iterator[AnyBlock]:
+    """Yields the records of a range that are kept, in blocks, with the sort keys of a new order.
+
+    Args:
+        whole: which records.
+        transform: what becomes of them; None for nothing.
+        reshuffle: the salt of the order. Records without sort keys are ordered by their shard's name and their place.
+        block_size: about the size of a block in bytes.
+        spill_dir: where payload is spilled; None keeps it inline.
+    """
+    salt = salt_of(reshuffle, whole.run)
+    keys: list[bytes] = []
+    data: list[bytes] = []
+    size = 0
+    records = Opener().open(whole.file, keyed=whole.keyed)
+    for places, chosen in (transform or Transform()).apply(whole, records):
+        keys += _old_keys(whole, records, places)
+        data += chosen
+        size += sum(map(len, chosen))
+        if size >= block_size:
+            yield make_block(whole.split, reshuffled_keys(salt, keys), data, spill_dir)
+            keys, data, size = [], [], 0
+    if data:
+        yield make_block(whole.split, reshuffled_keys(salt, keys), data, spill_dir)
+
+
+def salt_of(reshuffle: str, run: int) -> str:
+    """Returns the salt of a run of a split. Salts of runs differ, so that equal keys of two runs become different."""
+    return f"{reshuffle}+{run}" if run else reshuffle
+
+
+def _old_keys(whole: RecordRange, records: Records, places: NDArray[np.intp]) -> list[bytes]:
+    if records.keys is not None:
+        return [key.tobytes() for key in records.keys[places]]
+    name = storage.basename(whole.file.filename)
+    return [f"{name}__{whole.file.skip + place}".encode() for place in places.tolist()]

@@ -1,0 +1,455 @@
+"""What a materialized dataset is made of: from expressions over published datasets to runs of their shards.
+
+    expression := term ('+' term)*
+    term       := [SOURCE ':'] a split expression, such as `train[:10%]`
+
+Without SOURCE a term means the first dataset. SOURCE is a label, a dataset's name or a version's directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
+from beam_datasets.formats import tfrecord
+from beam_datasets.model.lineage import Ascent, Read, SplitLineage, between
+from beam_datasets.model.names import RESERVED_SPLITS, check_split_name
+from beam_datasets.model.shards import FileInstructions
+from beam_datasets.model.splits import AbstractSplit, SplitAdd
+from beam_datasets.reading.comparing.pairing import KeyCursor
+from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
+from beam_datasets.reading.shards import read_index
+from beam_datasets.writing.blocks import key_array, sort_order
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.model.lineage import KeyRule
+    from beam_datasets.model.splits import AbsoluteInstruction, Spec
+
+    NameOrDir = str | os.PathLike[str]
+
+KEYS_AT_ONCE = 1 << 16
+_TERM = re.compile(r"(?:(?P<source>[^\[\]]+):)?(?P<split>[\w-]+(?:\[[^\[\]]*\])?)\Z")
+_NAMED = re.compile(r"(?P<name>[^=\[\]:/]*)=(?P<expression>.*)\Z", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class SortedRun:
+    """Consecutive examples of a source's split, whose sort keys ascend.
+
+    Attributes:
+        dataset: number of the source.
+        name: of the source, `name/config:version`.
+        split: the source's split.
+        start: index of the first example in it.
+        rules: of the sort keys; empty if there are none.
+        files: the file instructions, with whole paths.
+        num_bytes: framed size of each file instruction in bytes; an estimate unless `exact`.
+        exact: whether the sizes are known to the byte.
+    """
+
+    dataset: int
+    name: str
+    split: str
+    start: int
+    rules: tuple[KeyRule, ...]
+    files: FileInstructions
+    num_bytes: NDArray[np.int64]
+    exact: bool
+
+
+@dataclass(frozen=True)
+class SelectedSplit:
+    """A split that is to be written.
+
+    Attributes:
+        name: of the split.
+        expression: what was asked for, in a form that does not depend on where the sources are.
+        reads: what the expression means.
+        runs: the same, divided into runs of ascending keys.
+    """
+
+    name: str
+    expression: str
+    reads: tuple[Read, ...]
+    runs: tuple[SortedRun, ...]
+
+    @property
+    def keyed(self) -> bool:
+        """Whether all examples have sort keys."""
+        return all(run.rules for run in self.runs)
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples are read."""
+        return sum(run.files.num_examples for run in self.runs)
+
+    @property
+    def num_bytes(self) -> int:
+        """Framed size of what is read in bytes; an estimate unless `exact`."""
+        return sum(int(run.num_bytes.sum()) for run in self.runs)
+
+    @property
+    def exact(self) -> bool:
+        """Whether `num_bytes` is known to the byte, for which the shards must have indexes."""
+        return all(run.exact for run in self.runs)
+
+    @property
+    def files(self) -> FileInstructions:
+        """The file instructions of all runs."""
+        return FileInstructions.concatenate(run.files for run in self.runs)
+
+    def lineage(self, counts: Sequence[int] | None = None) -> SplitLineage:
+        """Returns what the manifest records of the split, if the order is kept.
+
+        Args:
+            counts: how many examples of each run are written; None for all.
+        """
+        counts = counts or [run.files.num_examples for run in self.runs]
+        starts = np.cumsum(counts) - counts
+        keys = tuple(Ascent(int(start), run.rules) for start, count, run in zip(starts, counts, self.runs) if count)
+        return SplitLineage(self.expression, self.reads, keys if self.keyed else None)
+
+
+@dataclass
+class Sources:
+    """The datasets that expressions name, each opened once.
+
+    Attributes:
+        data_dirs: roots of datasets, in the order in which they are searched for a name.
+        labels: label -> name or directory.
+        options: of the sources' stores; see `storage.with_options_if_remote`.
+        beside: a path whose options are used for sources in the same bucket, if there are no others.
+        opened: the datasets, in the order in which they were first named.
+    """
+
+    data_dirs: Sequence[NameOrDir | None]
+    labels: Mapping[str, NameOrDir] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
+    beside: str | None = None
+    opened: list[ReadOnlyBuilder] = field(default_factory=list)
+
+    def open(self, text: NameOrDir) -> int:
+        """Returns the number of the dataset that a label, a name or a directory means.
+
+        Raises:
+            DatasetNotFoundError: there is none.
+            BeamDatasetsError: it cannot be copied.
+        """
+        found = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
+        for number, known in enumerate(self.opened):
+            if storage.is_same(known.dataset_dir, found.dataset_dir):
+                return number
+        if found.info.file_format != "tfrecord":
+            raise BeamDatasetsError(
+                f"{found.dataset_dir} is stored as {found.info.file_format}; only tfrecord can be materialized."
+            )
+        if any(part.startswith("incomplete.") for part in found.dataset_dir.split("/")):
+            raise BeamDatasetsError(f"{found.dataset_dir} is of a run that has not ended; wait until it is published.")
+        self.opened.append(found)
+        return len(self.opened) - 1
+
+    def _find(self, name_or_dir: NameOrDir) -> ReadOnlyBuilder:
+        if storage.is_remote(name_or_dir):
+            name_or_dir = self._with_options(name_or_dir)
+        errors: dict[str, None] = {}
+        for root in dict.fromkeys(map(catalog.root_dir, self.data_dirs)):
+            try:
+                return open_published(name_or_dir, self._with_options(root))
+            except DatasetNotFoundError as error:
+                errors[str(error)] = None
+        raise DatasetNotFoundError("\n  and ".join(errors))
+
+    def _with_options(self, path: NameOrDir) -> str:
+        return storage.with_options_if_remote(path, self.options, beside=self.beside)
+
+    def check_options(self) -> None:
+        """Checks that a source is in a store if there are options of stores.
+
+        Raises:
+            StoreOptionsError: none is.
+        """
+        if self.options and not any(storage.is_remote(source.dataset_dir) for source in self.opened):
+            raise StoreOptionsError(
+                f"source_storage_options are for URLs, and {self.opened[0].dataset_dir} is a local path. Leave them out"
+            )
+
+
+# -------------------------------------------------------------------------------------------------------- expressions
+
+
+def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
+    """Returns {name of an output split: expression}.
+
+    Args:
+        splits: such a mapping; or one or several texts `NAME=EXPRESSION`, where the name may be left out if the
+            expression takes from one split, whose name is kept; None for all splits of the source as they are.
+        source: the first dataset.
+
+    Raises:
+        BeamDatasetsError: a name is missing or given twice.
+        TypeError: `splits` is something else.
+        ValueError: a split cannot have such a name.
+    """
+    if splits is None:
+        return {name: name for name in source.info.splits}
+    if not isinstance(splits, Mapping):
+        texts = [splits] if isinstance(splits, (str, AbstractSplit)) else splits
+        if not isinstance(texts, Iterable):
+            raise TypeError(
+                f"split is {splits!r}; needed: {{name: expression}}, one or several 'NAME=EXPRESSION', or None."
+            )
+        splits = {}
+        for name, expression in map(_named, texts):
+            if name in splits:
+                raise BeamDatasetsError(f"split {name!r} is given twice; join the two expressions with '+'.")
+            splits[name] = expression
+    if not splits:
+        raise BeamDatasetsError("no split is given; a dataset has at least one.")
+    for name in splits:
+        check_split_name(name, reserved=RESERVED_SPLITS)
+    return dict(splits)
+
+
+def _named(text: Spec) -> tuple[str, Spec]:
+    found = _NAMED.match(text) if isinstance(text, str) else None
+    if found:
+        return found["name"].strip(), found["expression"].strip()
+    names = {split.partition("[")[0] for _, split in _parted(str(text))}
+    name = names.pop()
+    if names or name == "all":
+        raise BeamDatasetsError(f"what is {str(text)!r} to be called? Give it a name: NAME={text}")
+    return name, text
+
+
+def select_splits(expressions: Mapping[str, Spec], sources: Sources) -> tuple[SelectedSplit, ...]:
+    """Returns the splits that expressions mean. Removes the sources of which nothing is read, and numbers the others.
+
+    Raises:
+        SplitError: an expression cannot be parsed, does not fit the datasets, or selects nothing.
+        DatasetNotFoundError: it names a dataset that is not there.
+        StoreOptionsError: see `Sources.check_options`.
+    """
+    selected = {name: _select(name, expression, sources) for name, expression in expressions.items()}
+    sources.check_options()
+    used = sorted({read.dataset for _, reads in selected.values() for read in reads})
+    sources.opened = [sources.opened[number] for number in used]
+    splits = []
+    for name, (text, found) in selected.items():
+        reads = tuple(replace(read, dataset=used.index(read.dataset)) for read in found)
+        runs = [run for read in reads for run in _sorted_runs(sources.opened[read.dataset], read)]
+        splits.append(SelectedSplit(name, text, reads, tuple(runs)))
+    return tuple(splits)
+
+
+def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Read]]:
+    """Returns an expression in a form that does not depend on where the sources are, and what it means."""
+    reads: list[Read] = []
+    texts = []
+    for number, term in _terms(expression, sources):
+        source = sources.opened[number]
+        parts = term.to_absolute(source.info.splits)
+        prefix = f"{source.info.display_name}:" if number else ""
+        texts += [prefix + text for text in _as_text(term, parts)]
+        for part in parts:
+            read = Read(number, part.splitname, part.start, part.stop)
+            if reads and reads[-1] == replace(read, start=reads[-1].start, stop=read.start):
+                read = replace(read, start=reads.pop().start)
+            if read.start < read.stop:
+                reads.append(read)
+    text = "+".join(texts)
+    if not reads:
+        raise SplitError(
+            f"split {name!r} would have no examples: {text!r} selects none. A published split needs at least one; ask "
+            "for more, or leave the split out."
+        )
+    return text, reads
+
+
+def _terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
+    """Returns (number of the dataset, what is read of it) for each term."""
+    if not isinstance(expression, str):
+        given = AbstractSplit.from_spec(expression)
+        return [(0, term) for term in (given.terms if isinstance(given, SplitAdd) else (given,))]
+    return [
+        (0 if source is None else sources.open(source), AbstractSplit.from_spec(split))
+        for source, split in _parted(expression)
+    ]
+
+
+def _parted(expression: str) -> Iterator[tuple[str | None, str]]:
+    """Yields (source, split) of each term; a source may have '+' in its name.
+
+    >>> list(_parted("train[:5] + /data/c++/things/1.0.0:test"))
+    [(None, 'train[:5]'), ('/data/c++/things/1.0.0', 'test')]
+    """
+    parts: list[str] = []
+    for part in expression.split("+"):
+        parts.append(part)
+        found = _TERM.match("+".join(parts).strip())
+        if found:
+            yield found["source"] and found["source"].strip(), found["split"]
+            parts = []
+    if parts:
+        yield None, "+".join(parts).strip()
+
+
+def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[str]:
+    text = str(term)
+    if _TERM.match(text):
+        return [text]
+    return [f"{part.splitname}[{part.start}:{part.stop}]" for part in parts]  # an object that has no expression
+
+
+def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
+    """Yields what is read, cut where the source's sort keys begin anew."""
+    split, name = source.info.splits[read.split], source.info.display_name
+    paths = _Paths(source.dataset_dir, split.shard_names)
+    first = storage.join(source.dataset_dir, split.between(read.start, read.stop).filename(0))
+    index = read_index(first) if source.pool.indexed else None  # the split's other shards are taken to be alike
+    for rules, start, stop in between(source.ascents(read.split), read.start, read.stop):
+        files = FileInstructions.between(start, stop, split.offsets, paths)
+        num_bytes, exact = _sizes(source, read.split, files, indexed=index is not None)
+        rules = rules if index is not None and index.has_keys else ()
+        yield SortedRun(read.dataset, name, read.split, start, rules, files, num_bytes, exact)
+
+
+def _sizes(
+    source: ReadOnlyBuilder, name: str, files: FileInstructions, *, indexed: bool
+) -> tuple[NDArray[np.int64], bool]:
+    """Returns the framed size of each file instruction in bytes, and whether it is exact.
+
+    If a manifest records the sizes of the shards, only the indexes of shards that are read in part are read.
+    """
+    split = source.info.splits[name]
+    if source.manifest is None or not indexed:
+        mean = split.num_bytes / max(split.num_examples, 1) + tfrecord.OVERHEAD
+        return (files.take * mean).astype(np.int64), False
+    sizes = np.asarray(source.manifest.splits[name].file_bytes, np.int64)[files.shard]
+    for number in np.flatnonzero(files.take < files.examples_in_shard).tolist():
+        file = files[number]
+        index = read_index(file.filename)
+        if index is None or len(index) != file.examples_in_shard:
+            return (sizes * (files.take / files.examples_in_shard)).astype(np.int64), False
+        sizes[number] = int(index.offsets[file.skip + file.take]) - int(index.offsets[file.skip])
+    return sizes, True
+
+
+@dataclass(frozen=True)
+class _Paths(Sequence[str]):
+    """The paths of a split's shards, each made when it is asked for."""
+
+    directory: str
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [storage.join(self.directory, name) for name in self.names[index]]
+        return storage.join(self.directory, self.names[index])
+
+
+# ------------------------------------------------------------------------------------------------ keys and their order
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Keys that occur more than once in a split.
+
+    Attributes:
+        count: how many examples have the key of an example before them.
+        key: one of the keys: the integer that the author gave, or the hash that is stored.
+        first: an example that has it, as a term of a split expression.
+        second: another one.
+    """
+
+    count: int
+    key: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        subject = "1 key occurs" if self.count == 1 else f"{self.count:,} keys occur"
+        return f"{subject} more than once: {self.first} and {self.second} have {self.key}"
+
+
+def find_repeats(split: SelectedSplit) -> Repeats | None:
+    """Returns the keys that occur more than once; None if there are none, or if examples have no keys.
+
+    Reads the indexes of the runs whose keys were made by the same rules, and merges them in one pass.
+
+    Raises:
+        MetadataError: an index is damaged.
+    """
+    runs = [
+        run for run in split.runs if any(run is not other and set(run.rules) & set(other.rules) for other in split.runs)
+    ]
+    cursors = [KeyCursor(_key_blocks(run)) for run in runs]
+    found: Repeats | None = None
+    while len(live := [number for number, cursor in enumerate(cursors) if cursor.fill()]) > 1:
+        limit = min(cursors[number].last for number in live)
+        taken = [(number, *cursors[number].take(limit)) for number in live]
+        keys = key_array(b"".join(some.tobytes() for *_, some in taken))
+        order = sort_order(keys)
+        ranks = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
+        if found is None and len(ranks):
+            places = [(runs[number], first + i) for number, first, some in taken for i in range(len(some))]
+            examples = (f"{run.name}:{run.split}[{i}:{i + 1}]" for run, i in (places[p] for p in order[ranks[0] :][:2]))
+            found = Repeats(0, _key_text(keys[order[ranks[0]]], runs), *examples)
+        if found is not None:
+            found = replace(found, count=found.count + len(ranks))
+    return found
+
+
+def is_in_order(split: SelectedSplit) -> bool:
+    """Returns whether sort keys ascend through all runs of a split."""
+    borders: list[bytes] = []
+    for run in split.runs if len(split.runs) > 1 else ():
+        if not run.rules or run.rules != split.runs[0].rules:
+            return False
+        first, last = run.files[0], run.files[len(run.files) - 1]
+        borders.append(_keys_of(first.filename)[first.skip].tobytes())
+        borders.append(_keys_of(last.filename)[last.skip + last.take - 1].tobytes())
+    return borders == sorted(borders)
+
+
+def _key_blocks(run: SortedRun) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yields (index of the first one in the source's split, keys), ascending."""
+    index = run.start
+    for file in run.files:
+        keys = _keys_of(file.filename)[file.skip : file.skip + file.take]
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            yield index + start, keys[start : start + KEYS_AT_ONCE]
+        index += file.take
+
+
+def _keys_of(path: str) -> NDArray[np.uint8]:
+    index = read_index(path)
+    if index is None or index.keys is None:
+        raise MetadataError(
+            f"{path}: expected an index with keys beside it, got none. Restore it, or repair the dataset."
+        )
+    return index.keys
+
+
+def _key_text(key: NDArray[np.uint64], runs: Sequence[SortedRun]) -> str:
+    number = int(key[0]) << 64 | int(key[1])
+    if all(rule.split is None and not rule.salts for run in runs for rule in run.rules):
+        return f"the key {number - (1 << 127)}"
+    return f"a key whose hash is {number:032x}"

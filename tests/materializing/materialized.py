@@ -1,0 +1,21 @@
+"""Materializing in this process, with small blocks and parts, so that many datasets can be tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.records import RecordRanges
+from beam_datasets.materializing.run import run_in_process
+from beam_datasets.reading.opening import builder_from_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def materialize(source: Any, data_dir: Path, *, range_bytes: int = 0, **asked: Any) -> Any:
+    """Materializes, and returns what reads the dataset."""
+    job = plan_job(source, data_dir=data_dir, max_part_size=200, **asked)
+    if range_bytes:
+        job.__dict__["ranges"] = RecordRanges(job.splits, range_bytes)
+    return builder_from_directory(run_in_process(job, block_size=300))
