@@ -12,6 +12,7 @@ from tests.reading.comparing.versions import PETS, example
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*not in hash order:UserWarning")  # of the slices that are cut
 TRAIN = PETS.splits["train"]
 EDITED = {key: value for key, value in TRAIN.items() if key != "key 3"} | {"key 7": example(99), "key 20": example(20)}
 
