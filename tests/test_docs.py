@@ -69,6 +69,7 @@ def test_readme_runs(readme: tuple[Path, str]) -> None:
     assert "900 {" in readme[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
     shutil.copytree(readme[0], tmp_path, dirs_exist_ok=True)

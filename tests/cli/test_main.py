@@ -176,6 +176,7 @@ def test_debug_raises(tmp_path: Path) -> None:
         main(["info", "nothing", "--data_dir", str(tmp_path), "--debug"])
 
 
+@pytest.mark.slow
 def test_worker_processes_find_the_file(small: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "beam_datasets.cli", "build", small, "--data_dir", "data", "--num_workers", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)

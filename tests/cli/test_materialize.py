@@ -134,6 +134,7 @@ def test_ctrl_c_says_whether_the_version_is_published(
     assert err.splitlines()[-1] == f"interrupted; {said}"
 
 
+@pytest.mark.slow
 def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,

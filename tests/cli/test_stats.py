@@ -79,7 +79,7 @@ def test_json(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: 
     assert (code, out) == (0, json_text(compute(copy)))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_slices_and_features_keep_their_order(
     copy: Path,  # noqa: F811
     capsys: pytest.CaptureFixture[str],

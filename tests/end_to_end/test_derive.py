@@ -65,6 +65,7 @@ def test_every_example_once(source: str, tmp_path: Path) -> None:
     assert made.find("numbers-train.tfrecord-00004-of-00005__999") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options, range_bytes",
     [

@@ -64,6 +64,7 @@ def test_process_hash_seed_and_native_module_do_not_matter(tmp_path, expected, v
     assert digests(tmp_path / "numbers" / "1.0.0") == expected
 
 
+@pytest.mark.slow
 def test_the_portable_job_service_writes_the_same(tmp_path, expected):
     with portable_engine(tmp_path) as options:
         assert build(tmp_path / "data", beam_options=options) == expected

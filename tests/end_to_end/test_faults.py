@@ -70,7 +70,7 @@ def is_empty(data_dir: Path) -> bool:
     return not [path for path in data_dir.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "examples, kind, words",
     [
@@ -298,6 +298,7 @@ def alive(group: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_leaves_nothing(tmp_path, workers):
     with slow_build(tmp_path, workers) as process:
@@ -344,6 +345,7 @@ def test_an_error_after_ctrl_c_is_what_it_is(tmp_path, fault):
     assert is_empty(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_build_can_be_run_again(tmp_path):
     with slow_build(tmp_path / "a", workers=1) as process:
         os.killpg(process.pid, signal.SIGKILL)
@@ -355,6 +357,7 @@ def test_a_killed_build_can_be_run_again(tmp_path):
     assert digests(tmp_path / "a" / "numbers" / "1.0.0") == digests(tmp_path / "b" / "numbers" / "1.0.0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk(tmp_path, workers):
     code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); import signal; "

@@ -102,7 +102,7 @@ def test_an_unreliable_store_loses_nothing(flaky: ObjectStore, local: str) -> No
     assert [x["text"] for x in there] == [x["text"] for x in here]
 
 
-@pytest.mark.parametrize("attempt", range(20))
+@pytest.mark.parametrize("attempt", range(4))
 def test_one_of_two_publishers_at_once_publishes(shared_store: ObjectStore, attempt: int) -> None:
     race(f"{shared_store.url}/race/{attempt}")
 
@@ -114,6 +114,7 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSto
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", ["00000001.reservation.json", ".decision.json"])
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 0.8])
 def test_a_publisher_killed_while_it_runs_or_publishes(
@@ -176,6 +177,7 @@ def elsewhere(code: str, *arguments: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_two_calls_have_each_their_own_options(local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two stores with a bucket of the same name; nothing in the environment leads to any."""
     monkeypatch.setenv("BEAM_DATASETS_CACHE_DIR", str(tmp_path / "cache"))
@@ -218,6 +220,7 @@ def test_a_dataset_takes_its_options_along(local: str, tmp_path: Path) -> None:
         assert SECRET not in "".join(map(str, shown))
 
 
+@pytest.mark.slow
 def test_what_was_read_is_not_asked_for_again(local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEAM_DATASETS_CACHE_DIR", str(tmp_path / "cache"))
     with object_store("s3", tmp_path) as running:

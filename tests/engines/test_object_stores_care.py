@@ -91,6 +91,7 @@ def both(store: ObjectStore, original: Path, tmp_path: Path, capsys: pytest.Capt
     return Both(store, original, tmp_path, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [
@@ -135,6 +136,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", DAMAGES)
 def test_damage_is_found_and_repaired(both: Both, original: Path, file: str) -> None:
     version = f"data/{VERSION}"

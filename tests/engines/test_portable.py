@@ -36,6 +36,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         yield ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", "--environment_type=EXTERNAL"]
 
 
+@pytest.mark.slow
 def test_generates_and_materializes_the_same_bytes(service: list[str], pool: Pool, local: Path, tmp_path: Path) -> None:
     run(*numbers(tmp_path, *service, *pool.options))
     assert version(tmp_path) == version(local)

@@ -70,6 +70,7 @@ def all_bytes(path: str) -> bytes:
     return b"".join(name.encode() + all_bytes(storage.join(path, name)) for name in storage.list_dir(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"num_workers": 2}, {"num_workers": 1, "payload": "inline"}, {"num_workers": 1, "spill": True}], ids=str
 )
@@ -161,6 +162,7 @@ def test_looking_after(store: ObjectStore, there: str, local: str) -> None:
         bd.builder_from_directory(f"{store.url}/../data", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset"])
 def test_exporting(store: ObjectStore, there: str, local: str, format: str, tmp_path: Path) -> None:
     wanted = {"split": "train[:30%]", "num_workers": 1}

@@ -285,6 +285,7 @@ def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytes
     assert len(set(calls.opened())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_does_not_grow_with_a_shard(tmp_path: Path, name: str) -> None:
     def peak(count: int) -> int:

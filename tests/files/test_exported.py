@@ -158,6 +158,7 @@ def test_files_beside_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ] in problem
 
 
+@pytest.mark.slow
 def test_bytes_of_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"x": {"b64": "/wA="}}\n{"x": {"b64": "?"}}\n')
     options = ["--data_dir", str(tmp_path / "data"), "--name", "b64", "--pattern", str(tmp_path / "a.jsonl")]

@@ -1,4 +1,4 @@
-"""What a reader of one process does between epochs: other orders where that was asked for, and no threads of its own."""
+"""What a reader does between epochs: other orders if that was asked for, and no threads of its own."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def contents(directory: str | Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_same_files_with_any_number_of_workers(tmp_path: Path, name: str, num_workers: int) -> None:
     options: dict[str, Any] = {"split": ["head=train[:30%]", "rest=train[30%:]"], "num_shards": {"rest": 5}}
     made = bd.export(INTER, tmp_path / "out", name, num_workers=num_workers, **options)
@@ -73,7 +73,7 @@ def test_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < max(told) <= sum(map(len, contents(made).values()))
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_damage_is_named_and_nothing_is_left(tmp_path: Path, num_workers: int) -> None:
     source = write_dataset(tmp_path / "d" / "1.0.0", {"train": [10, 30]})
     [shard] = source.glob("*00001-of-00002")

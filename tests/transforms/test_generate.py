@@ -27,7 +27,7 @@ class Mixed(DatasetBuilder, skip_registration=True):
         return {"train": pipeline | beam.Create([(1, {"n": 1})]), "test": ((i, {"n": i}) for i in range(3))}
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_iterable_beside_a_split_on_the_pipeline(tmp_path, num_workers):
     made = Path(Mixed(data_dir=tmp_path).build(num_workers=num_workers))
     assert sorted(path.name for path in made.glob("*-00001")) == [
@@ -63,7 +63,7 @@ class Made(DatasetBuilder, skip_registration=True):
         yield from self.pairs
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_iterable_and_beam_make_the_same_bytes(tmp_path, num_workers):
     pairs = [(f"key {i}", {"n": i}) for i in range(1000)]
     made = [
@@ -114,7 +114,7 @@ def test_an_unusable_key_is_named_with_its_split(tmp_path, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_half_a_surrogate_pair_in_what_beam_made(tmp_path, num_workers):
     with pytest.raises(InvalidKeyError, match=r"half of a surrogate pair(.|\n)*in stage 'Generate train"):
         Made([("half\ud800", {"n": 1})], True, data_dir=tmp_path).build(num_workers=num_workers)

@@ -101,7 +101,7 @@ def test_a_published_version_is_not_written_again(source, tmp_path):
     assert digests(made) == before
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("asked", [{}, {"filter": lambda e: True}, {"reshuffle": "x"}], ids=["copy", "filter", "new"])
 def test_a_damaged_record(source, tmp_path, num_workers, asked):
     shard = sorted(source.glob("*-train*-of-00003"))[1]
@@ -125,7 +125,7 @@ def inner(example):
     raise OSError(f"no disk for {example['id'] // 1000}")
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("more", [{}, {"reshuffle": "x"}], ids=str)
 def test_a_filter_that_fails(source, tmp_path, num_workers, more):
     with pytest.raises(errors.BeamDatasetsError) as caught:

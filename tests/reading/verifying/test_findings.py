@@ -236,6 +236,7 @@ def test_an_edited_label_file(copy: Path, as_tfds: Path, tmp_path: Path) -> None
     assert "has 3 names for the 2 classes" in one(directory).message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["dataset_info.json", "features.json", "label.labels.txt", "manifest.json", f"{SHORT}.index"]
 )

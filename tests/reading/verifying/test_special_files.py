@@ -24,6 +24,7 @@ def command(*arguments: str | Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_fifo_is_told_of_and_replaced(copy: Path, published: Path, name: str) -> None:
     (copy / name).unlink()
