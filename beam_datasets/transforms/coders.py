@@ -42,6 +42,10 @@ class BlockCoder(_PlainCoder):
         split = encoded[_BLOCK.size : keys_at].decode()
         return Block(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
 
+    def to_type_hint(self) -> type[Block]:
+        """Returns the class of what is encoded."""
+        return Block
+
 
 class SpilledBlockCoder(_PlainCoder):
     """Encodes where spilled blocks are."""
@@ -59,6 +63,10 @@ class SpilledBlockCoder(_PlainCoder):
         split = encoded[_SPILLED_BLOCK.size : path_at].decode()
         return SpilledBlock(split, encoded[path_at:].decode("utf-8", "surrogateescape"), *numbers)
 
+    def to_type_hint(self) -> type[SpilledBlock]:
+        """Returns the class of what is encoded."""
+        return SpilledBlock
+
 
 class HistogramCoder(_PlainCoder):
     """Encodes histograms of sort keys."""
@@ -70,6 +78,10 @@ class HistogramCoder(_PlainCoder):
     def decode(self, encoded: bytes) -> Histogram:
         """Returns the histogram."""
         return Histogram.from_bytes(encoded)
+
+    def to_type_hint(self) -> type[Histogram]:
+        """Returns the class of what is encoded."""
+        return Histogram
 
 
 for _kind, _coder in ((Block, BlockCoder), (SpilledBlock, SpilledBlockCoder), (Histogram, HistogramCoder)):

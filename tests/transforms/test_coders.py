@@ -113,6 +113,7 @@ def test_the_graph_uses_them(tmp_path, payload, coder, more, runner):
     sources = {name: pipeline | name >> beam.Create([(name, {"n": 1})]) for name in ("train", "test")}
     _ = sources | write
     proto = pipeline.to_runner_api()
+    beam.Pipeline.from_runner_api(proto, "FnApiRunner", PipelineOptions([]))  # as runs do that cannot fork
     used = {pcoll.unique_name: coders_of(proto, pcoll.coder_id) for pcoll in proto.components.pcollections.values()}
     pickled = {"FastPrimitivesCoder", "PickleCoder", "beam:coder:pickled_python:v1"}
     flow = dict.fromkeys(["Encode train", "MergeSplits", "Route", "GroupByShard"], coder)
