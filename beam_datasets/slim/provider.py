@@ -138,7 +138,8 @@ class _Readers:
 
     def checkpoint(self) -> Checkpoint:
         """Returns where the readers are; after an error of reading, before the record that it was about."""
-        return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": list(self._places)}
+        places = [place and list(place) for place in self._places]
+        return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": places}
 
     def next(self) -> Record | None:
         """Returns the next record; None at the end of the epoch."""
@@ -157,14 +158,14 @@ class _Readers:
             if place is None:
                 if self._opened == len(self._order):
                     return None
-                place = self._places[number] = [self._order[self._opened], 0, 0]
+                place = self._places[number] = self._order[self._opened], 0, 0
                 self._opened += 1
             path, records = self._files[place[0]], self._records[number]
             if records is None:
                 records = self._records[number] = self._reader.records(path, place[1], place[2])
             found = next(records, None)
             if found is not None:
-                self._places[number] = [place[0], found[0].number + 1, found[0].stop]
+                self._places[number] = place[0], found[0].number + 1, found[0].stop
                 return Record(path, *found)
             self._places[number] = self._records[number] = None
 
