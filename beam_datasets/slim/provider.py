@@ -141,15 +141,25 @@ class _Readers:
         places = [place and list(place) for place in self._places]
         return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": places}
 
-    def next(self) -> Record | None:
-        """Returns the next record; None at the end of the epoch."""
-        for _ in self._places:
+    def records(self, first: int, checkpoints: deque[Checkpoint], spacing: int) -> Iterator[Record | None]:
+        """Yields the records from position `first` on, then None for ever; adds a checkpoint each `spacing` records."""
+        following = checkpoints[-1]["position"] + spacing
+        num_idle = 0  # readers in a row that have no record
+        while True:
+            if self.position >= following:
+                checkpoints.append(self.checkpoint())
+                following += spacing
             record = self._read(self._turn)
             self._turn = (self._turn + 1) % len(self._places)
-            if record is not None:
+            if record is None:
+                num_idle += 1
+                if num_idle >= len(self._places):
+                    yield None
+            else:
+                num_idle = 0
                 self.position += 1
-                return record
-        return None
+                if self.position > first:
+                    yield record
 
     def _read(self, number: int) -> Record | None:
         """Returns the next record of a reader, which opens the next file when its own is at the end."""
@@ -165,8 +175,9 @@ class _Readers:
                 records = self._records[number] = self._reader.records(path, place[1], place[2])
             found = next(records, None)
             if found is not None:
-                self._places[number] = place[0], found[0].number + 1, found[0].stop
-                return Record(path, *found)
+                where, data = found
+                self._places[number] = place[0], where.number + 1, where.stop
+                return Record(path, where, data)
             self._places[number] = self._records[number] = None
 
     def close(self) -> None:
@@ -297,7 +308,8 @@ class DatasetDataProvider:
         checkpoint = self._checkpoint()
         order = range(len(self._files)) if self._seed is None else file_order(len(self._files), self._seed, self._epoch)
         readers = self._readers = _Readers(self._files, order, self._dataset.reader, checkpoint)
-        read = functools.partial(self._read, readers)
+        spacing = max(self._window, _MIN_SPACING)
+        read = functools.partial(readers.records, checkpoints=self._checkpoints, spacing=spacing)
         shuffle = self._shuffle(self._epoch)
         for record in read(self._position) if self._seed is None else shuffle.apply(read, self._position):
             self._position += 1
@@ -305,18 +317,6 @@ class DatasetDataProvider:
                 yield record
             elif self._position >= readers.position + self._window:  # no record moves so far
                 return
-
-    def _read(self, readers: _Readers, first: int) -> Iterator[Record | None]:
-        """Yields the records of the epoch in the readers' order from position `first` on, then None for ever."""
-        spacing = max(self._window, _MIN_SPACING)
-        following = self._checkpoints[-1]["position"] + spacing
-        while True:
-            if readers.position >= following:
-                self._checkpoints.append(readers.checkpoint())
-                following += spacing
-            record = readers.next()
-            if record is None or readers.position > first:
-                yield record
 
     def _shuffle(self, epoch: int) -> WindowShuffle:
         return WindowShuffle(ENDLESS, self._window, self._seed or 0, epoch)
