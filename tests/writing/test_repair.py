@@ -19,7 +19,7 @@ import beam_datasets as bd
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats.index import Index
 from beam_datasets.model.manifest import Manifest
-from beam_datasets.writing.good_copy import GoodCopy
+from beam_datasets.writing.repair import GoodCopy
 from tests.reading.verifying import test_corruptions as corruptions
 from tests.reading.verifying.conftest import (
     as_tfds,  # noqa: F401 - fixtures
