@@ -143,7 +143,7 @@ format: .venv/.ready
 
 # Missing docstrings are found by the tests, broken links and anchors by mkdocs.
 docs: .venv/.ready
-	$(BIN)/pytest -q tests/test_docs.py -k 'docstrings or public_name or links or pages_that_code'
+	$(BIN)/pytest -q tests/test_docs.py -k 'docstrings or public_name or links or index or pages_that_code'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: .venv/.ready
