@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import re
 import sys
@@ -12,40 +11,56 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
-    DATA_DIR_HELP,
-    Parser,
+    DATA_DIR,
+    ENGINE,
+    SHARDS,
+    STORAGE,
+    Command,
     UsageError,
-    add_engine_options,
-    add_shard_options,
-    add_store_options,
     as_usage_errors,
-    check_beam_options,
     import_beam,
     num_shards,
-    until_dashes,
+    parse_with_beam,
+    with_underscores,
 )
+from beam_datasets.cli.printing import say, splits_table
 from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
 from beam_datasets.cli.resolve import Request, known_names, resolve
-from beam_datasets.cli.tables import splits_table
-from beam_datasets.cli.terminal import say
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.writing import compatibility
 from beam_datasets.writing.plan import ShardingOptions
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.builders import DatasetBuilder
 
 SHOWN = 20  # strings of a set that a dataset counted
-USAGE = "beam-datasets build NAME_OR_FILE [options] [options of the dataset] [options of Beam]"
-DESCRIPTION = """\
+COMMAND = Command(
+    "build",
+    """\
 Generates a dataset and publishes it.
 
 NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version].
-Without --runner it runs on this machine, a worker process a core."""
-
-
+Without --runner it runs on this machine, a worker process a core.""",
+    f"""
+dataset NAME_OR_FILE
+{DATA_DIR}
+--storage{STORAGE.format("the store of --data_dir")}
+--dry_run  say what would be built, and build nothing
+--skip_published  succeed if the version is already published
+--check_against [VERSION]  compare with a published version, by default the highest one below; if the number promises
+  more than features or data keep, publish nothing, and keep the result to be published under another
+--debug  show the traceback of an error
+{SHARDS.strip()}
+--max_examples_per_split N  keep the N of the lowest hashes
+--ignore_duplicates  keep one example of each key
+{ENGINE}
+""",
+    usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
+    settings={"--check_against": {"const": "latest"}},
+)
 _PASSED_ON = (
     "min_shard_size",
     "max_shard_size",
@@ -61,10 +76,8 @@ _PASSED_ON = (
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    known, beam_options, request, parser = _parse(list(args))
-    checked, unchecked = beam_options
-    check_beam_options(checked, parser)
-    _check_code(known, [*checked, *unchecked])
+    known, beam_options, request = _parse(args)
+    _check_code(known, beam_options)
     builder = _make_builder(request, known)
     if known.skip_published and builder.is_prepared():
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
@@ -81,7 +94,7 @@ def run(args: Sequence[str]) -> int:
     with publishing_in(builder.dataset_dir):
         try:
             with as_usage_errors("build"), ProgressBar() as bar:
-                directory = builder.build(beam_options=[*checked, *unchecked], **_build_options(known, bar))
+                directory = builder.build(beam_options=beam_options, **_build_options(known, bar))
         except AlreadyPublishedError as error:  # by another run, meanwhile; or of one that this run has finished
             if not (known.skip_published and builder.is_prepared()):
                 raise
@@ -104,50 +117,18 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
             check_code_is_shared(file[0], beam_options, shared_disk=known.shared_disk)
 
 
-def _parse(args: list[str]) -> tuple[argparse.Namespace, tuple[list[str], list[str]], Request, Parser]:
-    """Returns our own options, those for Beam that are to be checked and that are not, the dataset, and the parser."""
-    args, unchecked = until_dashes(args)
-    parser = _parser()
+def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], Request]:
+    """Returns the options of the command, those of Beam, and the dataset."""
+    parser = COMMAND.parser()
     if not args or args[0] in ("-h", "--help"):
         parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
-        parser.parse_args(["--help"] if args else [])
+        parser.parse_args(with_underscores(args))
     if args[0].startswith("-"):
-        raise UsageError(f"the dataset comes first: {USAGE}")
+        raise UsageError(f"the dataset comes first: {COMMAND.usage}")
     import_beam()
     request = resolve(args[0])
     add_builder_options(parser, request.builder)
-    known, rest = parser.parse_known_args(args)
-    return known, (rest, unchecked), request, parser
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        "beam-datasets build",
-        usage=USAGE,
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("dataset", metavar="NAME_OR_FILE")
-    add("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser, of="the store of --data_dir")
-    add("--dry_run", action="store_true", help="say what would be built, and build nothing")
-    add("--skip_published", action="store_true", help="be content where the version is published already")
-    add(
-        "--check_against",
-        nargs="?",
-        const="latest",
-        metavar="VERSION",
-        help="compare with a published version, by default the highest one below; if the number promises more than "
-        "features or data keep, publish nothing, and keep the result to be published under another",
-    )
-    add("--debug", action="store_true", help="show the traceback of an error")
-    group = add_shard_options(parser)
-    group.add_argument("--max_examples_per_split", type=int, metavar="N", help="keep the N of the lowest hashes")
-    group.add_argument("--ignore_duplicates", action="store_true", help="keep one example of each key")
-    add_engine_options(parser)
-    return parser
+    return *parse_with_beam(parser, args), request
 
 
 def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder:
@@ -163,7 +144,7 @@ def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder
 
 @contextlib.contextmanager
 def publishing_in(directory: str) -> Iterator[None]:
-    """Has Ctrl-C say that the version is published, where it is by then."""
+    """Adds to Ctrl-C's message that the version is published, if it is by then."""
     try:
         yield
     except KeyboardInterrupt:

@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.examples import feature_at, line_width, value_text
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
-from beam_datasets.cli.tables import table
-from beam_datasets.cli.terminal import say
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.printing import say, table
+from beam_datasets.cli.progress_bar import progress_bar
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.reading.comparing import diff
 from beam_datasets.reading.comparing.diffing import open_versions
 from beam_datasets.reading.comparing.result import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from beam_datasets.features import FeatureConnector
     from beam_datasets.reading.comparing import DatasetDiff, ExampleChange, SplitDiff, Verdict
 
 NOT_KEPT = 1
-_DESCRIPTION = """\
-How two published versions of a dataset differ, and what the version number must say: PATCH where readers get the same
-data, MINOR where features were added and every slice has the same examples, MAJOR otherwise.
+COMMAND = Command(
+    "diff",
+    """\
+How two published versions of a dataset differ, and what the version number must say: PATCH if readers get the same
+data, MINOR if features were added and every slice has the same examples, MAJOR otherwise.
 
-The exit code is 0 where the number of NEW suffices, 1 where it promises more than the data keep, and 2 where the two
-cannot be compared."""
+The exit code is 0 if the number of NEW suffices, 1 if it promises more than the data keep, and 2 if the two cannot be
+compared.""",
+    f"""
+old OLD  name[/config]:version, or the directory of a version
+new NEW  the version after it, likewise
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--split NAME...  compare this split only; may be repeated
+--examples N  how many to show of each kind of difference; default 3
+--trust_checksums  take shards to be the same, unread, whose size and CRC-32C the manifests say to be the same
+--json  print it as JSON
+""",
+    settings={"--examples": {"default": 3}},
+)
 _SIGNS = {"added": "+", "removed": "-"}
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints how two versions differ; returns 0 where the new version's number suffices, else 1."""
-    known = _parser().parse_args(with_underscores(args))
+    """Prints how two versions differ; returns 0 if the new version's number suffices, else 1."""
+    known = COMMAND.parse(args)
     try:
         old, new = open_versions(known.old, known.new, data_dir=known.data_dir, storage_options=known.storage_options)
         total = sum(split.num_examples for builder in (old, new) for split in builder.info.splits.values())
-        with _progress(total) as progress:
+        with progress_bar("Compare", " examples", total) as bar:
             found = diff(
                 old,
                 new,
                 splits=known.split,
                 examples=known.examples,
                 trust_checksums=known.trust_checksums,
-                progress=progress,
+                progress=bar and bar.update,
             )
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
         raise UsageError(str(error)) from error
@@ -57,44 +68,6 @@ def run(args: Sequence[str]) -> int:
         else "\n".join(text_lines(found, old.info.features, new.info.features))
     )
     return 0 if found.verdict.kept else NOT_KEPT
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "beam-datasets diff",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("old", metavar="OLD", help="name[/config]:version, or the directory of a version")
-    add("new", metavar="NEW", help="the version after it, likewise")
-    add("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    add("--split", action="append", metavar="NAME", help="compare this split only; may be repeated")
-    add("--examples", type=int, default=3, metavar="N", help="how many to show of each kind of difference; default 3")
-    add(
-        "--trust_checksums",
-        action="store_true",
-        help="take shards to be the same, unread, whose size and CRC-32C the manifests say to be the same",
-    )
-    add("--json", action="store_true", help="print it as JSON")
-    return parser
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], object] | None]:
-    """Shows a bar where errors go to a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield None
-        return
-    with tqdm(total=total, unit=" examples", unit_scale=True, leave=False, dynamic_ncols=True, desc="Compare") as bar:
-        yield bar.update
 
 
 # ---------------------------------------------------------------------------------------------------------------- text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.cli.terminal import printable
+from beam_datasets.cli.printing import printable
 from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.tree import innermost

@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from beam_datasets import storage
-from beam_datasets.cli.options import Parser, UsageError, add_store_options, with_underscores
-from beam_datasets.cli.tables import size_text
-from beam_datasets.cli.terminal import say
+from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.errors import StorageError
 from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from beam_datasets.writing.leftovers import Leftover
 
 FAILED = 1
 _HOUR = 3600.0
-_DESCRIPTION = """\
+COMMAND = Command(
+    "gc",
+    """\
 Lists what killed runs left in DATA_DIR: staging directories (incomplete.*), versions of an object store that a run has
-reserved, unfinished files (.tmp-*), empty directories. With --yes it removes what nobody works at any more, and
+reserved, unfinished files (.tmp-*), empty directories. With --yes it removes what is abandoned, and
 finishes runs that had decided to publish. Nothing that is published is touched, and no link is followed.
 
 Whether a run of this machine is alive is known from its process. Files of another machine, or of an unknown one, count
 as abandoned if nothing in them was changed for --older_than hours. A reservation never expires: if its process cannot
-be asked, give the run up with --abandon RUN. Should it be alive, it fails and publishes nothing."""
+be asked, give the run up with --abandon RUN. Should it be alive, it fails and publishes nothing.""",
+    f"""
+data_dir DATA_DIR  directory of datasets, or one below it
+{STORAGE_OPTIONS}
+--yes  remove what is abandoned; without it, nothing is removed
+--abandon RUN  give up the run with this id, which may be alive; removes nothing else
+--older_than HOURS  default: 168, a week
+""",
+    settings={"--older_than": {"default": WEEK / _HOUR}},
+)
 
 
 def run(args: Sequence[str]) -> int:
     """Prints what killed runs left, and removes it if asked to; returns 1 if something could not be removed."""
-    known = _parser().parse_args(with_underscores(args))
+    known = COMMAND.parse(args)
     if not 0 <= known.older_than < float("inf"):
-        raise UsageError(f"--older_than is {known.older_than}; needed: hours, 0 or more")
+        raise UsageError(f"--older_than is {known.older_than}; expected hours, 0 or more")
     root = storage.with_options(known.data_dir, known.storage_options)
     older_than, now = known.older_than * _HOUR, time.time()
     found = find_leftovers(root, older_than=older_than)
     if not found:
         say(f"nothing is left over in {root}")
         return 0
-    say("\n".join(_lines(found, root, now)))
+    rows = [_row(leftover, root, now) for leftover in found]
+    say(table(["left over", "size", "changed", ""], rows, left=(0, 3)))
     if known.abandon:
         return _give_up(known.abandon, found, root)
     abandoned = [leftover for leftover in found if leftover.abandoned]
@@ -53,37 +63,10 @@ def run(args: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "beam-datasets gc",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("data_dir", metavar="DATA_DIR", help="where datasets stand, or a directory below")
-    add_store_options(parser)
-    add("--yes", action="store_true", help="remove what is abandoned; without it, nothing is removed")
-    add("--abandon", metavar="RUN", help="give up the run with this id, which may be alive; removes nothing else")
-    add("--older_than", type=float, default=WEEK / _HOUR, metavar="HOURS", help="default: 168, a week")
-    return parser
-
-
-def _lines(found: Sequence[Leftover], root: str, now: float) -> Iterator[str]:
-    """Yields the leftovers as a table."""
-    rows = [
-        [
-            leftover.path.removeprefix(root).lstrip("/") or leftover.path,
-            size_text(leftover.num_bytes),
-            _ago(now - leftover.modified),
-            f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}",
-        ]
-        for leftover in found
-    ]
-    rows.insert(0, ["left over", "size", "changed", ""])
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    for path, size, changed, state in rows:
-        yield f"{path:{widths[0]}}  {size:>{widths[1]}}  {changed:>{widths[2]}}  {state}".rstrip()
+def _row(leftover: Leftover, root: str, now: float) -> list[str]:
+    path = leftover.path.removeprefix(root).lstrip("/") or leftover.path
+    state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
+    return [path, size_text(leftover.num_bytes), _ago(now - leftover.modified), state]
 
 
 def _ago(seconds: float) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, UsageError, add_store_options, with_underscores
-from beam_datasets.cli.terminal import say
-from beam_datasets.cli.thumbnails import terminal_shows_colours, thumbnail, to_image
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.printing import say
+from beam_datasets.errors import MissingDependencyError
 from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
 from beam_datasets.features.decode import SkipDecoding
 from beam_datasets.features.unknown import UnknownFeature
@@ -19,28 +22,51 @@ from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
     from collections.abc import Sequence as Items
+
+    from numpy.typing import NDArray
 
     from beam_datasets.features import FeatureConnector
 
 THUMBNAIL_COLUMNS = 48
+_MIN_COLUMNS = 16  # images with fewer pixels are enlarged
+_UPPER, _RESET = "▀", "\x1b[0m"
 _PICTURES = (Image, Video)
+
+COMMAND = Command(
+    "head",
+    "The first examples of a split or a slice, in dataset order: example 0 is ds[0].",
+    f"""
+dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--split SPLIT  such as 'train[90%:]+test'; default: the first one
+--count N  how many examples; default 3
+--images DIR  write their images as files into a directory
+--thumbnails  show their images in the terminal, in 24-bit colours; default: if it is one
+--no_thumbnails  show no images
+""",
+    settings={
+        "--count": {"default": 3},
+        "--thumbnails": {"default": None},
+        "--no_thumbnails": {"action": "store_false", "dest": "thumbnails"},
+    },
+)
 
 
 def run(args: Items[str]) -> int:
     """Prints the first examples of a split or a slice, in dataset order."""
-    known = _parser().parse_args(with_underscores(args))
+    known = COMMAND.parse(args)
     if known.count < 0:
-        raise UsageError(f"--count is {known.count}; needed: how many examples, 0 or more")
+        raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
     dataset = published.as_dataset(split=split, decoders=_skipping(published.info.features, UnknownFeature))
     features = dataset.features
     if known.images:
         if not _skipping(features, *_PICTURES):
-            raise UsageError(f"{published.info.display_name} has no images that --images {known.images} could take")
+            raise UsageError(f"{published.info.display_name} has no images for --images {known.images}")
         storage.make_dirs(known.images)
     pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
@@ -55,29 +81,6 @@ def run(args: Items[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "beam-datasets head",
-        description="The first examples of a split or a slice, in dataset order: example 0 is ds[0].",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
-    add("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    add("--split", default=None, help="such as 'train[90%%:]+test'; default: the first one")
-    add("--count", type=int, default=3, metavar="N", help="how many examples; default 3")
-    add("--images", metavar="DIR", help="write their images as files into a directory")
-    add(
-        "--thumbnails",
-        action="store_true",
-        default=None,
-        help="show their images in the terminal, in 24-bit colours; default: if it is one",
-    )
-    add("--no_thumbnails", action="store_false", dest="thumbnails", help="show no images")
-    return parser
-
-
 def _lines(example: Any, features: FeatureConnector, pictures: bool) -> Iterator[str]:
     leaves = leaves_with_features(example, features)
     images = {path: value for path, value, leaf in leaves if isinstance(leaf, _PICTURES)}
@@ -85,6 +88,79 @@ def _lines(example: Any, features: FeatureConnector, pictures: bool) -> Iterator
         yield line
         if pictures and isinstance(images.get(path), np.ndarray) and images[path].ndim in (3, 4):
             yield from thumbnail(images[path], min(THUMBNAIL_COLUMNS, line_width() - 4))
+
+
+# --------------------------------------------------------------------------------------------------------- thumbnails
+
+# A character is two pixels, the foreground above the background. Escape sequences: ISO 8613-6
+# (`ESC [ 38 ; 2 ; r ; g ; b m`); U+2580 is the upper half block.
+
+
+def terminal_shows_colours() -> bool:
+    """Returns whether thumbnails can be shown: on a terminal, unless NO_COLOR is set (no-color.org), with Pillow."""
+    shown = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    return shown and importlib.util.find_spec("PIL") is not None
+
+
+def thumbnail(array: NDArray[Any], columns: int) -> list[str]:
+    """Returns the lines that show an image.
+
+    Args:
+        array: see `to_image`; of several frames the first is shown.
+        columns: maximum number of characters of a line.
+    """
+    if not array.size:
+        return []
+    image = to_image(array[0] if array.ndim == 4 else array)
+    times = max(1, min(-(-_MIN_COLUMNS // image.width), columns // image.width))
+    width = min(image.width, columns)
+    height = max(1, round(image.height * width / image.width))
+    pixels = np.asarray(image.resize((width, height), _pillow().Resampling.BOX))  # means
+    pixels = pixels.repeat(times, axis=0).repeat(times, axis=1)
+    if len(pixels) % 2:
+        pixels = np.concatenate([pixels, np.zeros_like(pixels[:1])])
+    return [_line(above, below) for above, below in zip(pixels[::2].tolist(), pixels[1::2].tolist())]
+
+
+def _line(above: list[list[int]], below: list[list[int]]) -> str:
+    colours = [";".join(map(str, [38, 2, *upper, 48, 2, *lower])) for upper, lower in zip(above, below)]
+    changes = [f"\x1b[{now}m" if now != before else "" for before, now in zip(["", *colours], colours)]
+    return "".join(change + _UPPER for change in changes) + _RESET
+
+
+def to_image(array: NDArray[Any]) -> Any:
+    """Returns pixels as an RGB image of Pillow: alpha over white, floats between their extremes.
+
+    Args:
+        array: shape (height, width, channels); 1 channel is gray, 2 are gray and alpha, 3 RGB, 4 RGB and alpha.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+    """
+    Image = _pillow()
+    pixels = _to_bytes(array)
+    image = Image.fromarray(pixels if 2 <= pixels.shape[-1] <= 4 else pixels[..., 0]).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingDependencyError("thumbnails need Pillow: pip install 'beam_datasets[image]'") from error
+    return Image
+
+
+def _to_bytes(image: NDArray[Any]) -> NDArray[Any]:
+    if image.dtype == np.uint8:
+        return image
+    if image.dtype.kind in "iu":
+        high_bits: NDArray[Any] = (image >> (8 * (image.dtype.itemsize - 1))).astype(np.uint8)
+        return high_bits
+    finite = np.nan_to_num(image.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = finite.min(initial=np.inf), finite.max(initial=-np.inf)
+    grays: NDArray[Any] = ((finite - low) / max(high - low, 1e-30) * 255).astype(np.uint8)
+    return grays
 
 
 # -------------------------------------------------------------------------------------------------------------- files

@@ -7,9 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
-from beam_datasets.cli.tables import size_text, splits_table, table
-from beam_datasets.cli.terminal import say
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command
+from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
 from beam_datasets.model.info import INFO_FILE, DatasetInfo
 from beam_datasets.model.lineage import Lineage
@@ -21,14 +20,30 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 
+INFO = Command(
+    "info",
+    "What a published dataset is.",
+    f"""
+dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--json  print it as JSON
+""",
+)
+LIST = Command(
+    "list",
+    "What is published.",
+    f"""
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--json  print it as JSON, split by split
+""",
+)
+
+
 def run_info(args: Sequence[str]) -> int:
     """Prints what a published dataset is."""
-    parser = Parser("beam-datasets info", description="What a published dataset is.", allow_abbrev=False)
-    parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
-    parser.add_argument("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
-    known = parser.parse_args(with_underscores(args))
+    known = INFO.parse(args)
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     if known.json:
         say(json.dumps(info_json(published), indent=1))
@@ -93,11 +108,7 @@ def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
 
 def run_list(args: Sequence[str]) -> int:
     """Prints the published datasets of a data_dir, a version a line."""
-    parser = Parser("beam-datasets list", description="What is published.", allow_abbrev=False)
-    parser.add_argument("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    parser.add_argument("--json", action="store_true", help="print it as JSON, split by split")
-    known = parser.parse_args(with_underscores(args))
+    known = LIST.parse(args)
     root = catalog.root_dir(known.data_dir, known.storage_options)
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
@@ -121,7 +132,7 @@ def _list_dataset(name: str, root: str) -> list[dict[str, Any]]:
 
 
 def _listed(name: str, root: str) -> dict[str, Any]:
-    """Returns what is listed of a version: its splits, or why they cannot be told."""
+    """Returns what is listed of a version: its splits, or why they are unknown."""
     listed: dict[str, Any] = {"dataset": name}
     try:
         listed["directory"] = str(directory := catalog.find_dataset_dir(name, root))

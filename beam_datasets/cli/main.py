@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
 from beam_datasets.cli.options import UsageError
-from beam_datasets.cli.terminal import escape_unencodable, say
+from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as pressed:
         say(f"interrupted; {str(pressed) or 'nothing was published'}", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # who reads the output has seen enough, as `| head` has
+    except BrokenPipeError:  # the reader of the output has closed it, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
         return CLOSED
     except Exception as error:
@@ -93,8 +93,8 @@ def _foreign_frame(error: Exception) -> str:
 
 
 def _described(error: Exception, place: str) -> str:
-    said = error.msg if isinstance(error, SyntaxError) else error
-    return f"{type(error).__name__}: {said}\n  (at {place}; --debug shows all of it)"
+    message = error.msg if isinstance(error, SyntaxError) else error
+    return f"{type(error).__name__}: {message}\n  (at {place}; --debug shows all of it)"
 
 
 def _run(args: list[str]) -> int:
@@ -106,7 +106,7 @@ def _run(args: list[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"beam_datasets {__version__}")
     parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="COMMAND --help says which")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="see COMMAND --help")
     if not args:
         parser.print_help()
         return USAGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from typing import TYPE_CHECKING
@@ -11,42 +10,63 @@ from beam_datasets.catalog import is_published
 from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
-    Parser,
+    ENGINE,
+    SHARDS,
+    STORAGE,
+    Command,
     UsageError,
-    add_engine_options,
-    add_shard_options,
-    add_store_options,
     as_usage_errors,
-    check_beam_options,
     num_shards,
-    until_dashes,
 )
+from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.cli.progress_bar import bytes_bar
 from beam_datasets.cli.resolve import make_importable
-from beam_datasets.cli.tables import size_text, splits_table, table
-from beam_datasets.cli.terminal import say
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import SelectedSplit
 
-USAGE = "beam-datasets materialize SOURCE [options] [options of Beam]"
-DESCRIPTION = """\
+COMMAND = Command(
+    "materialize",
+    """\
 Writes slices of a published dataset as a dataset of its own; without --split all of it.
 
 SOURCE is name[/config][:version], or the directory of a version, those of TensorFlow Datasets too.
 
   beam-datasets materialize digits --split 'train=train[:80%]' --split 'validation=train[80%:]' --to digits_split
   beam-datasets materialize digits --split 'train+more/digits:train[:10%]' --to joined
-  beam-datasets materialize digits --source_data_dir /central --data_dir /mine --num_shards 8"""
+  beam-datasets materialize digits --source_data_dir /central --data_dir /mine --num_shards 8""",
+    f"""
+source SOURCE
+--split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. SOURCE:train means a split
+  of another dataset. Default: all splits as they are
+--to NAME[/CONFIG][:VERSION]  what to write; default, also of each part: as the source
+--data_dir DATA_DIR  root for what is written: {DATA_DIR_HELP}
+--source_data_dir DIR  root for names of sources; default: --data_dir, then its default
+--source LABEL=SOURCE...  another dataset, for expressions
+--features A,B/C  keep only these features; can be nested
+--filter MODULE:FUNCTION  keep examples of which it returns True; or path/to/file.py:FUNCTION
+--reshuffle SALT  a new order, by this salt and the keys; default: the order is kept
+--refuse_repeats  refuse keys that occur more than once in a split
+--storage{STORAGE.format("the store of --data_dir")}
+--source_storage{STORAGE.format("the stores of sources")}
+--dry_run  say what would be read and written, and do nothing
+--debug  show the traceback of an error
+{SHARDS}
+{ENGINE}
+""",
+    usage="SOURCE [options] [options of Beam]",
+    settings={"--source": {"dest": "sources"}},
+)
 
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    known, beam_options = _parse(list(args))
+    known, beam_options = COMMAND.parse_with_beam(args)
     from beam_datasets.materializing.run import run_job
 
     with as_usage_errors("materialize"):
@@ -78,59 +98,10 @@ def run(args: Sequence[str]) -> int:
 
 
 def _total(job: Job) -> int | None:
-    """Returns how many bytes the run writes; None where that is not known."""
+    """Returns how many bytes the run writes; None if that is not known."""
     if job.plan is not None:
         return job.num_bytes
     return 2 * job.num_bytes if job.transform is None and job.reshuffle is not None else None
-
-
-def _parse(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns our own options, and the rest for Beam, checked."""
-    args, unchecked = until_dashes(args)
-    parser = _parser()
-    if not args:
-        raise UsageError(f"which dataset? {USAGE}")
-    known, rest = parser.parse_known_args(args)
-    check_beam_options(rest, parser)
-    return known, [*rest, *unchecked]
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        "beam-datasets materialize",
-        usage=USAGE,
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("source", metavar="SOURCE")
-    add(
-        "--split",
-        action="append",
-        metavar="[NAME=]EXPRESSION",
-        help="a split to write, such as 'train=train[:80%%]'; can be repeated. SOURCE:train means a split of another "
-        "dataset. Default: all splits as they are",
-    )
-    add("--to", metavar="NAME[/CONFIG][:VERSION]", help="what to write; default, also of each part: as the source")
-    add("--data_dir", help=f"root for what is written: {DATA_DIR_HELP}")
-    add("--source_data_dir", metavar="DIR", help="root for names of sources; default: --data_dir, then its default")
-    add("--source", action="append", metavar="LABEL=SOURCE", dest="sources", help="another dataset, for expressions")
-    add("--features", metavar="A,B/C", help="keep only these features; can be nested")
-    add(
-        "--filter",
-        metavar="MODULE:FUNCTION",
-        help="keep examples of which it returns True; or path/to/file.py:FUNCTION",
-    )
-    add("--reshuffle", metavar="SALT", help="a new order, by this salt and the keys; default: the order is kept")
-    add("--refuse_repeats", action="store_true", help="refuse keys that occur more than once in a split")
-    add_store_options(parser, of="the store of --data_dir")
-    add_store_options(parser, prefix="source_", of="the stores of sources")
-    add("--dry_run", action="store_true", help="say what would be read and written, and do nothing")
-    add("--debug", action="store_true", help="show the traceback of an error")
-    add_shard_options(parser)
-    add_engine_options(parser)
-    return parser
 
 
 def _job(known: argparse.Namespace) -> Job:
@@ -145,7 +116,7 @@ def _job(known: argparse.Namespace) -> Job:
         data_dir=known.data_dir,
         source_data_dir=known.source_data_dir,
         sources=dict(map(_labelled, known.sources or ())),
-        features=None if known.features is None else [name.strip() for name in known.features.split(",")],
+        features=known.features,
         filter=known.filter,
         reshuffle=known.reshuffle,
         refuse_repeats=known.refuse_repeats,

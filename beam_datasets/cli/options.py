@@ -1,4 +1,4 @@
-"""Command line options that commands share, and a check of those that are Beam's."""
+"""Commands and their options, declared as tables, and a check of the options that are Beam's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-DATA_DIR_HELP = "where datasets stand; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
+    from collections.abc import Iterator, Mapping, Sequence
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
@@ -24,17 +22,80 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 
 
 class UsageError(Exception):
-    """The command line makes no sense; the message says why."""
+    """The command line cannot be used; the message gives the reason."""
+
+
+class Command:
+    """A command of `beam-datasets`: its options, written as `--help` shows them.
+
+    Each line of `options` is `name METAVAR  help`, with two spaces or more before the help; deeper lines continue it. A
+    name without a metavar is a flag; `METAVAR...` can be repeated, `[METAVAR]` can be left out, `{a,b}` are choices. A
+    metavar of `TYPES` also converts the value. A line that ends with a colon begins a group.
+
+    Args:
+        name: what a user types.
+        description: what `--help` shows above the options.
+        options: in the order of `--help`.
+        usage: what follows the name; by default `argparse` makes it of the options.
+        settings: name of an option -> what `argparse` takes besides.
+    """
+
+    def __init__(
+        self, name: str, description: str, options: str, usage: str = "", settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.usage = f"beam-datasets {name} {usage}" if usage else None
+        self._name, self._description = f"beam-datasets {name}", description.strip()
+        self._options, self._settings = options, settings or {}
+
+    def parser(self) -> Parser:
+        """Returns a new parser of the options."""
+        parser = Parser(self._name, usage=self.usage, description=self._description)
+        group: argparse._ActionsContainer = parser
+        for line in re.sub(r"\n +", " ", self._options.strip()).splitlines():
+            if line.endswith(":"):
+                group = parser.add_argument_group(line[:-1])
+            elif line:
+                names, _, help = line.partition("  ")
+                name, _, metavar = names.partition(" ")
+                settings = _settings_of(metavar) | self._settings.get(name, {})
+                group.add_argument(name, help=help.strip().replace("%", "%%"), **settings)
+        return parser
+
+    def parse(self, args: Sequence[str]) -> argparse.Namespace:
+        """Returns the options; any other is an error."""
+        return self.parser().parse_args(with_underscores(args))
+
+    def parse_with_beam(self, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Returns the options and those for Beam."""
+        if not args:
+            raise UsageError(f"which dataset? {self.usage}")
+        return parse_with_beam(self.parser(), args)
+
+
+def _settings_of(metavar: str) -> dict[str, Any]:
+    """Returns what `argparse` needs to know of an option with this metavar."""
+    if not metavar:
+        return {"action": "store_true"}
+    if metavar.startswith("{"):
+        return {"choices": metavar[1:-1].split(",")}
+    if metavar.endswith("..."):
+        return _settings_of(metavar[:-3]) | {"action": "append"}
+    if metavar.startswith("[") and metavar.endswith("]"):
+        return _settings_of(metavar[1:-1]) | {"nargs": "?"}
+    return {"metavar": metavar, "type": TYPES.get(metavar)}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises instead of ending the process, and takes no empty directory, as of an unset variable."""
+    """A parser that raises instead of ending the process, and refuses empty directories, as of unset variables."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Returns (options, arguments that are none of them).
+        """Returns (options, arguments that the parser does not know).
 
         Raises:
-            UsageError: the arguments are not as the parser says.
+            UsageError: the arguments do not fit the options.
         """
         known, rest = super().parse_known_args(args, namespace)
         for name in _DIRECTORIES:
@@ -47,6 +108,25 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
 
 
+def with_underscores(args: Sequence[str]) -> list[str]:
+    """Returns the arguments with `--data-dir` written as `--data_dir`; values are unchanged."""
+    return [re.sub(r"^--[^=]+", lambda name: "--" + name[0][2:].replace("-", "_"), arg) for arg in args]
+
+
+def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the arguments before a lone `--`, with underscores, and those after it, which go to Beam unchecked."""
+    place = list(args).index("--") if "--" in args else len(args)
+    return with_underscores(args[:place]), list(args[place + 1 :])
+
+
+def parse_with_beam(parser: argparse.ArgumentParser, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Returns the options of a parser and those for Beam, which are checked unless a lone `--` precedes them."""
+    own, unchecked = until_dashes(args)
+    known, rest = parser.parse_known_args(own)
+    check_beam_options(rest, parser)
+    return known, [*rest, *unchecked]
+
+
 def size_in_bytes(text: str) -> int:
     """Returns the bytes that a size means.
 
@@ -55,25 +135,18 @@ def size_in_bytes(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 1000, 64MiB or 1GB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1000, 64MiB or 1GB")
     power = " kMGT".lower().index(match[2].lower() or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
-def add_store_options(parser: argparse._ActionsContainer, *, prefix: str = "", of: str = "the store") -> None:
-    """Adds the option that names a file with the options of a store.
-
-    Args:
-        parser: to add it to.
-        prefix: of its name.
-        of: whose options they are.
-    """
-    help = f"options of {of}, as a JSON file: credentials, endpoint, region; default: of the environment"
-    parser.add_argument(f"--{prefix}storage_options", type=store_options, metavar="FILE", help=help)
+def comma_separated(text: str) -> list[str]:
+    """Returns the names in a text with commas."""
+    return [name.strip() for name in text.split(",")]
 
 
-def store_options(path: str) -> dict[str, Any]:
-    """Returns the options of a store that stand in a file, as a JSON object. Errors show nothing of it."""
+def read_storage_options(path: str) -> dict[str, Any]:
+    """Returns the options of a store, read from a file with a JSON object. Errors show none of its content."""
     if not os.path.exists(path) and ("=" in path or path.lstrip().startswith("{")):
         raise argparse.ArgumentTypeError(
             "give the name of a JSON file; on the command line secrets would stay in the shell's history, and other "
@@ -87,45 +160,41 @@ def store_options(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         options = None
     if not isinstance(options, dict):
-        raise argparse.ArgumentTypeError(f'{path} is no JSON object, such as {{"endpoint": "http://host:9000"}}')
+        raise argparse.ArgumentTypeError(f'{path} is not a JSON object, such as {{"endpoint": "http://host:9000"}}')
     return options
 
 
-def with_underscores(args: Sequence[str]) -> list[str]:
-    """Returns the arguments with `--data-dir` written as `--data_dir`; values are unchanged."""
-    return [re.sub(r"^--[^=]+", lambda name: "--" + name[0][2:].replace("-", "_"), arg) for arg in args]
-
-
-def add_shard_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Adds the options of the shards, and returns their group."""
-    group = parser.add_argument_group("shards (they decide the bytes)")
-    group.add_argument(
-        "--num_shards", action="append", metavar="N|SPLIT=N", help="repeated for each split; default: by the size rule"
-    )
-    group.add_argument("--min_shard_size", type=size_in_bytes, metavar="SIZE", help="default 64MiB")
-    group.add_argument("--max_shard_size", type=size_in_bytes, metavar="SIZE", help="default 1GiB")
-    return group
-
-
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the engine, but for Beam's own."""
-    group = parser.add_argument_group("engine (they change no byte)")
-    group.add_argument(
-        "--num_workers",
-        type=int,
-        metavar="N",
-        help="worker processes of a local run, 0 for one a core; default: one a core, of materialize this process",
-    )
-    group.add_argument(
-        "--payload", choices=["inline", "spilled"], help="how records travel; default: inline on Dataflow, else spilled"
-    )
-    group.add_argument("--spill_dir", metavar="DIR", help="where they spill; every worker must see it")
-    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
-    group.add_argument("--no_wait", action="store_true", help="end when a remote runner has the job")
+TYPES = {
+    "N": int,
+    "HOURS": float,
+    "SIZE": size_in_bytes,
+    "A,B/C": comma_separated,
+    "JSON_FILE": read_storage_options,
+}
+DATA_DIR_HELP = "directory of the datasets; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
+DATA_DIR = f"--data_dir DATA_DIR  {DATA_DIR_HELP}"
+STORAGE = (
+    "_options JSON_FILE  options of {}, as a JSON file: credentials, endpoint, region; default: of the environment"
+)
+STORAGE_OPTIONS = "--storage" + STORAGE.format("the store")
+SHARDS = """
+shards (they decide the bytes):
+--num_shards N|SPLIT=N...  repeated for each split; default: by the size rule
+--min_shard_size SIZE  default 64MiB
+--max_shard_size SIZE  default 1GiB
+"""
+ENGINE = """
+engine (they change no byte):
+--num_workers N  worker processes of a local run, 0 for one a core; default: one a core, of materialize this process
+--payload {inline,spilled}  how records travel; default: inline on Dataflow, else spilled
+--spill_dir DIR  where they spill; every worker must see it
+--shared_disk  remote workers see this machine's paths
+--no_wait  end when a remote runner has the job
+"""
 
 
 def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
-    """Returns what `--num_shards` asks for; None where it is not given.
+    """Returns what `--num_shards` asks for; None if it is not given.
 
     >>> num_shards(["8"]), num_shards(["train=8", "test=1"])
     (8, {'train': 8, 'test': 1})
@@ -141,14 +210,8 @@ def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
         raise UsageError(f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or {_OF_EACH_SPLIT}") from None
 
 
-def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns the arguments before a lone `--`, with underscores, and those behind it, which go to Beam unchecked."""
-    place = list(args).index("--") if "--" in args else len(args)
-    return with_underscores(args[:place]), list(args[place + 1 :])
-
-
 def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns the pairs as a dict; a name that is given twice is an error, for nobody would miss the first value."""
+    """Returns the pairs as a dict; a name that is given twice is an error, as the first value would be lost."""
     found: dict[str, str] = {}
     for name, value in pairs:
         if name in found:
@@ -173,26 +236,26 @@ def import_beam() -> None:
 
 
 @contextlib.contextmanager
-def as_usage_errors(what: str) -> Iterator[None]:
+def as_usage_errors(what: str = "") -> Iterator[None]:
     """Turns a TypeError or ValueError about an argument into a UsageError that starts with `what`."""
     try:
         yield
     except BeamDatasetsError:
         raise
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{what}: {error}") from error
+        raise UsageError(f"{what}: {error}" if what else str(error)) from error
 
 
 def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Checks that Beam knows what is left of the command line.
+    """Checks that Beam knows the options that a parser does not.
 
     Args:
         options: what the parser did not know.
-        parser: of this command, for what may have been meant.
+        parser: of this command, whose options may have been meant.
 
     Raises:
         MissingDependencyError: Beam is not installed.
-        UsageError: nobody knows one of them.
+        UsageError: Beam does not know one of them either.
     """
     if not options:
         return
@@ -210,8 +273,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     meant = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(
-        f"there is no option {name}, neither here nor in Beam.{meant} See {parser.prog} --help; what stands behind a "
-        "lone -- goes to Beam unchecked."
+        f"there is no option {name}, neither here nor in Beam.{meant} See {parser.prog} --help; arguments "
+        "after a lone -- go to Beam unchecked."
     )
 
 

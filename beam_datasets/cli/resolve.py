@@ -1,7 +1,8 @@
-"""From what a user calls a dataset on the command line to its builder class."""
+"""Finds the builder class of a dataset, given what a user calls it on the command line."""
 
 from __future__ import annotations
 
+import glob
 import importlib
 import importlib.util
 import inspect
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from beam_datasets.builders import DatasetBuilder
     from beam_datasets.model.names import Scalar
 
-FILES = "beam_datasets.files"  # has a module for each format of files
+FORMATS = ("csv", "image_folder", "jsonl", "parquet", "text_lines", "tfrecord")  # modules of `beam_datasets.files`
 FOLDER = "pipelines"  # a folder of the current directory whose datasets are found by name
 
+_BUILDER = re.compile(r"^class \w+\((\w+\.)?(Dataset|Files|Rows)Builder[,)](?! abc)", re.MULTILINE)
 _CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?")
 
 
@@ -50,7 +52,7 @@ def resolve(text: str) -> Request:
 
     It is `name[/config][:version]` of a registered builder, of a format of files (`csv`), or of `pipelines/name.py`
     below the current directory; or `path/to/file.py[:Class][/config][:version]`; or `package.module[:Class]...`.
-    A slash may stand for the colon before the version.
+    A slash may replace the colon before the version.
 
     Raises:
         UsageError: there is no such dataset, or the file does not say which of its builders is meant.
@@ -59,7 +61,7 @@ def resolve(text: str) -> Request:
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
     except ValueError as error:
-        needed = "expected [:Class][/config][:version] behind the file or module"
+        needed = "expected [:Class][/config][:version] after the file or module"
         raise UsageError(f"{text}: {needed}, got {code['rest']!r}" if code else str(error)) from None
     if not code:
         return Request(_by_name(name.name), name.config, name.version, name.kwargs)
@@ -71,9 +73,9 @@ def _by_name(name: str) -> type[DatasetBuilder]:
     registered = catalog.registered()
     if name in registered:
         return registered[name]
-    if name in _builders_in(_files_folder()):
-        return _builder_of(importlib.import_module(f"{FILES}.{name}"), None)
-    if name in _builders_in(FOLDER):
+    if name in FORMATS:
+        return _builder_of(importlib.import_module(f"beam_datasets.files.{name}"), None)
+    if name in _datasets_in(FOLDER):
         return _builder_of(_load_file(os.path.join(FOLDER, f"{name}.py")), None)
     known = {*registered, *known_names()}
     raise UsageError(
@@ -83,27 +85,18 @@ def _by_name(name: str) -> type[DatasetBuilder]:
 
 
 def known_names() -> list[str]:
-    """Returns the names of the builders of files, and of the datasets in `pipelines/` below the current directory."""
-    return [*_builders_in(_files_folder()), *_builders_in(FOLDER)]
+    """Returns the names of the formats of files, and of the datasets in `pipelines/` below the current directory."""
+    return [*FORMATS, *_datasets_in(FOLDER)]
 
 
-def _files_folder() -> str:
-    return os.path.dirname(importlib.import_module(FILES).__file__ or "")
-
-
-def _builders_in(folder: str) -> list[str]:
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    return [name[:-3] for name in names if _holds_builder(os.path.join(folder, name))]
-
-
-def _holds_builder(path: str) -> bool:
-    if not path.endswith(".py") or not os.path.isfile(path):
-        return False
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return (
-            re.search(r"^class \w+\((\w+\.)?(DatasetBuilder|FilesBuilder)[,)](?! abc)", file.read(), re.MULTILINE)
-            is not None
-        )
+def _datasets_in(folder: str) -> list[str]:
+    """Returns the modules of a folder that define a builder."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.py"))):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            if _BUILDER.search(file.read()):
+                found.append(os.path.basename(path)[:-3])
+    return found
 
 
 def _exists(module: str) -> bool:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATA_DIR_HELP, Parser, add_store_options, with_underscores
-from beam_datasets.cli.tables import size_text, table
-from beam_datasets.cli.terminal import say
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command
+from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.model.splits import AbstractSplit
 from beam_datasets.reading.opening import open_published
@@ -32,7 +31,20 @@ if TYPE_CHECKING:
 BAR = 32  # characters
 SINGLE = 16  # shards of a split that have a line each; of more, those in a row that are wholly in or out share one
 MOST_LINES = 40
-_FILLED = "·░▒▓█"  # by how much of what a character stands for is selected: nothing, some of it, all
+_FILLED = "·░▒▓█"  # by the share of a character's examples that is selected: none, some, all
+
+
+COMMAND = Command(
+    "slices",
+    "Which files a slice is read from, how many records and bytes of each, and a picture of it.",
+    f"""
+dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
+slice SLICE  such as 'train[10%:20%]+test'
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--json  print all of it as JSON
+""",
+)
 
 
 @dataclass(frozen=True)
@@ -59,23 +71,13 @@ class Read:
 
     @property
     def num_bytes(self) -> int:
-        """Of the records themselves, without the 16 bytes that each takes besides."""
+        """The size of the records, without the 16 bytes that each takes in addition."""
         return self.stop - self.start - OVERHEAD * self.take
 
 
 def run(args: Sequence[str]) -> int:
     """Prints what a slice reads."""
-    parser = Parser(
-        "beam-datasets slices",
-        description="Which files a slice is read from, how many records and bytes of each, and a picture of it.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("dataset", metavar="NAME_OR_DIR", help="name[/config][:version], or the directory of a version")
-    parser.add_argument("slice", metavar="SLICE", help="such as 'train[10%%:20%%]+test'")
-    parser.add_argument("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
-    known = parser.parse_args(with_underscores(args))
+    known = COMMAND.parse(args)
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     parts = [
         (part.splitname, part.start, part.stop)
@@ -91,7 +93,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> Read:
-    """Returns a run with its bytes: by the index, or where there is none, by a walk through the shard."""
+    """Returns a run with its bytes: by the index, or without an index, by reading the shard."""
     path = storage.join(published.dataset_dir, run.filename)
     if run.take == run.examples_in_shard:
         start, stop = 0, storage.size(path)

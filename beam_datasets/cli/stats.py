@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import sys
@@ -10,18 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
-from beam_datasets.cli.options import (
-    DATA_DIR_HELP,
-    Parser,
-    UsageError,
-    add_store_options,
-    as_usage_errors,
-    check_beam_options,
-    import_beam,
-    until_dashes,
-)
-from beam_datasets.cli.tables import table
-from beam_datasets.cli.terminal import say
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors, import_beam
+from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.errors import StorageError
 from beam_datasets.statistics.computing import compute_request
 from beam_datasets.statistics.gathering import prepare
@@ -30,6 +19,7 @@ from beam_datasets.statistics.report import SIZES, constant_size, json_text, rea
 from beam_datasets.statistics.wording import number_text, share_text
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
 
     from beam_datasets.statistics import Statistics
@@ -39,8 +29,9 @@ MIN_BEAM_BYTES = 1 << 30
 """From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one
 process and 60 s with two workers, 1 GiB of images 14 s and 15 s. Starting a pipeline takes 3 to 5 s."""
 
-USAGE = "beam-datasets stats DIR_OR_NAME [options] [options of Beam]"
-_DESCRIPTION = """\
+COMMAND = Command(
+    "stats",
+    """\
 Summarizes the features of a dataset: counts, extremes, means, quantiles, distinct and most frequent values, lengths,
 labels. Splits are reported separately.
 
@@ -49,7 +40,24 @@ on.
 Statistics of a whole dataset are saved beside its versions and shown from there the next time.
 
   beam-datasets stats digits --html digits.html
-  beam-datasets stats digits --split 'train[:10%]' --split test --features image,label"""
+  beam-datasets stats digits --split 'train[:10%]' --split test --features image,label""",
+    f"""
+dataset DIR_OR_NAME  the directory of a version, or name[/config][:version]
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--split SPLIT...  such as 'train[:10%]'; can be repeated. Default: each split by itself
+--features A,B/C...  only these, with all that is below them; can be repeated
+--json  print it as JSON
+--html FILE  write a page with plots, in place of what is there
+--no_save  do not save it beside the dataset
+--again  compute it, though it was saved
+engine (it changes no number):
+--num_workers N  processes; default: 1, or one per core from 1 GiB on
+--report FILE  where remote workers leave the statistics; all must see it
+--shared_disk  remote workers see this machine's paths
+""",
+    usage="DIR_OR_NAME [options] [options of Beam]",
+)
 _HEADER = ("values", "missing", "distinct", "min", "median", "mean", "max", "std")
 _PARTS = ("items", "bytes", *SIZES)
 _SHOWN, _LABEL_WIDTH, _LINE = 5, 24, 100
@@ -57,20 +65,19 @@ _SHOWN, _LABEL_WIDTH, _LINE = 5, 24, 100
 
 def run(args: Sequence[str]) -> int:
     """Prints the statistics of a dataset."""
-    args, unchecked = until_dashes(args)
-    parser = _parser()
-    known, rest = parser.parse_known_args(args)
-    features = _names(known.features)
+    known, beam_options = COMMAND.parse_with_beam(args)
+    features = None if known.features is None else [name for each in known.features for name in each if name]
+    if features == []:
+        raise UsageError("--features has no name; write names with commas between, such as image,label")
     _check_html(known.html)
     if known.num_workers is not None and known.num_workers < 1:
-        raise UsageError(f"--num_workers is {known.num_workers}; needed: how many processes, 1 or more")
-    check_beam_options(rest, parser)
+        raise UsageError(f"--num_workers is {known.num_workers}; expected how many processes, 1 or more")
     request = prepare(known.dataset, known.split, features, known.data_dir, known.storage_options)
     started = time.monotonic()
     found = None if known.again or not request.whole else read_saved(request)
     place = "saved before" if found is not None else ""
     if found is None:
-        found = _compute(request, known, [*rest, *unchecked])
+        found = _compute(request, known, beam_options)
         place = _save(found, request, known)
     if known.html:
         storage.write_bytes(known.html, page(found).encode())
@@ -81,42 +88,6 @@ def run(args: Sequence[str]) -> int:
     took = "" if place == "saved before" else f" in {time.monotonic() - started:.1f} s"
     say(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
     return 0
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        "beam-datasets stats",
-        usage=USAGE,
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("dataset", metavar="DIR_OR_NAME", help="the directory of a version, or name[/config][:version]")
-    add("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    add("--split", action="append", help="such as 'train[:10%%]'; can be repeated. Default: each split by itself")
-    add("--features", action="append", metavar="A,B/C", help="only these, with all that is below them; can be repeated")
-    add("--json", action="store_true", help="print it as JSON")
-    add("--html", metavar="FILE", help="write a page with plots, in place of what is there")
-    add("--no_save", action="store_true", help="do not save it beside the dataset")
-    add("--again", action="store_true", help="compute it, though it was saved")
-    group = parser.add_argument_group("engine (it changes no number)")
-    group.add_argument(
-        "--num_workers", type=int, metavar="N", help="processes; default: 1, or one per core from 1 GiB on"
-    )
-    group.add_argument("--report", metavar="FILE", help="where remote workers leave the statistics; all must see it")
-    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
-    return parser
-
-
-def _names(given: Sequence[str] | None) -> list[str] | None:
-    if given is None:
-        return None
-    names = [name.strip() for text in given for name in text.split(",") if name.strip()]
-    if not names:
-        raise UsageError(f"--features is {','.join(given)!r}; write names with commas between, such as image,label")
-    return names
 
 
 def _check_html(path: str | None) -> None:
@@ -160,8 +131,9 @@ def _save(found: Statistics, request: Request, known: argparse.Namespace) -> str
 
 def _count(found: Statistics) -> str:
     features = len(next(iter(found.slices.values()))["features"]) if found.slices else 0
-    examples = sum(part["examples"] for part in found.slices.values())
-    return f"{features} feature{'' if features == 1 else 's'} of {examples:,} example{'' if examples == 1 else 's'}"
+    return (
+        f"{plural(features, 'feature')} of {plural(sum(part['examples'] for part in found.slices.values()), 'example')}"
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- a table
@@ -171,7 +143,7 @@ def lines(found: Statistics) -> Iterator[str]:
     """Yields statistics as lines for people."""
     for number, (name, part) in enumerate(found.slices.items()):
         yield from [""] * bool(number)
-        yield f"{found.dataset}, {name}: {part['examples']:,} example{'' if part['examples'] == 1 else 's'}"
+        yield f"{found.dataset}, {name}: {plural(part['examples'], 'example')}"
         yield from [""] * bool(part["features"])
         rows = [row for path, feature in part["features"].items() for row in _rows(path, feature)]
         width = max(map(len, ["feature", *(row[0] for row in rows)]))
@@ -227,7 +199,7 @@ def _frequent(feature: dict[str, Any]) -> str:
 
 
 def _oddities(features: dict[str, Any]) -> Iterator[str]:
-    """Yields what else is to be known: zeros, NaN, infinite, empty."""
+    """Yields counts of zeros, NaN, infinite and empty values."""
     names = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
     names["unreadable"] = "of unknown size"
     found = []

@@ -1,46 +1,69 @@
-"""`beam-datasets verify`: whether a dataset is what was published, what is lost where it is not, and its repair."""
+"""`beam-datasets verify`: whether a dataset is what was published, what is lost if not, and its repair."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import (
-    DATA_DIR_HELP,
-    Parser,
+    DATA_DIR,
+    STORAGE,
+    STORAGE_OPTIONS,
+    Command,
     UsageError,
-    add_store_options,
     as_usage_errors,
     check_beam_options,
     import_beam,
     until_dashes,
 )
+from beam_datasets.cli.printing import plural, say, size_text
 from beam_datasets.cli.progress_bar import bytes_bar
-from beam_datasets.cli.tables import size_text
-from beam_datasets.cli.terminal import say
 from beam_datasets.reading.verifying import verify
 from beam_datasets.writing.repair import repair
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Collection, Iterator, Sequence
 
     from beam_datasets.reading.verifying import Finding, Report
     from beam_datasets.writing.repair import Repair, Step
 
 FOUND = 1
-_DESCRIPTION = """\
-Reads a published dataset from end to end and says what is not as it was published: which file, byte and record, and
-which examples are lost. Nothing is changed without --repair.
+COMMAND = Command(
+    "verify",
+    """\
+Reads a published dataset from end to end and reports what differs from what was published: which file, byte and
+record, and which examples are lost. Nothing is changed without --repair.
 
-The exit code is 0 where the dataset is whole, and 1 where anything was found (after --repair: is left)."""
+The exit code is 0 if the dataset is whole, and 1 if anything was found (with --repair: is left).""",
+    f"""
+dataset DIR_OR_NAME  the directory of a version, or name[/config][:version]
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--decode  decode each record too, images included; slower by far
+--jobs N  how many shards to read at once; default: one a core
+--json  print it as JSON
+repair:
+--repair  write what follows from the rest, and print what is done
+--from COPY  take files that are whole from this other copy
+--from_storage{STORAGE.format("the copy's store")}
+--dry_run  say what would be written, and write nothing
+as a pipeline:
+--beam  verify by a Beam pipeline; further options are Beam's
+--report FILE  where the pipeline leaves its report; all workers must see it
+--num_workers N  worker processes of a local run
+--shared_disk  remote workers see this machine's paths
+--no_wait  end when a remote runner has the job
+""",
+    settings={"--from": {"dest": "copy"}},
+)
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 where it is whole, else 1."""
-    parser = _parser()
+    """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 if it is whole, else 1."""
+    parser = COMMAND.parser()
     args, unchecked = until_dashes(args)
     known, rest = parser.parse_known_args(args)
     _check(known, [*rest, *unchecked], parser)
@@ -55,7 +78,7 @@ def run(args: Sequence[str]) -> int:
 def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """Checks that the options go together."""
     if rest and not known.beam:
-        parser.error(f"there is no option {rest[0]}; options of Beam stand behind --beam")
+        parser.error(f"there is no option {rest[0]}; options of Beam need --beam")
     needs = {
         "--from": (known.copy, "--repair"),
         "--from_storage_options": (known.from_storage_options, "--repair"),
@@ -65,42 +88,14 @@ def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.Argu
         "--shared_disk": (known.shared_disk, "--beam"),
         "--no_wait": (known.no_wait, "--beam"),
     }
-    for option, (value, needed) in needs.items():
+    for name, (value, needed) in needs.items():
         if value and not getattr(known, needed.removeprefix("--")):
-            raise UsageError(f"{option} means nothing without {needed}")
+            raise UsageError(f"{name} means nothing without {needed}")
     if known.beam and known.repair:
         raise UsageError("a repair is made here, not by a pipeline: leave out --beam")
     if known.jobs is not None and (known.jobs < 1 or known.beam):
-        needed = "leave it out with --beam" if known.beam else "needed: how many shards to read at once, 1 or more"
+        needed = "leave it out with --beam" if known.beam else "expected how many shards to read at once, 1 or more"
         raise UsageError(f"--jobs is {known.jobs}; {needed}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "beam-datasets verify",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("dataset", metavar="DIR_OR_NAME", help="the directory of a version, or name[/config][:version]")
-    add("--data_dir", help=DATA_DIR_HELP)
-    add_store_options(parser)
-    add("--decode", action="store_true", help="decode each record too, images included; slower by far")
-    add("--jobs", type=int, metavar="N", help="how many shards to read at once; default: one a core")
-    add("--json", action="store_true", help="print it as JSON")
-    group = parser.add_argument_group("repair")
-    group.add_argument("--repair", action="store_true", help="write what follows from the rest, and print what is done")
-    group.add_argument("--from", dest="copy", metavar="COPY", help="take files that are whole from this other copy")
-    add_store_options(group, prefix="from_", of="the copy's store")
-    group.add_argument("--dry_run", action="store_true", help="say what would be written, and write nothing")
-    group = parser.add_argument_group("as a pipeline")
-    group.add_argument("--beam", action="store_true", help="verify by a Beam pipeline; further options are Beam's")
-    group.add_argument("--report", metavar="FILE", help="where the pipeline leaves its report; all workers must see it")
-    group.add_argument("--num_workers", type=int, metavar="N", help="worker processes of a local run")
-    group.add_argument("--shared_disk", action="store_true", help="remote workers see this machine's paths")
-    group.add_argument("--no_wait", action="store_true", help="end when a remote runner has the job")
-    return parser
 
 
 def _verify(directory: str, known: argparse.Namespace) -> int:
@@ -141,7 +136,7 @@ def _show(report: Report, known: argparse.Namespace, started: float) -> int:
 
 
 def _repair(directory: str, known: argparse.Namespace) -> int:
-    told = None if known.json or known.dry_run else _print_step
+    on_step = None if known.json or known.dry_run else _print_step
     with bytes_bar("Verify") as progress:
         done = repair(
             directory,
@@ -151,7 +146,7 @@ def _repair(directory: str, known: argparse.Namespace) -> int:
             decode=known.decode,
             jobs=known.jobs,
             progress=progress,
-            told=told,
+            told=on_step,
         )
     say(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
     return 0 if (done.before if done.after is None else done.after).whole else FOUND
@@ -163,13 +158,13 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
     Args:
         report: what to show.
         seconds: how long it took; None leaves it out.
-        refused: the files that a repair left, and said why: it is not recommended for them, unless they cannot be read.
+        refused: the files that a repair left as they are: it is not recommended for them, unless they cannot be read.
     """
     yield f"{report.dataset or 'a dataset'} in {report.directory}"
     for finding in report.findings:
         yield str(finding)
         if finding.lost is not None:
-            yield f"    lost: {finding.lost}, {_count(len(finding.lost), 'example')}"
+            yield f"    lost: {finding.lost}, {plural(len(finding.lost), 'example')}"
     yield from _remedies([f for f in report.findings if f.file not in refused or f.kind == "unreadable"])
     yield from (f"not known: {text}" for text in report.not_known)
     rest = "" if seconds is None else f" in {seconds:.1f} s"
@@ -194,17 +189,13 @@ def _result(report: Report) -> str:
     if report.num_lost:
         ranges = list(map(str, report.lost))
         shown = "+".join(ranges) if len(ranges) <= 8 else f"{'+'.join(ranges[:8])}+..."
-        lost = f"{_count(report.num_lost, 'example')} lost: {shown}"
-    return f"{_count(len(report.findings), 'finding')} in {_count(files, 'file')}, {lost}"
+        lost = f"{plural(report.num_lost, 'example')} lost: {shown}"
+    return f"{plural(len(report.findings), 'finding')} in {plural(files, 'file')}, {lost}"
 
 
 def _read(report: Report) -> str:
-    counts = f"{_count(report.num_shards, 'shard')}, {_count(report.num_records, 'record')}"
+    counts = f"{plural(report.num_shards, 'shard')}, {plural(report.num_records, 'record')}"
     return f"read {counts}, {size_text(report.num_bytes)}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def repair_lines(done: Repair) -> Iterator[str]:

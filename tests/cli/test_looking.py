@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as arrays
 from beam_datasets import features
 from beam_datasets.cli import main
 from beam_datasets.cli.examples import value_text
+from beam_datasets.cli.head import thumbnail, to_image
 from beam_datasets.cli.slices import bar
-from beam_datasets.cli.thumbnails import thumbnail, to_image
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
 from beam_datasets.features.decode import SkipDecoding

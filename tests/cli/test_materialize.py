@@ -201,7 +201,7 @@ def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> Non
         (["one", "--to", "new", "--num_shards", "18"], 1, "17 examples, too few for 18 shards"),
         (["one", "--to", "new", "--num_shards", "18", "--filter", "filters.py:even"], 1, "17 examples, too few for 18"),
         (["one", "--to", "new", "--num_shards", "trian=2"], 2, r"names the splits \['trian'\]; the dataset has"),
-        (["one", "--to", "new", "--min_shard_size", "x"], 2, "'x' is no size"),
+        (["one", "--to", "new", "--min_shard_size", "x"], 2, "'x' is not a size"),
         (["one", "--to", "new", "--num_workers", "-1"], 2, "num_workers is -1"),
         (["one", "--to", "new", "--spilt", "train"], 2, "no option --spilt, .* Did you mean --split"),
         (["one", "--to", "new", "--direct_running_mode", "multi_threading"], 2, "multi_threading loses records"),

@@ -76,7 +76,7 @@ class Derived(Base, skip_registration=True):
 
 
 def parse(args: list[str], builder: type[DatasetBuilder] = Derived) -> dict[str, Any]:
-    parser = Parser("test", allow_abbrev=False)
+    parser = Parser("test")
     add_builder_options(parser, builder)
     return builder_arguments(parser.parse_args(args), builder)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.terminal import printable
+from beam_datasets.cli.printing import printable
 from tests.exporting.conftest import dataset_of
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ pytest.importorskip("gcp_storage_emulator")
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "templates" / "dataflow"
 NAMES = ("generate", "materialize", "verify")
-PARSERS = {"generate": build._parser, "materialize": materialize._parser, "verify": verify._parser}
+COMMANDS = {"generate": build.COMMAND, "materialize": materialize.COMMAND, "verify": verify.COMMAND}
 IMAGE = "europe-docker.pkg.dev/my-project/beam-datasets/generate:0.1.0"
 
 
@@ -73,7 +73,7 @@ def test_the_client_of_dataflow_takes_the_spec(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_parameter_is_an_option_of_the_program(name: str) -> None:
-    known = {word.lstrip("-"): action for action in PARSERS[name]()._actions for word in action.option_strings}
+    known = {word.lstrip("-"): action for action in COMMANDS[name].parser()._actions for word in action.option_strings}
     told = parameters(name)
     assert told.keys() - {"dataset", "options"} <= known.keys()
     assert {word for word, action in known.items() if action.required} <= told.keys()

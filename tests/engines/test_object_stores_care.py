@@ -224,8 +224,8 @@ def test_versions_that_runs_have_reserved(both: Both, dead: int) -> None:
     "text, problem",
     [
         (None, "No such file"),
-        ("{", "is no JSON object"),
-        ('["a"]', "is no JSON object"),
+        ("{", "is not a JSON object"),
+        ('["a"]', "is not a JSON object"),
         ('{"bogus": "' + SECRET + '"}', "not valid for store"),
     ],
 )

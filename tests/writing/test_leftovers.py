@@ -440,7 +440,7 @@ def test_what_the_command_prints(data_dir: Path, capsys: pytest.CaptureFixture[s
         (["{}/nowhere"], 1, "no such directory"),
         ([], 2, "DATA_DIR"),
         (["{}", "--older_than", "-1"], 2, "--older_than is -1.0"),
-        (["{}", "--older_than", "nan"], 2, "needed: hours"),
+        (["{}", "--older_than", "nan"], 2, "expected hours"),
         (["{}", "--older-than", "a week"], 2, "invalid float"),
         (["{}", "--dry_run"], 2, "--dry_run"),
     ],
