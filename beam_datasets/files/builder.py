@@ -1,4 +1,4 @@
-"""The base of the builders of files: which files, which splits, which schema, which keys."""
+"""The bases of the builders of files: which files, which splits, which schema, which keys."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from beam_datasets.files.exported import Export, export_of
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.images import check_exif_orientation
 from beam_datasets.files.infer import Guess, kind_of_value
-from beam_datasets.files.inputs import InputFile, LineAt, Piece, find, pieces
-from beam_datasets.files.rows import Rows
-from beam_datasets.files.source import Bad, Example, Key, ReadFiles, log_left_out
+from beam_datasets.files.inputs import InputFile, Piece, find, pieces
+from beam_datasets.files.rows import Bad, Example, Key, ReadFiles, Rows, log_left_out, place_of
 from beam_datasets.files.splits import Share, shares
 from beam_datasets.model.info import DatasetInfo
 from beam_datasets.model.names import check_dataset_name
@@ -28,36 +27,25 @@ if TYPE_CHECKING:
 
     from beam_datasets.features import FeatureConnector
     from beam_datasets.files.infer import KindOf
-    from beam_datasets.files.rows import Row
-    from beam_datasets.files.source import Reader
+    from beam_datasets.files.rows import Reader, Row
 
 INFER_ROWS = 20_000
 
 
 class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
-    """A dataset of the rows of files; a subclass reads one format.
+    """A dataset of files.
 
     Args:
         data_dir: where datasets are.
         name: of the dataset; None for the format's.
         version: of the dataset; raise it when the files have changed.
-        pattern: path of the files of all splits; wildcards, and a folder for all below it.
-        splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
-            their keys' hash.
-        features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
-        key: the column that identifies a row; None for its file and place in it.
-        skip_bad: leave out, count and log rows that cannot be used; else the first ends the run.
-        infer_rows: how many rows, spread over all files, are looked at to find the schema.
+        skip_bad: leave out, count and log what cannot be used; else the first ends the run.
         exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
             no orientation, and count them; apply it, which stores pixels as PNG; error.
         description: of the dataset.
     """
 
-    _guess = Guess()  # of the rows that were looked at
-    _missing: tuple[str, ...] | None = None  # texts that stand for no value; None if values are not text
-    _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
-    EXPORT: str | None = None
-    """The format as which `beam-datasets export` writes such files; None if it does not."""
+    _key: str | None = None
 
     def __init__(
         self,
@@ -65,26 +53,14 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         data_dir: str | None = None,
         name: str | None = None,
         version: str = "1.0.0",
-        pattern: str | None = None,
-        splits: Mapping[str, str | Sequence[str]] | None = None,
-        features: Mapping[str, str] | None = None,
-        key: str | None = None,
         skip_bad: bool = False,
-        infer_rows: int = INFER_ROWS,
         exif_orientation: str = "keep",
         description: str = "",
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
-        self._given_shares = shares(splits, pattern)
-        self._has_splits = bool(splits)
-        self._specs = dict(features or {})
-        self._key = key
         self._skip_bad = skip_bad
-        self._infer_rows = infer_rows
         self._exif_orientation = check_exif_orientation(exif_orientation)
         self._description = description
-        for spec in self._specs.values():
-            parse_field(spec)
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
 
@@ -98,6 +74,45 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
             raise DuplicateKeyError(
                 f"{error}\n  They are the same in {self._key!r}, which is the key (--key)."
             ) from None
+
+
+class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
+    """A dataset of the rows of files; a subclass reads one format.
+
+    Args:
+        pattern: path of the files of all splits; wildcards, and a folder for all below it.
+        splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
+            their keys' hash.
+        features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
+        key: the column that identifies a row; None for its file and place in it.
+        infer_rows: how many rows, spread over all files, are looked at to find the schema.
+        common: see FilesBuilder.
+    """
+
+    _guess = Guess()  # of the rows that were looked at
+    _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
+    _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
+    EXPORT: str | None = None
+    """The format as which `beam-datasets export` writes such files; None if it does not."""
+
+    def __init__(
+        self,
+        *,
+        pattern: str | None = None,
+        splits: Mapping[str, str | Sequence[str]] | None = None,
+        features: Mapping[str, str] | None = None,
+        key: str | None = None,
+        infer_rows: int = INFER_ROWS,
+        **common: Any,
+    ) -> None:
+        self._given_shares = shares(splits, pattern)
+        self._has_splits = bool(splits)
+        self._specs = dict(features or {})
+        self._key = key
+        self._infer_rows = infer_rows
+        for spec in self._specs.values():
+            parse_field(spec)
+        super().__init__(**common)
 
     @abc.abstractmethod
     def _found_fields(self) -> dict[str, Field]:
@@ -121,9 +136,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
                 if isinstance(row, str):
                     problem = problem or str(Bad(file, row, place, number))
                 else:
-                    self._guess.add_row(
-                        row, LineAt(file, number) if place is None else f"{file.path}, {place}", kind_of
-                    )
+                    self._guess.add_row(row, place_of(file, place, number), kind_of)
         return self._guess, problem
 
     def _values_at(self, path: str) -> Collection[str]:
@@ -157,6 +170,11 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _all_files(self) -> list[InputFile]:
         return [file for files in self._files.values() for file in files]
+
+    @property
+    def _paths(self) -> str:
+        """The first files, for errors."""
+        return ", ".join(file.path for file in self._all_files[:5])
 
     @property
     def _rows_of_each_file(self) -> int:

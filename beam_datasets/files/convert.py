@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number
 _PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "float64": struct.Struct("<d")}
-_MAX_EXACT = 2.0**53  # up to here every integer is a float64
+_MAX_FLOAT16, _MAX_EXACT = 65504.0, 2.0**53 - 1  # up to here every integer is a float64
 
 
 class RowError(ValueError):
@@ -55,7 +55,7 @@ def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "
 
     Args:
         field: of the column.
-        missing: texts that stand for a missing value; None always does.
+        missing: texts that mean a missing value; None always does.
         path: the column's name, for errors.
         image: from a path to an image.
     """
@@ -64,12 +64,37 @@ def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "
         return (lambda text: convert(None) if text is None else text) if field.kind == "string" else convert
     is_nested = field.item is not None or field.fields is not None
     parse = _parse_json if is_nested else _TEXTS.get(field.kind, str)
-    scalar = convert if is_nested else _scalar(field, path, image)
 
     def from_text(text: str | None) -> Any:
-        return convert(None) if text is None or text in missing else scalar(parse(text))
+        return convert(None) if text is None or text in missing else convert(parse(text))
 
+    if field.kind in INTEGERS:
+        limits = np.iinfo(field.kind)
+        return _usual_number(int, int(limits.min), int(limits.max), None, missing, from_text)
+    if field.kind in _PACKED:
+        limit = _MAX_FLOAT16 if field.kind == "float16" else _MAX_EXACT
+        return _usual_number(float, -limit, limit, survives if field.exact else None, missing, from_text)
     return from_text
+
+
+def _usual_number(
+    make: Convert, low: float, high: float, keeps: Convert | None, missing: Collection[str], otherwise: Convert
+) -> Convert:
+    """Returns the converter of columns of numbers, which calls `otherwise` for missing values, errors and edge cases.
+
+    Most cells of most files are numbers in range: one function for these takes half the time of several.
+    """
+
+    def convert(text: Any) -> Any:
+        try:
+            is_usual = text not in missing and "_" not in text and low <= (number := make(text)) <= high
+            if is_usual and (keeps is None or keeps(number)):
+                return number
+        except (ValueError, TypeError):
+            pass
+        return otherwise(text)
+
+    return convert
 
 
 def _parse_int(text: str) -> int:
@@ -258,7 +283,7 @@ def _label(field: Field) -> Convert:
             return value  # an index, as datasets of others hold labels; -1 is none
         if found is None:
             raise ValueError(
-                f"{value!r:.60} is none of the {len(index)} labels {list(labels[:5])}{' ...' * (len(index) > 5)}"
+                f"{value!r:.60} is not one of the {len(index)} labels {list(labels[:5])}{' ...' * (len(index) > 5)}"
             )
         return found
 
@@ -274,7 +299,7 @@ def _bytes_of(value: Any) -> Any:
     """Returns the bytes of {"b64": ...}, as exports to JSON lines write them, or of a Hugging Face image; else `value`.
 
     Raises:
-        ValueError: the image is not in the file, or the text is no base64.
+        ValueError: the image is not in the file, or the text is not base64.
     """
     if not isinstance(value, dict):
         return value
@@ -282,7 +307,7 @@ def _bytes_of(value: Any) -> Any:
         try:
             return base64.b64decode(value["b64"], validate=True)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{value['b64']!r:.60} is no base64: {error}") from None
+            raise ValueError(f"{value['b64']!r:.60} is not base64: {error}") from None
     if value.get("bytes") is None:
         raise ValueError(f"the image {value.get('path')!r} is not in the file, but only its path")
     return value["bytes"]
@@ -353,7 +378,7 @@ def row_converter(
             its values would be lost.
         path: of the object, with its `/`, if it is inside a row.
         image: from bytes, or a path, to an image.
-        missing: texts that stand for no value; None if the values are not text.
+        missing: texts that mean a missing value; None if the values are not text.
     """
     if missing is None:
         converters = {name: value_converter(field, path + name, dropped, image) for name, field in fields.items()}

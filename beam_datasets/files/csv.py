@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import absent
 from beam_datasets.files.infer import Guess, Inference, text_kinds
 from beam_datasets.files.inputs import Piece, check_encoding, open_bytes, undecodable
@@ -38,7 +38,7 @@ _FIELD_LIMIT = 1 << 28  # characters of one field; Python's own limit of 131,072
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
 
-class Csv(FilesBuilder):
+class Csv(RowsBuilder):
     """Rows of CSV files.
 
     Args:
@@ -46,8 +46,8 @@ class Csv(FilesBuilder):
         quote: around fields; '' for files that never quote.
         encoding: of the text.
         columns: names of the columns (a,b,c), for files without a header.
-        missing: a text that stands for a missing value, as an empty one does.
-        common: see FilesBuilder.
+        missing: a text that means a missing value, as an empty one does.
+        common: see RowsBuilder.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Csv(FilesBuilder):
         headers = {file: header(file, self._dialect) for file in self._all_files}
         found = {file: names for file, names in headers.items() if names}
         if not found:
-            raise InputError(f"no file has a row: {', '.join(file.path for file in self._all_files[:5])}")
+            raise InputError(f"no file has a row: {self._paths}")
         return found
 
     def _found_fields(self) -> dict[str, Field]:
@@ -84,9 +84,8 @@ class Csv(FilesBuilder):
         kind_of, empty = text_kinds(self._missing or ()), Guess(fields={name: Guess() for name in columns})
         guess, problem = self._guess_of(self._rows, empty, kind_of)
         if not guess.rows:
-            paths = ", ".join(file.path for file in self._all_files[:5])
             problem = problem and f"no row can be used; {problem}{other}"
-            raise InputError(problem or f"no file has a row below its header: {paths}")
+            raise InputError(problem or f"no file has a row below its header: {self._paths}")
         if other:
             log.warning("there is one column, %r%s", columns[0], other)
         for note in guess.stray_texts(but_not=self._specs):
@@ -108,7 +107,7 @@ class Dialect:
 
     Attributes:
         delimiter: between fields; None for a tab in `.tsv` files and a comma in others.
-        quote: around fields; a doubled one inside stands for itself; '' for files that never quote.
+        quote: around fields; a doubled one inside means one; '' for files that never quote.
         encoding: of the text; a byte order mark is dropped.
         columns: names, for files that have no header.
     """
@@ -142,7 +141,7 @@ def header(file: InputFile, dialect: Dialect) -> list[str]:
     """Returns the names of a file's columns; [] if the file is empty.
 
     Raises:
-        InputError: a name is empty or stands twice, or the file cannot be read.
+        InputError: a name is empty or occurs twice, or the file cannot be read.
     """
     if dialect.columns:
         return list(dialect.columns)
@@ -159,7 +158,7 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
     twice = sorted({name for name in clean if name and clean.count(name) > 1})
     if twice:
         raise InputError(
-            f"{place}: the columns {', '.join(map(repr, twice))} stand twice; name all columns by --columns a,b,c"
+            f"{place}: the columns {', '.join(map(repr, twice))} occur twice; name all columns by --columns a,b,c"
         )
     if "" in clean:
         raise InputError(f"{place}: column {clean.index('') + 1} has no name; name all columns by --columns a,b,c")

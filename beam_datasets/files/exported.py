@@ -1,4 +1,4 @@
-"""What `_export.json` says of the files beside it: which are of which split, names of classes, what is an image."""
+"""What `_export.json` describes of the files in its folder: splits, names of classes, images."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NAME = "_export.json"
 
 @dataclass(frozen=True)
 class Export:
-    """What an export says of its files.
+    """The description of an export.
 
     Attributes:
-        splits: name -> paths of its files, those alone that are read.
-        fields: name of a feature -> what its files do not say of it; `a/b` is b in object, or list of objects, a.
+        splits: name -> paths of those of its files that are read.
+        fields: name of a feature -> what its files do not contain; `a/b` is b in object, or list of objects, a.
     """
 
     splits: Mapping[str, tuple[str, ...]]
@@ -38,10 +38,10 @@ class Export:
 
 
 def export_of(files: Iterable[InputFile], kind: str) -> Export | None:
-    """Returns what the export says that the files are of; None where they are of none.
+    """Returns the description of the export that the files belong to; None if they belong to none.
 
     Args:
-        files: all of one folder, else they are of none.
+        files: all in one folder, else they belong to no export.
         kind: the format of the export.
 
     Raises:
@@ -54,14 +54,16 @@ def export_of(files: Iterable[InputFile], kind: str) -> Export | None:
         return None
     try:
         with open_bytes(place) as stream:
-            said = json.loads(stream.read())
-        if said["format"] != kind:
+            described = json.loads(stream.read())
+        if described["format"] != kind:
             return None
-        split_of = {file: split for split, columns in said["splits"].items() for file in columns["filenames"]}
-        fields = dict(_fields(_tree(said)))
+        split_of = {file: split for split, columns in described["splits"].items() for file in columns["filenames"]}
+        fields = dict(_fields(_tree(described)))
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
-        raise InputError(f"{place} describes no export ({type(error).__name__}: {error}); move it away") from error
-    splits: dict[str, tuple[str, ...]] = dict.fromkeys(said["splits"], ())
+        raise InputError(
+            f"{place} is not a valid description of an export ({type(error).__name__}: {error}); move it away"
+        ) from error
+    splits: dict[str, tuple[str, ...]] = dict.fromkeys(described["splits"], ())
     for path, (_, name) in paths.items():
         if name not in split_of:
             raise InputError(
@@ -71,9 +73,9 @@ def export_of(files: Iterable[InputFile], kind: str) -> Export | None:
     return Export({split: own for split, own in splits.items() if own}, fields)
 
 
-def _tree(said: Mapping[str, Any]) -> FeatureConnector:
-    texts = {f"{name}.labels.txt": format_names(names) for name, names in said["class_names"].items()}
-    return from_json(said["features"]).load_labels(texts.get)
+def _tree(described: Mapping[str, Any]) -> FeatureConnector:
+    texts = {f"{name}.labels.txt": format_names(names) for name, names in described["class_names"].items()}
+    return from_json(described["features"]).load_labels(texts.get)
 
 
 def _fields(tree: FeatureConnector) -> Iterable[tuple[str, Field]]:
@@ -84,7 +86,7 @@ def _fields(tree: FeatureConnector) -> Iterable[tuple[str, Field]]:
 
 
 def _field(feature: FeatureConnector) -> Field | None:
-    """Returns what is stored of labels and images, also in lists; None for all else, which files have types of."""
+    """Returns the field of labels and images, also in lists; None for other features, whose types are in the files."""
     if isinstance(feature, Sequence):
         item = _field(feature.feature)
         return item and Field("list", item=item)

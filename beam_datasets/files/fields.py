@@ -1,4 +1,4 @@
-"""The schema of rows: a tree of fields, written as text on the command line, mapped from Arrow types and to features.
+"""The schema of rows: a tree of fields, written as text on the command line, mapped to features.
 
 int8 ... uint64, float16, float32, float64, bool, string      one value
 int64?                                                        may be missing (null, or an empty CSV field)
@@ -89,8 +89,9 @@ def parse_field(spec: str) -> Field:
     kind = _ALIASES.get(match["kind"], match["kind"]) if match else ""
     if not match or kind not in (*SCALARS, "class", "image", "drop") or (match["labels"] and kind != "class"):
         raise ValueError(
-            f"{spec!r} is no feature; write {', '.join(SCALARS)}, class:cat,dog, class:10, class, image or drop; "
-            "then [] or [28,28] for lists, ? for what may be missing; ? alone for the type found that may be missing"
+            f"{spec!r} is not a type of a feature; expected {', '.join(SCALARS)}, class:cat,dog, class:10, class, "
+            "image or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone for the type found that "
+            "may be missing"
         )
     labels, brackets = match["labels"], match["lists"] or ""
     names = tuple(label.strip() for label in labels.split(",")) if labels else None
@@ -210,46 +211,6 @@ def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[s
         raise InputError(f"feature {path!r}: the files have {found} for labels; list them: {path}=class:a,b,c")
     is_index = set(values) == set(map(str, range(len(values))))
     return replace(field, labels=len(values) if is_index else tuple(sorted(values)))
-
-
-def arrow_field(kind: Any, path: str = "", nulls: Collection[str] = ()) -> Field:
-    """Returns the field for an Arrow type; UNKNOWN if no feature stores it.
-
-    Args:
-        kind: the type.
-        path: `a/x` is x in struct a, `a[]` an item of list a.
-        nulls: the columns that may have nulls, as Parquet writes their paths.
-    """
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_dictionary(kind):
-        return arrow_field(kind.value_type, path, nulls)
-    if types.is_struct(kind):
-        columns = {field.name: field.type for field in kind}
-        if columns == {"bytes": pa.binary(), "path": pa.string()}:  # as Hugging Face has images
-            return Field("image")
-        fields = {name: arrow_field(inner, f"{path}/{name}", nulls) for name, inner in columns.items()}
-        return Field("object", optional=not path.endswith("[]"), fields=fields)
-    if types.is_fixed_size_list(kind):
-        item = arrow_field(kind.value_type, f"{path}[]")
-        if item.kind == "tensor":
-            return replace(item, shape=(kind.list_size, *item.shape))
-        return Field("tensor", item=item, shape=(kind.list_size,))
-    if types.is_list(kind) or types.is_large_list(kind):
-        return Field("list", item=arrow_field(kind.value_type, f"{path}[]"))
-    optional = path.replace("/", ".") in nulls
-    if types.is_temporal(kind) or types.is_decimal(kind):
-        return Field("string", optional=optional, source=str(kind))
-    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
-    if re.fullmatch(r"(large_)?(string|binary)(_view)?|fixed_size_binary\[\d+\]", name):
-        name = "string"
-    if name in SCALARS:
-        return Field(name, optional=optional)
-    ways = f"{advice(path.replace('[]', ''), 'drop')} leaves it out"
-    if types.is_null(kind):
-        ways = f"{advice(path, 'string?')} or another type stores it, {ways}"
-    return Field(UNKNOWN, problem=f"column {path!r} has the type {kind}, which no feature stores; {ways}", source=name)
 
 
 def to_feature(field: Field) -> FeatureConnector:

@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
-from beam_datasets.files.builder import of_share
-from beam_datasets.files.images import check_exif_orientation, storable_image
+from beam_datasets.files.builder import FilesBuilder, of_share
+from beam_datasets.files.images import storable_image
 from beam_datasets.files.inputs import find, open_bytes
-from beam_datasets.files.source import Bad, ReadFiles, log_left_out
+from beam_datasets.files.rows import Bad, ReadFiles
 from beam_datasets.files.splits import shares
 from beam_datasets.model.info import DatasetInfo
-from beam_datasets.model.names import check_dataset_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,64 +28,38 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.source import Example, Key
+    from beam_datasets.files.rows import Example, Key
 
 _BATCH = 32  # images that a worker is given at once
 _CLUTTER = ("Thumbs.db", "desktop.ini", "__MACOSX")
 
 
-class ImageFolder(DatasetBuilder):
+class ImageFolder(FilesBuilder):
     """Images in folders named after their labels; the features are `image`, `image/filename`, `label`.
 
     Args:
         root: the folder above the labels, or above the splits.
         splits: name -> percentage ("80%"), if the folders name labels alone.
-        skip_bad: leave out, count and log files that are no images; else the first ends the run.
-        exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
-            no orientation, and count them; apply it, which stores pixels as PNG; error.
-        data_dir: where datasets are.
-        name: of the dataset; None for image_folder.
-        version: of the dataset; raise it when the images have changed.
-        description: of the dataset.
+        common: see FilesBuilder.
     """
 
-    def __init__(
-        self,
-        *,
-        root: str,
-        splits: Mapping[str, str] | None = None,
-        skip_bad: bool = False,
-        exif_orientation: str = "keep",
-        data_dir: str | None = None,
-        name: str | None = None,
-        version: str = "1.0.0",
-        description: str = "",
-    ) -> None:
-        self.name = check_dataset_name(name or type(self).name)
-        self._folder_path = root
+    def __init__(self, *, root: str, splits: Mapping[str, str] | None = None, **common: Any) -> None:
+        self._root = root
         self._shares = shares(splits, root)
         self._has_splits = bool(splits)
-        self._skip_bad = skip_bad
-        self._exif_orientation = check_exif_orientation(exif_orientation)
-        self._description = description
-        self.VERSION = version  # type: ignore[misc]  # the user's images have the version that the user gives them
-        super().__init__(data_dir=data_dir)
-
-    def build(self, **options: Any) -> str:
-        """Generates the dataset, and logs what was left out unless `counters` is given; see DatasetBuilder."""
-        return super().build(**{"counters": log_left_out, **options})
+        super().__init__(**common)
 
     @cached_property
     def _folder(self) -> Folder:
-        folder = look_into(self._folder_path)
+        folder = look_into(self._root)
         if folder.misplaced and not self._skip_bad:
             shown = ", ".join(file.path for file in folder.misplaced[:5])
             raise InputError(
-                f"{len(folder.misplaced)} files stand in no folder of a label: {shown}\n"
+                f"{len(folder.misplaced)} files are not in the folder of a label: {shown}\n"
                 "Move them away, or leave them out by --skip_bad."
             )
         if folder.splits and self._has_splits:
-            raise InputError(f"{self._folder_path} has the splits {folder.splits} as folders; give none by --split")
+            raise InputError(f"{self._root} has the splits {folder.splits} as folders; give none by --split")
         return folder
 
     def _info(self) -> DatasetInfo:
@@ -170,7 +142,7 @@ class ImageRows:
         """Yields the images of a batch of (label, file); a file with an empty label is in no label's folder."""
         for label, file in piece:
             if not label:
-                yield Bad(file, "it stands in no folder of a label", "")
+                yield Bad(file, "it is not in the folder of a label", "")
                 continue
             try:
                 with open_bytes(file.path) as stream:

@@ -10,9 +10,11 @@ from apache_beam.io.filesystems import FileSystems
 
 from beam_datasets.errors import MissingDependencyError
 from beam_datasets.files.convert import image_value
-from beam_datasets.files.inputs import open_bytes
-from beam_datasets.files.source import ALPHA, TURNED, UPRIGHT, count
+from beam_datasets.files.inputs import count, open_bytes
 
+ALPHA = "images with transparency, which are read without"
+TURNED = "images with an EXIF orientation, which are read without (--exif_orientation apply)"
+UPRIGHT = "images turned upright by their EXIF orientation"
 EXIF_ORIENTATIONS = ("keep", "apply", "error")
 _VERBATIM = {"JPEG": ("L", "RGB"), "PNG": ("1", "L", "LA", "P", "RGB", "RGBA")}
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 2 to 8 are turned or mirrored
@@ -31,7 +33,7 @@ def check_exif_orientation(value: str) -> str:
 
 @dataclass(frozen=True)
 class StorableImage:
-    """Returns the image that a value of a row stands for.
+    """Returns the image that a value of a row contains or names.
 
     Attributes:
         beside: file that paths are relative to.

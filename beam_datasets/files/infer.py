@@ -108,7 +108,7 @@ class Guess:
             total = guess._count()
             if name not in but_not and 0 < strings <= total // 10:
                 yield (
-                    f"column {name!r} is text: {strings} of {total} values are no numbers (first {example!r:.40} "
+                    f"column {name!r} is text: {strings} of {total} values are not numbers (first {example!r:.40} "
                     f"in {place}); if they mean a missing value, say --missing {example!r:.40}"
                 )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import Metrics
 
 from beam_datasets.errors import InputError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 WILDCARDS = "*?["
-PIECE_SIZE = 32 << 20  # bytes; large enough that opening a file costs nothing beside it, small enough to share out
+PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
 _LINE_BLOCK = 1 << 20
 
 
@@ -29,7 +30,7 @@ class InputFile:
     """A file to read.
 
     Attributes:
-        name: the path below the pattern's fixed folder, with `/`. It stands in keys, so the same files in another
+        name: the path below the pattern's fixed folder, with `/`. It is part of keys, so the same files in another
             folder or on another machine make the same dataset.
         path: what to open.
         size: bytes as stored (before decompression).
@@ -52,7 +53,7 @@ class Piece:
 def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_")) -> list[InputFile]:
     """Returns the files that match any of the patterns, each once, in the order of their names.
 
-    A folder stands for all files below it.
+    A folder means all files below it.
 
     Args:
         patterns: paths, which may have the wildcards `*`, `?`, `[...]` and `**`.
@@ -109,7 +110,7 @@ def _folder_of(path: str) -> str:
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file's name says that it is compressed."""
+    """Returns whether a file's name means that it is compressed."""
     return bool(CompressionTypes.detect_compression_type(path) != CompressionTypes.UNCOMPRESSED)
 
 
@@ -211,7 +212,7 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
     """Returns a line's text; a byte order mark at the start of the file, offset 0, is dropped.
 
     Raises:
-        InputError: the bytes are not text in this encoding; the caller says where they stand.
+        InputError: the bytes are not text in this encoding; the caller adds their place.
     """
     try:
         text = line.decode(encoding)
@@ -229,3 +230,9 @@ def undecodable(error: UnicodeDecodeError, *, with_column: bool = True) -> str:
         f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {hint} "
         "(--encoding cp1252, latin-1, utf-16 ...)"
     )
+
+
+def count(what: str, number: int = 1) -> None:
+    """Counts what a user should know of when the run is done; 0 is not reported."""
+    if number:
+        Metrics.counter("files", what).inc(number)

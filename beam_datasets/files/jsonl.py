@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import finite
 from beam_datasets.files.infer import Inference
 from beam_datasets.files.inputs import check_encoding, decode_line, lines
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Jsonl(FilesBuilder):
+class Jsonl(RowsBuilder):
     """Rows of JSON lines files.
 
     Args:
         encoding: of the text.
-        common: see FilesBuilder.
+        common: see RowsBuilder.
     """
 
     EXPORT = "jsonl"
@@ -49,7 +49,7 @@ class Jsonl(FilesBuilder):
     def _found_fields(self) -> dict[str, Field]:
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
-            shown = problem or ", ".join(file.path for file in self._all_files[:5])
+            shown = problem or self._paths
             raise InputError(f"no file has an object; {shown}")
         inference = Inference(skip_bad=self._skip_bad)
         fields = inference.fields(guess)
@@ -94,5 +94,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
-        raise InputError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
+        raise InputError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
     return row

@@ -9,15 +9,16 @@ doubles float64 (`--feature x=float32` takes half the bytes). Row groups are rea
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError, MissingDependencyError
-from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
-from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, absent, advice, arrow_field, as_optional
+from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, absent, advice, as_optional
 from beam_datasets.files.inputs import Piece, open_bytes
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 _BATCH = 1024  # rows that are in memory as Python values at once
 
 
-class Parquet(FilesBuilder):
-    """Rows of Parquet files; the arguments are those of FilesBuilder."""
+class Parquet(RowsBuilder):
+    """Rows of Parquet files; the arguments are those of RowsBuilder."""
 
     EXPORT = "parquet"
 
@@ -41,7 +42,7 @@ class Parquet(FilesBuilder):
     def _found_fields(self) -> dict[str, Field]:
         fields, _ = self._groups
         if not fields:
-            raise InputError(f"no file has a column: {', '.join(file.path for file in self._all_files[:5])}")
+            raise InputError(f"no file has a column: {self._paths}")
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:
@@ -70,7 +71,7 @@ def open_parquet(stream: Any, file: InputFile) -> Any:
     try:
         return pq.ParquetFile(stream)
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file.path} is no Parquet file ({file.size} bytes): {error}") from None
+        raise InputError(f"{file.path} is not a Parquet file ({file.size} bytes): {error}") from None
 
 
 def row_groups(files: Sequence[InputFile]) -> tuple[dict[str, Field], list[Piece]]:
@@ -88,7 +89,7 @@ def row_groups(files: Sequence[InputFile]) -> tuple[dict[str, Field], list[Piece
             parquet = open_parquet(stream, file)
             names = names_of[file.path] = parquet.schema_arrow.names
             if twice := [repr(name) for name, count in Counter(names).items() if count > 1]:
-                raise InputError(f"{file.path}: the columns {', '.join(twice)} stand twice; rename them")
+                raise InputError(f"{file.path}: the columns {', '.join(twice)} occur twice; rename them")
             for column in parquet.schema_arrow:
                 types.setdefault(column.name, {}).setdefault(column.type, file.path)
             nulls |= _columns_with_nulls(parquet.metadata)
@@ -114,6 +115,46 @@ def _merged(name: str, types: Mapping[Any, str], nulls: set[str]) -> Field:
         )
         return Field(UNKNOWN, problem=problem)
     return as_optional(fields[0]) if named and len(named) < len(types) and not fields[0].problem else fields[0]
+
+
+def arrow_field(kind: Any, path: str = "", nulls: Collection[str] = ()) -> Field:
+    """Returns the field for an Arrow type; UNKNOWN if no feature stores it.
+
+    Args:
+        kind: the type.
+        path: `a/x` is x in struct a, `a[]` an item of list a.
+        nulls: the columns that may have nulls, as Parquet writes their paths.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return arrow_field(kind.value_type, path, nulls)
+    if types.is_struct(kind):
+        columns = {field.name: field.type for field in kind}
+        if columns == {"bytes": pa.binary(), "path": pa.string()}:  # as Hugging Face has images
+            return Field("image")
+        fields = {name: arrow_field(inner, f"{path}/{name}", nulls) for name, inner in columns.items()}
+        return Field("object", optional=not path.endswith("[]"), fields=fields)
+    if types.is_fixed_size_list(kind):
+        item = arrow_field(kind.value_type, f"{path}[]")
+        if item.kind == "tensor":
+            return replace(item, shape=(kind.list_size, *item.shape))
+        return Field("tensor", item=item, shape=(kind.list_size,))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return Field("list", item=arrow_field(kind.value_type, f"{path}[]"))
+    optional = path.replace("/", ".") in nulls
+    if types.is_temporal(kind) or types.is_decimal(kind):
+        return Field("string", optional=optional, source=str(kind))
+    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    if re.fullmatch(r"(large_)?(string|binary)(_view)?|fixed_size_binary\[\d+\]", name):
+        name = "string"
+    if name in SCALARS:
+        return Field(name, optional=optional)
+    ways = f"{advice(path.replace('[]', ''), 'drop')} leaves it out"
+    if types.is_null(kind):
+        ways = f"{advice(path, 'string?')} or another type stores it, {ways}"
+    return Field(UNKNOWN, problem=f"column {path!r} has the type {kind}, which no feature stores; {ways}", source=name)
 
 
 def _columns_with_nulls(metadata: Any) -> set[str]:

@@ -1,23 +1,71 @@
-"""Rows of any format as (key, example)."""
+"""From pieces of files to (key, example) in a pipeline: rows of any format, and what is counted of bad ones."""
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import logging
+import pickle
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from beam_datasets.files.convert import row_converter
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from beam_datasets.errors import InputError
+from beam_datasets.files.convert import as_text, row_converter
 from beam_datasets.files.images import StorableImage
-from beam_datasets.files.source import Bad, key_of
+from beam_datasets.files.inputs import LineAt, count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from beam_datasets.files.fields import Field
-    from beam_datasets.files.inputs import Piece
-    from beam_datasets.files.source import Example, Key
+    from beam_datasets.files.inputs import InputFile, Piece
 
     Row = tuple[int, str | None, dict[str, Any] | str]
     """A row's number in its key, its place in errors (None for the line at this byte), its values or its problem."""
+
+Key = str | int
+Example = dict[str, Any]
+
+SHOWN = 5  # bad rows of a piece that are shown if they are left out
+_LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row that cannot be used.
+
+    Attributes:
+        file: that it is in.
+        problem: what is wrong, and what to do.
+        place: what follows the file's name in a message; None if only the offset is known.
+        offset: byte at which the line begins.
+    """
+
+    file: InputFile
+    problem: str
+    place: str | None = None
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{place_of(self.file, self.place, self.offset)}: {self.problem}"
+
+
+def place_of(file: InputFile, place: str | None, offset: int) -> object:
+    """Returns what names a row in messages, as its text; see `Bad`. Line numbers are counted only when it is shown."""
+    return LineAt(file, offset) if place is None else f"{file.path}{place and ', '}{place}"
+
+
+class Reader(Protocol):
+    """Reads pieces of one format; it is pickled to the workers."""
+
+    def read(self, piece: Any) -> Iterator[tuple[Key, Example] | Bad]:
+        """Yields the rows of a piece; a row that cannot be used does not end it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +77,7 @@ class Rows:
         fields: name -> field of what is kept.
         dropped: names that are left out.
         key: the column that has the keys; None for file and number.
-        missing: texts that stand for no value; None if values are not text.
+        missing: texts that mean a missing value; None if values are not text.
         exif_orientation: of images; see `storable_image`.
     """
 
@@ -62,3 +110,84 @@ class Rows:
         if row.get(name, "") in self.missing:
             raise ValueError(f"column {name!r}: the key is missing")
         return key_of(example if name in self.fields else row, name)
+
+
+def key_of(example: Mapping[str, Any], column: str) -> Key:
+    """Returns the key that a column gives.
+
+    Raises:
+        ValueError: it holds no integer and no text.
+    """
+    key = example.get(column)
+    if isinstance(key, str | int):
+        return key
+    if isinstance(key, bytes):
+        return key.decode("utf-8", "surrogateescape")
+    if isinstance(key, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
+        return str(as_text(key))
+    raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")
+
+
+@dataclass
+class ReadFiles(beam.PTransform):
+    """Reads the rows of files as (key, example).
+
+    Attributes:
+        reader: of the files' format.
+        pieces: what to read.
+        skip_bad: whether rows that cannot be used are counted and left out; else the first is an error.
+    """
+
+    reader: Reader
+    pieces: Sequence[Any]
+    skip_bad: bool = False
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[tuple[Key, Example]]:
+        """Shares the pieces out and reads them."""
+        return (
+            begin
+            | "Pieces" >> beam.Create([_packed(self.pieces)], reshuffle=False)
+            | "Unpack" >> beam.FlatMap(_unpacked)
+            | "Share" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(read_piece, self.reader, self.skip_bad)
+        )
+
+
+def _packed(pieces: Sequence[Any]) -> bytes:
+    """Returns the pieces in a tenth to a seventieth of their size; engines limit that of a graph."""
+    return zlib.compress(pickle.dumps(list(pieces)))
+
+
+def _unpacked(packed: bytes) -> list[Any]:
+    pieces: list[Any] = pickle.loads(zlib.decompress(packed))
+    return pieces
+
+
+def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key, Example]]:
+    """Yields the rows of a piece.
+
+    Raises:
+        InputError: a row cannot be used, and skip_bad is False.
+    """
+    bad = 0
+    for row in reader.read(piece):
+        if not isinstance(row, Bad):
+            yield row
+            continue
+        if not skip_bad:
+            raise InputError(f"{row}\nTo count and leave out what cannot be used: --skip_bad.")
+        bad += 1
+        if bad <= SHOWN:
+            Metrics.string_set("files", _EXAMPLES).add(str(row))
+    count(_LEFT_OUT, bad)
+
+
+def log_left_out(counters: Mapping[str, Any]) -> None:
+    """Logs what `read_piece` left out and what readers counted, given the counters of a run."""
+    counted = {name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")}
+    some = "".join(f"\n  {text}" for text in sorted(counted.pop(_EXAMPLES, ())))
+    left_out = counted.pop(_LEFT_OUT, 0)
+    for what, number in counted.items():
+        log.warning("%s: %d", what, number)
+    if left_out:
+        log.warning("left out: %d, among them%s", left_out, some)

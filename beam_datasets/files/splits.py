@@ -36,7 +36,7 @@ class Share:
     def has(self, key: str | int) -> bool:
         """Whether the row of this key belongs to it.
 
-        The answer depends on the key alone: rows that are added later move no other row to another split.
+        The answer depends only on the key: rows that are added later move no other row to another split.
         """
         digest = hashlib.md5(_SALT + str(key).encode("utf-8", "surrogatepass")).digest()
         return self.start <= int.from_bytes(digest, "big") < self.stop

@@ -8,10 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field
-from beam_datasets.files.inputs import check_encoding, decode_line, lines
-from beam_datasets.files.source import BLANK, count
+from beam_datasets.files.inputs import check_encoding, count, decode_line, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,13 +19,16 @@ if TYPE_CHECKING:
     from beam_datasets.files.rows import Row
 
 
-class TextLines(FilesBuilder):
+BLANK = "blank lines left out"
+
+
+class TextLines(RowsBuilder):
     """Lines of text files, without their line ends.
 
     Args:
         encoding: of the text.
         keep_blank: whether lines of white space alone are examples too.
-        common: see FilesBuilder.
+        common: see RowsBuilder.
     """
 
     def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Any) -> None:

@@ -18,11 +18,11 @@ from apache_beam.io.filesystems import FileSystems
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.features import FeatureConnector, FeaturesDict, Image, Sequence, compile_decoder, from_json_text
 from beam_datasets.features.decode import SkipDecoding
-from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import Piece, open_bytes
-from beam_datasets.files.source import Bad, key_of
+from beam_datasets.files.rows import Bad, key_of
 from beam_datasets.formats import example as examples
 from beam_datasets.formats import tfrecord
 
@@ -32,16 +32,15 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.rows import Row
-    from beam_datasets.files.source import Example, Key, Reader
+    from beam_datasets.files.rows import Example, Key, Reader, Row
 
 
-class Tfrecord(FilesBuilder):
+class Tfrecord(RowsBuilder):
     """Examples of TFRecord files.
 
     Args:
-        features_json: path of a features.json that says what the records have; label files stand beside it.
-        common: see FilesBuilder.
+        features_json: path of a features.json that describes the records; label files are in its folder.
+        common: see RowsBuilder.
     """
 
     _may_add = True
@@ -51,7 +50,7 @@ class Tfrecord(FilesBuilder):
         self._features_path = features_json
         super().__init__(**common)
         if features_json and self._specs:
-            raise ValueError("features_json says all features; give none besides (--feature)")
+            raise ValueError("features_json describes all features; give no --feature")
 
     def _pieces(self, files: Listed[InputFile]) -> list[Piece]:
         return [Piece(file) for file in files]
@@ -66,7 +65,7 @@ class Tfrecord(FilesBuilder):
                     for name, values in examples.parse(record).items():
                         found.setdefault(name, Values()).add(values)
         if not found:
-            raise InputError(f"no file has a record: {', '.join(file.path for file in self._all_files[:5])}")
+            raise InputError(f"no file has a record: {self._paths}")
         self._values = found
         return {name: values.field(name, total) for name, values in sorted(found.items())}
 
@@ -157,7 +156,7 @@ class Values:
     def field(self, name: str, total: int) -> Field:
         """Returns the field that holds the values; `total` is the number of records."""
         if len(self.kinds) != 1:
-            found = " and ".join(sorted(self.kinds)) or "empty lists alone"
+            found = " and ".join(sorted(self.kinds)) or "only empty lists"
             drop = advice(name, "drop")
             return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in these records; leave it out by {drop}")
         [kind] = self.kinds

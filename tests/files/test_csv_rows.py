@@ -18,8 +18,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.csv import Dialect, header, rows
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find
-from beam_datasets.files.rows import Rows
-from beam_datasets.files.source import Bad
+from beam_datasets.files.rows import Bad, Rows
 
 
 def reader(dialect: Dialect, fields: dict[str, Any], key: str | None = None, dropped: Any = ()) -> Rows:
@@ -117,7 +116,7 @@ def test_bad_rows_do_not_end_the_file(path: Path) -> None:
 @pytest.mark.parametrize(
     "content, problem",
     [
-        ("a,b,a\n1,2,3\n", "line 1: the columns 'a' stand twice"),
+        ("a,b,a\n1,2,3\n", "line 1: the columns 'a' occur twice"),
         ("a,,c\n1,2,3\n", "line 1: column 2 has no name"),
     ],
 )

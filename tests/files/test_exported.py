@@ -153,9 +153,11 @@ def test_files_beside_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[st
     code = main(["build", "jsonl", "--data_dir", str(tmp_path / "data"), "--num_workers", "1", "--pattern", str(made)])
     problem = capsys.readouterr().err
     assert code == (0 if change == "other format" else 1)
-    assert {"other file": "more.jsonl is not of the export", "damaged": "describes no export", "other format": ""}[
-        change
-    ] in problem
+    assert {
+        "other file": "more.jsonl is not of the export",
+        "damaged": "is not a valid description of an export",
+        "other format": "",
+    }[change] in problem
 
 
 @pytest.mark.slow
@@ -163,6 +165,6 @@ def test_bytes_of_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "a.jsonl").write_text('{"x": {"b64": "/wA="}}\n{"x": {"b64": "?"}}\n')
     options = ["--data_dir", str(tmp_path / "data"), "--name", "b64", "--pattern", str(tmp_path / "a.jsonl")]
     assert main(["build", "jsonl", *options, "--feature", "x=bytes"]) == 1
-    assert "line 2 (byte 23): 'x': '?' is no base64" in capsys.readouterr().err
+    assert "line 2 (byte 23): 'x': '?' is not base64" in capsys.readouterr().err
     assert main(["build", "jsonl", *options, "--feature", "x=bytes", "--skip_bad"]) == 0
     assert [one["x"] for one in bd.load("b64", data_dir=tmp_path / "data", split="train")] == [b"\xff\0"]

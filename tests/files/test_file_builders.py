@@ -293,12 +293,12 @@ def test_image_folder(source: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     (source / "cat" / "bad.png").write_bytes((source / "cat" / "1.png").read_bytes()[:50])
     assert "bad.png: a damaged image" in fails(capsys, tmp_path, "image_folder", "--root", source)
     (source / "notes.txt").touch()
-    assert "1 files stand in no folder of a label" in fails(capsys, tmp_path, "image_folder", "--root", source)
+    assert "1 files are not in the folder of a label" in fails(capsys, tmp_path, "image_folder", "--root", source)
     capsys.readouterr()
     build("image_folder", tmp_path / "rest", "--root", source, "--skip_bad")
     said = capsys.readouterr().out
     assert "left out: 2\n" in said
-    assert f"{source}/notes.txt: it stands in no folder of a label\n" in said
+    assert f"{source}/notes.txt: it is not in the folder of a label\n" in said
 
 
 def test_image_folder_with_splits(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import find, pieces
 from beam_datasets.files.jsonl import objects
-from beam_datasets.files.rows import Rows
-from beam_datasets.files.source import Bad, Reader, read_piece
+from beam_datasets.files.rows import Bad, Reader, Rows, read_piece
 from beam_datasets.files.text_lines import text_rows
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def test_json(path: Path, piece_size: int) -> None:
     [
         ('{"a": 1', r"line 2 \(byte 9\): not JSON: .* in column 8"),
         ("[1]", "is a list, not an object"),
-        ('{"a": 1, "a": 2}', "'a' stands twice"),
+        ('{"a": 1, "a": 2}', "'a' occurs twice"),
         ('{"a": "x"}', r"line 2 \(byte 9\): 'a': 'x' \(str\) is not an integer"),
         ('{"a": 1, "b": 2}', "'b': the rows that the schema"),
         ("{}", "'a': the value is missing"),

@@ -13,8 +13,7 @@ import pytest
 from beam_datasets.errors import InputError
 from beam_datasets.files.inputs import find
 from beam_datasets.files.parquet import row_groups, rows
-from beam_datasets.files.rows import Rows
-from beam_datasets.files.source import read_piece
+from beam_datasets.files.rows import Rows, read_piece
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +81,7 @@ def test_files_that_differ(tmp_path: Path) -> None:
 
 def test_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(InputError, match=r"a\.parquet is no Parquet file \(0 bytes\)"):
+    with pytest.raises(InputError, match=r"a\.parquet is not a Parquet file \(0 bytes\)"):
         row_groups(find(str(tmp_path)))
 
 

@@ -11,8 +11,7 @@ import pytest
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find
-from beam_datasets.files.rows import Rows
-from beam_datasets.files.source import Bad
+from beam_datasets.files.rows import Bad, Rows
 from beam_datasets.files.tfrecord import Values, records
 from beam_datasets.files.tfrecord import rows as record_rows
 from beam_datasets.formats.example import serialize
