@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import functools
 import json
 import math
 import struct
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number
 _PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "float64": struct.Struct("<d")}
+_MIN_SHORT = 1e-30  # far above the smallest float32
 _MAX_FLOAT16, _MAX_EXACT = 65504.0, 2.0**53 - 1  # up to here every integer is a float64
 
 
@@ -70,15 +72,15 @@ def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "
 
     if field.kind in INTEGERS:
         limits = np.iinfo(field.kind)
-        return _usual_number(int, int(limits.min), int(limits.max), None, missing, from_text)
+        return _usual_number(int, int(limits.min), int(limits.max), False, missing, from_text)
     if field.kind in _PACKED:
         limit = _MAX_FLOAT16 if field.kind == "float16" else _MAX_EXACT
-        return _usual_number(float, -limit, limit, survives if field.exact else None, missing, from_text)
-    return from_text
+        return _usual_number(float, -limit, limit, field.exact, missing, from_text)
+    return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
 
 
 def _usual_number(
-    make: Convert, low: float, high: float, keeps: Convert | None, missing: Collection[str], otherwise: Convert
+    make: Convert, low: float, high: float, is_exact: bool, missing: Collection[str], otherwise: Convert
 ) -> Convert:
     """Returns the converter of columns of numbers, which calls `otherwise` for missing values, errors and edge cases.
 
@@ -88,7 +90,8 @@ def _usual_number(
     def convert(text: Any) -> Any:
         try:
             is_usual = text not in missing and "_" not in text and low <= (number := make(text)) <= high
-            if is_usual and (keeps is None or keeps(number)):
+            # seven characters are six digits or an integer below 2**24, which float32 keeps
+            if is_usual and (not is_exact or (len(text) < 8 and abs(number) > _MIN_SHORT) or survives(number)):
                 return number
         except (ValueError, TypeError):
             pass
@@ -381,9 +384,9 @@ def row_converter(
         missing: texts that mean a missing value; None if the values are not text.
     """
     if missing is None:
-        converters = {name: value_converter(field, path + name, dropped, image) for name, field in fields.items()}
+        converters = [(name, value_converter(field, path + name, dropped, image)) for name, field in fields.items()]
     else:
-        converters = {name: text_converter(field, missing, name, image) for name, field in fields.items()}
+        converters = [(name, text_converter(field, missing, name, image)) for name, field in fields.items()]
     prefix = "column " * (missing is not None)
     place = path.replace("[]", "")
     known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}
@@ -394,12 +397,12 @@ def row_converter(
             ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing
             say = " or ".join(advice(place + name, kind) for kind in ways)
             raise RowError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
-        example = {}
-        for name, converter in converters.items():
-            try:
-                example[name] = converter(row.get(name))
-            except ValueError as error:
-                raise RowError(f"{prefix}{name!r}: {error}") from None
+        example, get, name = {}, row.get, ""
+        try:
+            for name, converter in converters:
+                example[name] = converter(get(name))
+        except ValueError as error:
+            raise RowError(f"{prefix}{name!r}: {error}") from None
         return example
 
     return convert

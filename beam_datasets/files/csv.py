@@ -169,7 +169,7 @@ def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
     """Yields the line and the texts of each row of a file, by column; blank lines are no rows."""
     names = header(piece.file, dialect)
     for number, stop, fields, problem in islice(_lines(piece.file, dialect), 0 if dialect.columns else 1, None):
-        place = f"line {number}" + f" to {stop - 1}" * (stop > number + 1)
+        place = number if stop == number + 1 else f"line {number} to {stop - 1}"
         if problem or len(fields) != len(names):
             shown = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
             yield number, place, problem or f"{len(fields)} fields where the header has {len(names)} ({shown})"

@@ -44,14 +44,14 @@ class ImageFolder(FilesBuilder):
     """
 
     def __init__(self, *, root: str, splits: Mapping[str, str] | None = None, **common: Any) -> None:
-        self._root = root
+        self._images_root = root
         self._shares = shares(splits, root)
         self._has_splits = bool(splits)
         super().__init__(**common)
 
     @cached_property
     def _folder(self) -> Folder:
-        folder = look_into(self._root)
+        folder = look_into(self._images_root)
         if folder.misplaced and not self._skip_bad:
             shown = ", ".join(file.path for file in folder.misplaced[:5])
             raise InputError(
@@ -59,7 +59,7 @@ class ImageFolder(FilesBuilder):
                 "Move them away, or leave them out by --skip_bad."
             )
         if folder.splits and self._has_splits:
-            raise InputError(f"{self._root} has the splits {folder.splits} as folders; give none by --split")
+            raise InputError(f"{self._images_root} has the splits {folder.splits} as folders; give none by --split")
         return folder
 
     def _info(self) -> DatasetInfo:

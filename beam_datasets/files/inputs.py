@@ -92,9 +92,8 @@ def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
 
 def _common_folder(patterns: Sequence[str]) -> str:
     """Returns the deepest folder, with its last separator, that all patterns lie in."""
-    folders = [_fixed_folder(pattern) for pattern in patterns]
-    shared = next((i for i, letters in enumerate(zip(*folders)) if len(set(letters)) > 1), min(map(len, folders)))
-    return _folder_of(folders[0][:shared])
+    shared = os.path.commonprefix(list(map(_fixed_folder, patterns)))  # noqa: RUF071  # of texts: URLs have no paths
+    return _folder_of(shared)
 
 
 def _fixed_folder(pattern: str) -> str:

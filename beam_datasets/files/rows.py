@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from beam_datasets.files.fields import Field
     from beam_datasets.files.inputs import InputFile, Piece
 
-    Row = tuple[int, str | None, dict[str, Any] | str]
-    """A row's number in its key, its place in errors (None for the line at this byte), its values or its problem."""
+    Place = str | int | None
+    """What follows a file's name in messages: a text, the number of a line, or None for the line at a byte."""
+    Row = tuple[int, Place, dict[str, Any] | str]
+    """A row's number in its key, its place, its values or its problem."""
 
 Key = str | int
 Example = dict[str, Any]
@@ -42,22 +44,25 @@ class Bad:
     Attributes:
         file: that it is in.
         problem: what is wrong, and what to do.
-        place: what follows the file's name in a message; None if only the offset is known.
-        offset: byte at which the line begins.
+        place: in the file.
+        offset: byte at which the line begins, if `place` is None.
     """
 
     file: InputFile
     problem: str
-    place: str | None = None
+    place: Place = None
     offset: int = 0
 
     def __str__(self) -> str:
         return f"{place_of(self.file, self.place, self.offset)}: {self.problem}"
 
 
-def place_of(file: InputFile, place: str | None, offset: int) -> object:
-    """Returns what names a row in messages, as its text; see `Bad`. Line numbers are counted only when it is shown."""
-    return LineAt(file, offset) if place is None else f"{file.path}{place and ', '}{place}"
+def place_of(file: InputFile, place: Place, offset: int) -> object:
+    """Returns what names a row in messages, as its text. Line numbers are counted only when it is shown; see `Bad`."""
+    if place is None:
+        return LineAt(file, offset)
+    text = f"line {place}" if isinstance(place, int) else place
+    return f"{file.path}{text and ', '}{text}"
 
 
 class Reader(Protocol):
@@ -118,8 +123,8 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     Raises:
         ValueError: it holds no integer and no text.
     """
-    key = example.get(column)
-    if isinstance(key, str | int):
+    key: Any = example.get(column)
+    if isinstance(key, (str, int)):
         return key
     if isinstance(key, bytes):
         return key.decode("utf-8", "surrogateescape")

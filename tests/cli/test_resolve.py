@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from beam_datasets.cli.options import UsageError
-from beam_datasets.cli.resolve import known_names, resolve
+from beam_datasets.cli.resolve import FORMATS, known_names, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,11 @@ def test_file_without_builder(tmp_path: Path) -> None:
 
 
 def test_known_names() -> None:
-    assert {"digits", "stdlib_source", "csv", "jsonl", "image_folder", "parquet", "tfrecord", "text_lines"} <= {
-        *known_names()
-    }
+    assert {"digits", "stdlib_source", *FORMATS} <= {*known_names()}
     assert not {"builder", "convert"} & {*known_names()}
+
+
+def test_every_format_of_files_has_a_name() -> None:
+    folder = Path(resolve("csv").builder.__init__.__code__.co_filename).parent
+    concrete = re.compile(r"^class \w+\((Files|Rows)Builder\)", re.MULTILINE)
+    assert sorted(FORMATS) == sorted(path.stem for path in folder.glob("*.py") if concrete.search(path.read_text()))

@@ -146,7 +146,7 @@ def test_half_of_a_surrogate_pair(copy: Path, capsys: pytest.CaptureFixture[str]
         (["{}", "--repair", "--from", "{}/nowhere"], 1, "no such directory to copy from"),
         (["{}", "--beam", "--repair"], 2, "leave out --beam"),
         (["{}", "--beam", "--jobs", "2"], 2, "--jobs is 2; leave it out with --beam"),
-        (["{}", "--jobs", "0"], 2, "--jobs is 0; needed"),
+        (["{}", "--jobs", "0"], 2, "--jobs is 0; expected how many shards"),
         (["{}", "--jbos", "2"], 2, "no option --jbos; options of Beam need --beam"),
         (["{}", "--beam", "--jbos", "2"], 2, "no option --jbos, neither here nor in Beam"),
     ],

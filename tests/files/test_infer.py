@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
@@ -217,3 +217,20 @@ def test_lost_names_are_errors() -> None:
         convert_inner({"o": {"x": 1, "y": 2}, "l": [{"x": 3, "y": 4, "z": 5}]})
     with pytest.raises(ValueError, match=r"'b': the rows that the schema was taken from"):
         convert({"a": 1, "b": 2})
+
+
+@given(st.from_regex(r"[+-]?[0-9]{0,4}\.?[0-9]{0,4}(e-?[0-9]{1,2})?", fullmatch=True))
+@example("1e-46")
+@example("9999999")
+def test_short_texts_of_numbers_are_kept_or_refused_as_values_are(text: str) -> None:
+    """A column of text converts a number as the value converter does, which looks at all of its digits."""
+    try:
+        number = float(text)
+    except ValueError:
+        return
+    field = Field("float32", exact=True)
+    if survives(number):
+        assert text_converter(field)(text) == number
+    else:
+        with pytest.raises(ValueError, match="float32 keeps"):
+            text_converter(field)(text)
