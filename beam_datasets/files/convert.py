@@ -215,7 +215,7 @@ def _scalar(field: Field, path: str, image: Convert | None) -> Convert:
     if field.kind == "class":
         return _label(field)
     image = None if field.exact else image
-    return {"bool": _bool, "image": image or _bytes_of}.get(field.kind, as_text)
+    return {"bool": _bool, "image": image or _bytes_of}.get(field.kind, _only_text if field.exact else as_text)
 
 
 def _integer(kind: str) -> Convert:
@@ -317,6 +317,12 @@ def _bytes_of(value: Any) -> Any:
 
 
 image_value = _bytes_of
+
+
+def _only_text(value: Any) -> str | bytes:
+    if isinstance(value, str | bytes):
+        return value
+    raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not text")
 
 
 def as_text(value: Any) -> str | bytes:

@@ -46,8 +46,9 @@ class Field:
         labels: of a `class`: names, or their number; None: the values in the files.
         item: of a `list` or `tensor`.
         shape: of a `tensor`, or of an `image` if it is known.
-        exact: of a `float32` that was inferred: digits that it does not keep are an error. Of a `class`: integers are
-            indexes, never names. Of an `image`: its bytes are stored without a check.
+        exact: of a `float32` that was inferred: digits that it does not keep are an error. Of a `string` that only most
+            rows have: other values are an error. Of a `class`: integers are indexes, never names. Of an `image`: its
+            bytes are stored without a check.
         fields: of an `object`, by name.
         source: the Arrow type, of text that is made of other values.
         problem: why the field cannot be used as it was found, and what to do.

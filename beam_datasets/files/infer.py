@@ -161,7 +161,8 @@ class Inference:
             return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path)}")
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
-            found = Field(kind, optional=may_miss, exact=kind == "float32")
+            is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
+            found = Field(kind, optional=may_miss, exact=kind == "float32" or is_majority)
         if not missing or (kind != "list" and not inside_list):
             return found
         return self._without_missing(found, guess, path, missing)

@@ -243,6 +243,8 @@ def same(found: Any, value: Any, field: Field) -> bool:
 
 
 @given(ROWS, st.booleans())
+@example([{"a": ""}, {"a": []}, {"a": ""}], True)
+@example([{"a": ""}, {"a": []}, {"a": ""}, {"a": None}], True)
 def test_what_is_inferred_keeps_every_value(rows: list[dict[str, Any]], skip_bad: bool) -> None:
     """Without problems in the schema every row converts to itself; with skip_bad a row does, or is an error."""
     guess = Guess()
