@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
+    Command,
     Parser,
     UsageError,
     check_beam_options,
@@ -336,23 +337,47 @@ def test_wrong_usage(args: list[str]) -> None:
         parse(args)
 
 
-def test_help_is_the_docstring() -> None:
+def test_help_is_the_docstring_of_classes_and_constructors() -> None:
     parser = Parser("test")
     add_builder_options(parser, Derived)
     text = " ".join(parser.format_help().split())
     assert "which rows go where." in text
     assert "10% or so." in text
-
-
-def test_help_is_the_docstring_of_the_constructor_too() -> None:
-    parser = Parser("test")
-    add_builder_options(parser, Derived)
-    text = " ".join(parser.format_help().split())
     assert (
         "--root ROOT where the files stand. --tag TAGS, --tags TAGS which of them. --deep [true|false], --no_deep"
         in text
     )
     assert "--size SIZE rows of each. --file" in text
+
+
+def test_a_command_is_written_as_its_help() -> None:
+    options = """
+source SOURCE  50% of it,
+  or more
+--size SIZE
+--name NAME...  can be repeated
+--mode {a,b}  which
+--check [VERSION]  against it
+engine:
+--fast_mode  quickly
+"""
+    command = Command("show", "What it does.", options, settings={"--check": {"const": "latest"}})
+    found = vars(command.parse(["x", "--size=1kB", "--name", "a", "--name=b", "--check", "--fast-mode"]))
+    assert found == {
+        "source": "x", "size": 1000, "name": ["a", "b"], "mode": None, "check": "latest", "fast_mode": True
+    }  # fmt: skip
+    assert vars(command.parse(["x"])) == dict.fromkeys(found) | {"source": "x", "fast_mode": False}
+    text = " ".join(command.parser().format_help().split())
+    for part in (
+        "usage: beam-datasets show",
+        "What it does.",
+        "SOURCE 50% of it, or more",
+        "engine: --fast_mode quickly",
+    ):
+        assert part in text
+    for wrong in (["x", "--mode", "c"], ["x", "--size", "1 X"], ["x", "--none"], []):
+        with pytest.raises(UsageError, match="See beam-datasets show --help"):
+            command.parse(wrong)
 
 
 def test_names_with_hyphens() -> None:

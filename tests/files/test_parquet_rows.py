@@ -72,13 +72,6 @@ def test_row_groups_and_keys(tmp_path: Path) -> None:
     assert [key for key, _ in read(tmp_path, "n")] == list(range(30))
 
 
-def test_files_that_differ(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", {"n": [1], "m": [1]})
-    write(tmp_path / "b.parquet", {"m": [1], "n": ["x"]})
-    fields, _ = row_groups(find(str(tmp_path)))
-    assert re.search(r"'n' is int64 in .*a\.parquet and .*string in .*b\.parquet", fields["n"].problem)
-
-
 def test_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(InputError, match=r"a\.parquet is not a Parquet file \(0 bytes\)"):
