@@ -39,7 +39,10 @@ def torchdata(torch: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def grain() -> Any:
-    return needed("grain")
+    """Grain, with the flags of absl parsed: its worker processes read them, and refuse to start before."""
+    module = needed("grain")
+    needed("absl.flags").FLAGS.mark_as_parsed()
+    return module
 
 
 @pytest.fixture(scope="session")
