@@ -71,6 +71,7 @@ def gone(pids: set[int]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_workers_come_and_end_with_the_pool(pool: tuple[subprocess.Popen[str], int]) -> None:
     process, port = pool
     for worker in ("1-1", "1-2"):

@@ -42,7 +42,7 @@ def expected(tmp_path_factory) -> dict[str, str]:
     [
         {"num_workers": 1, "payload": "inline"},
         {"num_workers": 2},
-        {"num_workers": 2, "payload": "inline"},
+        pytest.param({"num_workers": 2, "payload": "inline"}, marks=pytest.mark.slow),
         {"num_workers": 1, "seed": 1, "parts": 1},
         {"num_workers": 2, "seed": 2, "parts": 13, "block_size": 100_000},
         {"num_workers": 1, "payload": "inline", "block_size": 70_000, "seed": 3},

@@ -90,7 +90,7 @@ def test_every_key_is_found(source, expected, way):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*(pytest.param(way, marks=pytest.mark.slow) for way in WAYS if way != "all"), "all"])
 def test_runs_do_not_differ(source, expected, tmp_path, way, options):
     assert digests(run(source, tmp_path, way, **options)) == digests(expected[way])
 

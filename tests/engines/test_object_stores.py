@@ -79,6 +79,7 @@ def test_the_bytes_are_those_of_a_local_disk(store: ObjectStore, local: str, opt
         build(f"{store.url}/data")
 
 
+@pytest.mark.slow
 def test_reading_is_as_from_a_local_disk(store: ObjectStore, local: str) -> None:
     build(f"{store.url}/data", num_workers=1)
     for split in ("train", "train[10%:30%]+test", "test[-7:]"):
@@ -143,6 +144,7 @@ def test_a_publisher_killed_while_it_runs_or_publishes(
     assert not list(tmp_path.glob("incomplete.*"))
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_with_the_url(store: ObjectStore, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(bd.errors.DatasetNotFoundError, match=f"in {store.url}/none"):
         bd.load("numbers", data_dir=f"{store.url}/none")

@@ -116,6 +116,7 @@ def test_what_is_said(both: Both, args: list[str]) -> None:
     assert text
 
 
+@pytest.mark.slow
 def test_statistics_are_saved_there(both: Both) -> None:
     for _ in range(2):
         main(["stats", f"{both.url}/data/{VERSION}", "--num_workers", "1", "--storage_options", str(both.secrets)])
@@ -200,6 +201,7 @@ def test_what_killed_runs_left(both: Both, dead: int) -> None:
     assert both.command("verify", f"ROOT/data/{VERSION}")[0] == 0
 
 
+@pytest.mark.slow
 def test_versions_that_runs_have_reserved(both: Both, dead: int) -> None:
     """Only on a store: on a disk a version is put in place by one rename."""
     here = Owner.of_this_process("00000001", time.time(), "FnApiRunner")

@@ -61,6 +61,7 @@ def test_workers_killed_while_they_write(service: list[str], pool: Pool, local: 
     assert version(tmp_path) == version(local)
 
 
+@pytest.mark.slow
 def test_no_pool(service: list[str], tmp_path: Path) -> None:
     address = f"localhost:{free_port()}"
     assert f"found no worker pool at {address}" in fails(tmp_path, *service, f"--environment_config={address}")

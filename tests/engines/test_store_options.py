@@ -124,6 +124,7 @@ def is_even(example: dict[str, Any]) -> bool:
     return bool(example["id"] % 2 == 0)
 
 
+@pytest.mark.slow
 def test_from_one_store_to_another(store: ObjectStore, there: str, local: str, tmp_path: Path) -> None:
     """The bucket has the same name, so that the URLs are the same."""
     if not store.url.startswith("s3"):

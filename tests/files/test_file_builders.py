@@ -161,6 +161,7 @@ def assert_advice_works(kind: str, rows: list[dict[str, Any]], source: Path, tmp
         assert len(read(made)) == len(rows), spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISSING | UNKNOWN)
 def test_advice_on_json_lines(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     rows = [{"i": i, **row} for i, row in enumerate((MISSING | UNKNOWN)[name])]

@@ -28,6 +28,7 @@ def files_of(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [COPY, FILTER, SHUFFLE], ids=["copy", "filter", "shuffle"])
 @pytest.mark.parametrize("indexed", [True, False])
 def test_each_flipped_byte_is_an_error_or_does_not_matter(tmp_path, asked, indexed, monkeypatch):

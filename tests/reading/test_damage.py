@@ -94,6 +94,7 @@ def test_each_byte_of_a_shard(write: Any, tmp_path: Path, options: Any) -> None:
                 assert isinstance(error, MetadataError)
 
 
+@pytest.mark.slow
 def test_each_byte_of_an_index(write: Any, tmp_path: Path) -> None:
     directory = copy(write, tmp_path, manifest=True)
     index = min(directory.glob("*-00000-of-00002.index"))
@@ -107,6 +108,7 @@ def test_each_byte_of_an_index(write: Any, tmp_path: Path) -> None:
             assert find(keys[0]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataset_info.json", "features.json", "manifest.json"])
 def test_each_byte_of_a_metadata_file(write: Any, tmp_path: Path, name: str) -> None:
     directory = copy(write, tmp_path, manifest=True)

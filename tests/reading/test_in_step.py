@@ -104,6 +104,7 @@ def test_what_is_left_out_is_the_remainder_only(
         goes_on(ds, whole, first, state, others)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.integers(0, 23), COUNTS, COUNTS, st.integers(1, 4), st.integers(0, 9), COUNTS)
 def test_divided_batches_and_parts(
@@ -121,6 +122,7 @@ def test_divided_batches_and_parts(
             goes_on(ds, whole, len(before), state, others)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     length=st.integers(0, 60), block=st.integers(1, 6) | st.none(), epochs=st.sampled_from([1, 3, None]),

@@ -74,6 +74,7 @@ def test_the_largest_block_is_one_of_all_records(tmp_path):
     assert digests(built[0]) == digests(built[1])
 
 
+@pytest.mark.slow
 def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch):
     def build(name, **options):
         builder = Numbers(data_dir=tmp_path / name, count=20_000)
@@ -127,6 +128,7 @@ def test_the_options_that_were_given_stay_as_they_are():
     assert engine.options.get_all_options(drop_default=True)["job_name"] == "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module, may", [("json", True), ("obstore", False)])
 def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
     code = f"import {module}; from beam_datasets.transforms.local_runner import can_fork; print(can_fork())"

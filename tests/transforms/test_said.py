@@ -62,6 +62,7 @@ def test_a_run_that_fails_says_why_and_little_else(tmp_path, num_workers):
     assert "apache_beam" not in "".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thread", ["", "threading.Thread(target=threading.Event().wait, daemon=True).start()"])
 def test_what_workers_print_comes_to_standard_error(tmp_path, thread):
     """Of forked workers, which have text that this process has still to print; beside a thread of new processes."""

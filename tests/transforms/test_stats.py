@@ -38,6 +38,7 @@ def test_slices_features_and_nothing() -> None:
         )
 
 
+@pytest.mark.slow
 def test_any_number_of_workers(published: Path) -> None:  # noqa: F811
     request = prepare(published)
     expected = json_text(compute(published))

@@ -31,6 +31,7 @@ def pipeline() -> beam.Pipeline:
     return beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corrupt", corruptions.ALL[::3], ids=lambda corrupt: corrupt.__name__)
 def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
     whole = contents(copy)

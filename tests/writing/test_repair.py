@@ -62,6 +62,7 @@ def test_a_copy_brings_back_all(copy: Path, published: Path, corrupt: corruption
         restore(copy, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
 def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
     whole = contents(copy)
@@ -183,6 +184,7 @@ def test_swapped_indexes_find_back(copy: Path) -> None:  # noqa: F811
     assert contents(copy) == whole
 
 
+@pytest.mark.slow
 def test_a_manifest_is_written_again_where_its_digest_proves_it(copy: Path) -> None:  # noqa: F811
     whole = contents(copy)
     rng = random.Random(0)

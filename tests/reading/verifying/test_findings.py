@@ -58,6 +58,7 @@ def test_each_flipped_byte_of_a_shard_is_of_one_record(copy: Path) -> None:
         restore(copy, whole)
 
 
+@pytest.mark.slow
 def test_without_an_index_what_is_behind_a_bad_length_is_lost(as_tfds: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
     path, whole = directory / SHORT, contents(directory)
@@ -73,6 +74,7 @@ def test_without_an_index_what_is_behind_a_bad_length_is_lost(as_tfds: Path, tmp
         restore(directory, whole)
 
 
+@pytest.mark.slow
 def test_each_cut_of_a_shard_loses_what_is_behind_it(copy: Path) -> None:
     path = copy / SHORT
     content, ends = path.read_bytes(), bounds(path)
