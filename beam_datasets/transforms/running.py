@@ -142,6 +142,8 @@ def _readable_errors() -> Iterator[None]:
     handled = sys.exc_info()[1]
     try:
         yield
+    except JobStateUnknownError:
+        raise  # also if it comes of Ctrl-C: what the job needs is kept then
     except Exception as error:
         if interrupted(error, handled):
             raise KeyboardInterrupt from None
@@ -222,11 +224,12 @@ def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResul
         name = _name(options)
         try:
             result = pipeline.run()
-        except Exception as error:
-            if own or not _is_lost_contact(error):
+        except (Exception, KeyboardInterrupt) as error:
+            if own or not (_is_lost_contact(error) or isinstance(error, KeyboardInterrupt)):
                 raise
+            problem = str(error) or "interrupted"
             job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
-            raise job.unknown(f"{error} while it was submitted") from error
+            raise job.unknown(f"{problem} while it was submitted") from error
     job = _Job(result, *_identity(result, name, options, cluster), cluster, own)
     if not own and getattr(result, "has_job", True):
         print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
@@ -242,24 +245,25 @@ def _follow(job: _Job, options: Any) -> None:
         JobStateUnknownError: the engine does not say whether it has.
         BeamDatasetsError: the job failed.
     """
-    while True:
-        error: Exception | None = None
-        try:
-            with flink.attended(job.name, options, job.cluster):
-                state = str(job.result.wait_until_finish())
-        except KeyboardInterrupt:
-            job.cancel()
-            raise
-        except Exception as raised:
-            error = raised
-        if error is not None or state not in _ENDED:
-            state = job.state()
-        if state == PipelineState.DONE:
-            return
-        if state in _ENDED:
-            with _readable_errors():
-                raise error or GenerationError(f"job {job.name} ended in state {state}; nothing was published.")
-        time.sleep(POLL_SECONDS)
+    try:
+        while True:
+            error: Exception | None = None
+            try:
+                with flink.attended(job.name, options, job.cluster):
+                    state = str(job.result.wait_until_finish())
+            except Exception as raised:
+                error = raised
+            if error is not None or state not in _ENDED:
+                state = job.state()
+            if state == PipelineState.DONE:
+                return
+            if state in _ENDED:
+                with _readable_errors():
+                    raise error or GenerationError(f"job {job.name} ended in state {state}; nothing was published.")
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:  # also while the state is asked for: what is left must not delete a running job's data
+        job.cancel()
+        raise
 
 
 def _name(options: Any) -> str:
@@ -280,7 +284,7 @@ def _identity(result: Any, name: str, options: Any, cluster: flink.FlinkCluster 
     return name, f"the job service at {options.view_as(PortableOptions).job_endpoint or 'this machine'}"
 
 
-def _is_lost_contact(error: Exception) -> bool:
+def _is_lost_contact(error: BaseException) -> bool:
     if isinstance(error, grpc.RpcError):
         return isinstance(error, grpc.Call) and error.code() in _NO_CONTACT
     return isinstance(error, (ConnectionError, TimeoutError))

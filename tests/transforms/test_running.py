@@ -121,6 +121,38 @@ def test_ctrl_c_cancels_and_waits_for_the_end(states, error):
     assert job.calls[:2] == ["wait", "cancel"]
 
 
+def test_ctrl_c_while_contact_is_lost_cancels_too(monkeypatch):
+    """P3: an interrupt while the state is asked for, or between two waits, must not count as the job's end."""
+    asked = Job([LOST], [KeyboardInterrupt(), "CANCELLED"])
+    with pytest.raises(KeyboardInterrupt):
+        follow(asked)
+    assert asked.calls == ["wait", "state", "cancel", "state"]
+
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running.time, "sleep", interrupted)
+    waiting = Job([LOST], ["RUNNING", LOST])
+    with pytest.raises(errors.JobStateUnknownError):
+        follow(waiting)
+    assert waiting.calls[:3] == ["wait", "state", "cancel"]
+
+
+def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
+    """P3: the engine may have accepted the job before the interrupt; its data is kept."""
+
+    class Pipeline:
+        options = PipelineOptions(["--runner=DataflowRunner", "--job_name=job-1"])
+
+        def run(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(errors.JobStateUnknownError, match="job-1.*interrupted while it was submitted"):
+        running._run_job(Pipeline(), own=False, wait=True)
+    with pytest.raises(KeyboardInterrupt):
+        running._run_job(Pipeline(), own=True, wait=True)
+
+
 def configure_nothing(monkeypatch):
     """Makes logging what it is in a program that has not configured it, with the handler that Beam's import adds."""
     root = logging.getLogger()
