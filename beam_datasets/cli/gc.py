@@ -10,7 +10,7 @@ from beam_datasets import storage
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.errors import StorageError
-from beam_datasets.writing.leftovers import WEEK, find_leftovers, remove_leftover
+from beam_datasets.writing.leftovers import WEEK, find_leftovers, give_up, remove_leftover
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +89,7 @@ def _give_up(job: str, found: Sequence[Leftover], root: str) -> int:
             f"--abandon: expected the id of a run that has reserved a version, got {job}; {known or 'none'}"
         )
     for leftover in runs:
-        remove_leftover(leftover, root, by_force=True)
-    say(f"run {job} is " + ("finished" if "decided to publish" in runs[0].reason else "given up"))
+        say(f"run {job} is {give_up(leftover, root)}")
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.exporting import finishing
 from beam_datasets.exporting.shards import write_shard
-from beam_datasets.materializing.run import RUNNER
+from beam_datasets.writing.owners import IN_PROCESS
 from beam_datasets.writing.progress import watch
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None) -> s
     Raises:
         BeamDatasetsError: why nothing was exported.
     """
-    plan = plan.on(RUNNER)
+    plan = plan.on(IN_PROCESS)
     with finishing.staging(plan), watching(plan, progress):
         finishing.finish(plan, [write_shard(plan, shard) for shard in plan.shards()])
     return plan.directory

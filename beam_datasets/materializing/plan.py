@@ -170,7 +170,10 @@ def plan_job(
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
         ValueError: a name cannot be parsed, or there are options of a store for a local path.
+        TypeError: `reshuffle` is not a text.
     """
+    if reshuffle is not None and not isinstance(reshuffle, str):
+        raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
     sharding = ShardingOptions.of(**shards)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [root, None]

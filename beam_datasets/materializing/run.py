@@ -23,6 +23,7 @@ from beam_datasets.writing import histogram as histograms
 from beam_datasets.writing import plan as planning
 from beam_datasets.writing import publish as publishing
 from beam_datasets.writing.blocks import histogram_of
+from beam_datasets.writing.owners import IN_PROCESS
 from beam_datasets.writing.progress import watch
 from beam_datasets.writing.shard_writer import Destination, join_groups, write_group
 from beam_datasets.writing.spill_dir import check_payload, choose_spill_dir
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from beam_datasets.writing.shard_writer import WrittenShard
     from beam_datasets.writing.spill_dir import Workers
 
-RUNNER = "in process"
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # in the manifest: the same bytes, whatever runs it
 _BLOCK_SIZE = 16 << 20
 _MAX_THREADS = 8
@@ -215,7 +215,7 @@ def run_in_process(
         ValueError: an option is unusable.
     """
     block_size = _BLOCK_SIZE if block_size is None else integer("block_size", block_size, at_least=1, at_most=2**62)
-    publication = announce(job, ThisProcess(), RUNNER, payload, spill_dir)
+    publication = announce(job, ThisProcess(), IN_PROCESS, payload, spill_dir)
     watching: Any = contextlib.nullcontext()
     if progress is not None:
         watching = watch(publication.staging_dir, publication.spill_dir, progress)

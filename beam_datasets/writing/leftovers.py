@@ -12,7 +12,7 @@ from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.model.names import check_dataset_name
 from beam_datasets.model.version import Version
 from beam_datasets.writing import runs
-from beam_datasets.writing.owners import LOCAL_RUNNERS, Owner
+from beam_datasets.writing.owners import Owner
 
 if TYPE_CHECKING:
     import os
@@ -110,6 +110,21 @@ def remove_leftover(
         return False
     _remove_empty(storage.dirname(now.path), storage.normalize(data_dir))
     return True
+
+
+def give_up(leftover: Leftover, data_dir: str | os.PathLike[str]) -> str:
+    """Gives up a run that may be alive; one that has decided to publish is finished instead.
+
+    Args:
+        leftover: the run, of `find_leftovers`.
+        data_dir: see there.
+
+    Returns:
+        What came of it: 'given up', 'finished', or 'gone' if it had ended before.
+    """
+    if not remove_leftover(leftover, data_dir, by_force=True):
+        return "gone"
+    return "finished" if runs.is_complete(_target_of(leftover.path)) else "given up"
 
 
 def _end_run(target: str, job: str | None) -> None:
@@ -235,7 +250,7 @@ class _Search:
             return old, f"of process {owner.pid} on {owner.host}, which cannot be asked; {age}"
         if owner.is_running:
             return False, f"in use by process {owner.pid}"
-        if owner.runner in LOCAL_RUNNERS:
+        if owner.is_local:
             return True, f"process {owner.pid} is gone"
         return old, f"process {owner.pid} is gone, but {owner.runner} may work on; {age}"
 

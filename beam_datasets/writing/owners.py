@@ -14,6 +14,8 @@ from beam_datasets.errors import StorageError
 OWNER_FILE = "owner.json"
 LOCAL_RUNNERS = ("", "FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner")
 """Beam's runners that run on this machine and end with the process that started them; '' is an unnamed one."""
+IN_PROCESS = "in process"
+"""In place of a runner's name: a run without Beam, in the process that started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,12 @@ class Owner:
     @property
     def is_dead(self) -> bool:
         """Whether the run has certainly ended: its process is gone, and a local run ends with its process."""
-        return bool(self.pid_namespace) and self.is_here and not self.is_running and self.runner in LOCAL_RUNNERS
+        return bool(self.pid_namespace) and self.is_here and not self.is_running and self.is_local
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the run ends with its process."""
+        return self.runner in (*LOCAL_RUNNERS, IN_PROCESS)
 
     @property
     def is_here(self) -> bool:

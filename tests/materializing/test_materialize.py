@@ -322,3 +322,9 @@ def test_shards_are_cut_by_the_size_rule_on_the_bytes_of_the_slice(tmp_path):
         slices = {"a": "train[:70]", "b": "train[100:300]", "c": "train"}
         made = materialize(directory, tmp_path / "out", split=slices, min_shard_size=64_000)
         assert [split.num_shards for split in made.info.splits.values()] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("salt", [True, 7, ["a"]])
+def test_a_salt_that_is_not_a_text(tmp_path, salt):
+    with pytest.raises(TypeError, match="reshuffle: expected a salt, a text such as 'pepper', got"):
+        materialize(tmp_path, data_dir=tmp_path, reshuffle=salt)

@@ -17,6 +17,7 @@ from beam_datasets.errors import AbandonedError, AlreadyPublishedError, JobState
 from beam_datasets.model.manifest import RUN_FILE
 from beam_datasets.reading.verifying import verify
 from beam_datasets.writing import publish, runs
+from beam_datasets.writing.owners import IN_PROCESS
 from tests.writing.test_publish import InThread, announced, contents, staged
 
 if TYPE_CHECKING:
@@ -114,11 +115,12 @@ def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
     check_published_by(one)
 
 
+@pytest.mark.parametrize("runner", ["FnApiRunner", IN_PROCESS])
 def test_a_holder_that_is_certainly_dead_is_replaced_and_its_files_are_removed(
-    data_dir: str, dead: int, tmp_path: Path
+    data_dir: str, dead: int, tmp_path: Path, runner: str
 ) -> None:
     spill = str(tmp_path / "incomplete.0_1.0.0.spill")
-    gone = dataclasses.replace(killed(announced(data_dir), dead), spill_dir=spill)
+    gone = dataclasses.replace(killed(owned(announced(data_dir), runner=runner), dead), spill_dir=spill)
     publish.reserve(gone)
     staged(gone)
     assert sorted(path.name for path in tmp_path.glob("*/*")) == ["owner.json"]
