@@ -28,9 +28,12 @@ from beam_datasets.errors import StorageError
 from beam_datasets.transforms import dataflow, flink, local_runner
 from beam_datasets.transforms.write import EngineOptions
 from beam_datasets.writing.owners import LOCAL_RUNNERS
+from beam_datasets.writing.publish import is_published_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from beam_datasets.writing.publish import Publication
 
 _Options = TypeVar("_Options", bound=PipelineOptions)
 
@@ -306,13 +309,14 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def check_staging(pipeline: beam.Pipeline, staging_dir: str) -> None:
-    """Adds a stage to the pipeline that fails where workers do not see the staging directory of the launcher."""
-    pipeline | "Look" >> beam.Impulse() | "CheckStaging" >> beam.Map(_check, staging_dir)
+def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
+    """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
+    seen = pipeline | "CheckStagingVisible" >> beam.Impulse()
+    seen | "CheckStaging" >> beam.Map(_check, publication.staging_dir, publication.job, publication.dataset_dir)
 
 
-def _check(_: Any, staging_dir: str) -> None:
-    if not storage.exists(storage.join(staging_dir, "owner.json")):
+def _check(_: Any, staging_dir: str, job: str, dataset_dir: str) -> None:
+    if not storage.exists(storage.join(staging_dir, "owner.json")) and not is_published_by(job, dataset_dir):
         raise StorageError(
             f"{staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
             "data_dir must be a place that the launcher and all workers share."

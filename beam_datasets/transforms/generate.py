@@ -124,7 +124,7 @@ def generate(
         examples | WriteExamples(publication, sharding, transport, readers)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
-            engines.check_staging(pipeline, publication.staging_dir)
+            engines.check_staging(pipeline, publication)
         with engines.module_sent_along(None if engine.local else type(builder)):
             result = run_pipeline(
                 pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir

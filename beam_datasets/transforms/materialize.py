@@ -135,7 +135,7 @@ def run(
         pipeline | _Flow(job, publication, transport)
         watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
         if not engine.local:
-            engines.check_staging(pipeline, publication.staging_dir)
+            engines.check_staging(pipeline, publication)
         run_pipeline(
             pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
         )

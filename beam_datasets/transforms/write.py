@@ -224,7 +224,8 @@ def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> Non
 
 
 def _reserve(_: Any, publication: publishing.Publication) -> None:
-    publishing.reserve(publication)
+    if not publication.is_published:
+        publishing.reserve(publication)
 
 
 def publish_shards(

@@ -75,6 +75,26 @@ def check(published_dir: str, result_dir: str) -> None:
         raise ResultKeptError(f"{text}\nThe result is kept. To publish it under that number: {command}")
 
 
+def check_number(dataset_dir: str, result_dir: str) -> None:
+    """Checks the number under which a kept result is to be published against the version published before it.
+
+    Raises:
+        VersionError: the number is too low.
+    """
+    from beam_datasets.reading.comparing import diff
+    from beam_datasets.reading.opening import builder_from_directory
+
+    published_dir, version = earlier_version(dataset_dir), Version(storage.basename(dataset_dir))
+    if published_dir is None:
+        return
+    verdict = diff(builder_from_directory(published_dir), builder_from_directory(result_dir), examples=0).verdict
+    if verdict.lowest is not None and version < verdict.lowest:
+        raise VersionError(
+            f"{dataset_dir}: expected version {verdict.lowest} or higher, as the result differs from "
+            f"{storage.basename(published_dir)}, got {version}."
+        )
+
+
 def _refusal(verdict: Verdict, new: str, old: str) -> str:
     reasons = [f"  {reason.needs}  {reason.text}" for reason in verdict.reasons]
     left_out = [f"  ... and {len(reasons) - SHOWN} more"] if len(reasons) > SHOWN else []

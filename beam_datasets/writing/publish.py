@@ -107,6 +107,11 @@ class Publication:
         return Run(self.dataset_dir, self.owner, spill_dir=self.spill_dir if outside else None)
 
     @property
+    def is_published(self) -> bool:
+        """Whether this very run has published already."""
+        return is_published_by(self.job, self.dataset_dir)
+
+    @property
     def is_remote(self) -> bool:
         """Whether the version is published on an object store."""
         return storage.is_remote(self.dataset_dir)
@@ -314,11 +319,11 @@ def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShar
     Raises:
         LostExamplesError, AlreadyPublishedError, AbandonedError, ResultKeptError: see `publish`.
     """
-    if not _is_ours(publication):
+    if not publication.is_published:
         try:
             return _decide(publication, plan, shards)
         except (AlreadyPublishedError, LostExamplesError):
-            if not _is_ours(publication):  # else another attempt was faster, and has deleted the staged files
+            if not publication.is_published:  # else another attempt was faster, and has deleted the staged files
                 raise
     return Decision(publication.job, runs.PUBLISH)
 
@@ -399,7 +404,7 @@ def make_visible(publication: Publication, decision: Decision) -> str:
         StorageError: a file is missing.
         AlreadyPublishedError: another run published this version.
     """
-    if _is_ours(publication):  # an engine that ran all again has staged all again
+    if publication.is_published:  # an engine that ran all again has staged all again
         runs.delete_files(publication.run) if publication.is_remote else storage.remove_tree(publication.staging_dir)
     elif publication.is_remote:
         runs.complete(publication.run, decision)
@@ -434,7 +439,7 @@ def _rename(publication: Publication, decision: Decision) -> None:
             storage.remove_tree(private)
         if not isinstance(error, (FileExistsError, FileNotFoundError)):
             raise
-        if not _is_ours(publication):
+        if not publication.is_published:
             check_free(publication.dataset_dir, publication.full_name)
             raise
         storage.remove_tree(publication.staging_dir)
@@ -463,22 +468,28 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
     Raises:
         AlreadyPublishedError: the version is published, or another run holds it.
         StorageError: `result_dir` is not the directory of such a result.
+        VersionError: the number is too low for how the examples differ from those of the version published before it.
     """
+    from beam_datasets.reading.opening import builder_from_directory
+
     result = storage.normalize(result_dir)
     root = storage.dirname(result) if storage.basename(result) == RESULT_DIR else result
     path = storage.join(result, MANIFEST_FILE)
     if not storage.basename(root).startswith("incomplete.") or not storage.exists(path):
         raise StorageError(f"{result}: expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}.")
     manifest = Manifest.from_text(storage.read_bytes(path), path=path)
-    publication = _renumbered(result, storage.join(storage.dirname(root), str(Version(version))), manifest)
-    shards = [shard for split, columns in manifest.splits.items() for shard in _kept(manifest.name, split, columns)]
+    info = builder_from_directory(result).info
+    publication = _renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
+    compatibility.check_number(publication.dataset_dir, result)
+    columns = {split: manifest.splits[split] for split in info.splits}  # the manifest has them by name
+    shards = [shard for split in columns for shard in _kept(manifest.name, split, columns[split])]
     with staging(publication):
         folder = shard_writer.new_dir(publication.staging_dir)
         for shard in shards:
             for name in (shard.path, f"{shard.path}.index"):
                 _take(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
-        directory = publish(publication, _KeptPlan(manifest), staged)
+        directory = publish(publication, _KeptPlan(columns), staged)
     storage.remove_tree(root)
     return directory
 
@@ -491,11 +502,9 @@ def _take(source: str, target: str) -> None:
         storage.copy(source, target)
 
 
-def _renumbered(result: str, dataset_dir: str, manifest: Manifest) -> Publication:
-    from beam_datasets.reading.opening import builder_from_directory
+def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
     from beam_datasets.writing.plan import ShardingOptions
 
-    info = builder_from_directory(result).info
     identity = replace(info.identity, version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir)
     made = announce(
         info.replace(identity=identity),
@@ -525,18 +534,18 @@ class _KeptSplit(NamedTuple):
 
 
 class _KeptPlan:
-    """The plan of a manifest."""
+    """The plan of a manifest's splits."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.splits = [_KeptSplit(name, c.num_shards, sum(c.num_examples)) for name, c in manifest.splits.items()]
+    def __init__(self, splits: Mapping[str, ShardColumns]) -> None:
+        self.splits = [_KeptSplit(name, c.num_shards, sum(c.num_examples)) for name, c in splits.items()]
 
 
-def _is_ours(publication: Publication) -> bool:
-    """Returns whether this very run has published already (an engine may run the last steps twice)."""
-    path = storage.join(publication.dataset_dir, RUN_FILE)
-    if not catalog.is_published(publication.dataset_dir) or not storage.exists(path):
+def is_published_by(job: str, dataset_dir: str) -> bool:
+    """Returns whether this very run has published already (an engine may run any step again, even then)."""
+    path = storage.join(dataset_dir, RUN_FILE)
+    if not catalog.is_published(dataset_dir) or not storage.exists(path):
         return False
-    return bool(json.loads(storage.read_bytes(path)).get("job") == publication.job)
+    return bool(json.loads(storage.read_bytes(path)).get("job") == job)
 
 
 def _columns(split: str, num_shards: int, num_examples: int, shards: Sequence[WrittenShard]) -> ShardColumns:

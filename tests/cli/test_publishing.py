@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError, ResultKeptError
-from beam_datasets.writing import publish
+from beam_datasets.writing import leftovers, publish
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.transforms.test_check_against import builder
 from tests.writing.test_publish import announced, staged
@@ -72,6 +72,18 @@ def test_a_run_that_had_decided_is_finished_by_gc(store: str, capsys: pytest.Cap
     assert storage.list_dir(f"{store}/numbers") == ["1.0.0"]
 
 
+def test_what_gc_reports_is_what_came_of_it(store: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """P1: the run decides, or ends, between the listing and the removal."""
+    run = held(store)
+    listed = leftovers.find_leftovers(store)
+    monkeypatch.setattr("beam_datasets.cli.gc.find_leftovers", lambda *_, **__: listed)
+    publish.decide(run, *staged(run))
+    assert main(["gc", store, "--abandon", run.job]) == 0
+    assert capsys.readouterr().out.endswith(f"run {run.job} is finished\n")
+    assert main(["gc", store, "--abandon", run.job]) == 0
+    assert capsys.readouterr().out.endswith(f"run {run.job} is gone\n")
+
+
 def test_preparing_takes_what_another_run_has_published_meanwhile(store: str) -> None:
     held(store, decided=True)
     numbers = Numbers(data_dir=store, count=50)
@@ -97,6 +109,11 @@ def test_a_refused_result_is_published_under_another_number(
     assert main([*arguments[:-1], "first"]) == 2
     assert main([*arguments[:-1], "1.0.0"]) == 1
     assert "already published" in capsys.readouterr().err
+    for too_low in ("1.0.1", "1.9.0"):
+        assert main([*arguments[:-1], too_low]) == 1
+        assert f"expected version 2.0.0 or higher, as the result differs from 1.0.0, got {too_low}" in (
+            capsys.readouterr().err
+        )
     assert main(arguments) == 0
     directory = storage.join(str(data_dir), "squares", "small", "2.0.0")
     assert capsys.readouterr().out == f"Published in {directory}\n"

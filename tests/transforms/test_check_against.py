@@ -12,6 +12,7 @@ from beam_datasets import features as F
 from beam_datasets.builders import BuilderConfig, DatasetBuilder
 from beam_datasets.errors import ResultKeptError, VersionError
 from beam_datasets.model.info import DatasetInfo
+from beam_datasets.reading.opening import builder_from_directory
 from beam_datasets.writing.compatibility import earlier_version
 from beam_datasets.writing.publish import publish_as
 
@@ -42,6 +43,30 @@ class Unread:
 
 def versions(data_dir: Path) -> list[str]:
     return sorted(path.name for path in (data_dir / "squares" / "small").iterdir())
+
+
+def test_a_kept_result_keeps_the_order_of_its_splits(tmp_path: Path) -> None:
+    """P7: 'all' is the splits in the builder's order, which the manifest does not have."""
+
+    def in_order(version: str, data_dir: Path, values: range = range(20)) -> DatasetBuilder:
+        base: Any = type(builder(version, data_dir, values))
+
+        class Squares(base, skip_registration=True):  # type: ignore[misc]
+            def _split_generators(self) -> dict[str, Any]:
+                return {**super()._split_generators(), "also": [(1, {"n": 1})]}
+
+        return Squares(data_dir=data_dir)
+
+    in_order("1.0.0", tmp_path).build(num_workers=1)
+    with pytest.raises(ResultKeptError):
+        in_order("1.0.1", tmp_path, range(19)).build(num_workers=1, check_against="latest")
+    (kept,) = (tmp_path / "squares" / "small").glob("incomplete.*_1.0.1")
+    made = Path(publish_as(str(kept), "2.0.0"))
+    expected = Path(in_order("2.0.0", tmp_path / "again", range(19)).build(num_workers=1))
+    assert [*builder_from_directory(made).info.splits] == ["train", "also"]
+    for path in expected.iterdir():
+        if path.name != "run.json":
+            assert (made / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])

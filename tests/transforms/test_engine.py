@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
@@ -93,9 +95,21 @@ def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch)
 
 def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
     with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
-        engines._check(None, str(tmp_path))
+        engines._check(None, str(tmp_path), "job", str(tmp_path / "published"))
     (tmp_path / "owner.json").write_text("{}")
-    engines._check(None, str(tmp_path))
+    engines._check(None, str(tmp_path), "job", str(tmp_path / "published"))
+
+
+def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, monkeypatch):
+    """P1: an engine that restarts a job as a whole runs every stage again, also after the last one has ended."""
+    Numbers(data_dir=tmp_path, count=20).build(num_workers=1)
+    directory = tmp_path / "numbers" / "1.0.0"
+    job = json.loads((directory / "run.json").read_text())["job"]
+    engines._check(None, str(tmp_path / "gone"), job, str(directory))
+    with pytest.raises(StorageError, match="does not see it"):
+        engines._check(None, str(tmp_path / "gone"), "another", str(directory))
+    monkeypatch.setattr(write.publishing, "reserve", None)  # is not called
+    write._reserve(None, SimpleNamespace(is_published=True))
 
 
 def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):
