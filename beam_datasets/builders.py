@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.model.info import DatasetInfo
 from beam_datasets.model.names import (
     RESERVED_SPLITS,
     DatasetName,
@@ -28,7 +29,6 @@ from beam_datasets.model.version import BlockedVersions, Version, choose_version
 if TYPE_CHECKING:
     import os
 
-    from beam_datasets.model.info import DatasetInfo
     from beam_datasets.model.version import VersionOrStr
 
 Source = Any  # a Beam PTransform or PCollection, an iterable of (key, example), or a callable that returns one
@@ -138,6 +138,8 @@ class DatasetBuilder:
     def info(self) -> DatasetInfo:
         """The dataset's description; of a published dataset with its splits and what else the code leaves open."""
         info = self._info()
+        if not isinstance(info, DatasetInfo):
+            raise TypeError(f"{type(self).__name__}._info() must return a DatasetInfo, got {type(info).__name__}.")
         if not info.name:
             info = info.replace(builder=self)
         return info.with_published(self._open_published().info) if self.is_prepared() else info

@@ -124,7 +124,7 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool, path: str) -> NDArray[Any]:
     if len({len(shape) for shape in shapes}) > 1:
         raise FeatureValueError(f"{path or 'the examples'}: arrays of different ranks cannot be padded: {shapes}.")
     longest = tuple(map(max, zip(*shapes)))
-    dtype = arrays[0].dtype
+    dtype = np.result_type(*{array.dtype for array in arrays})  # as np.stack promotes arrays of one shape
     filler: Any = b"" if dtype.hasobject else 0
     padded = np.full((len(arrays), *longest), filler, dtype)
     for row, array in zip(padded, arrays):

@@ -49,6 +49,13 @@ def test_arrays_of_other_shapes_are_an_error_without_padding():
         stack([{"a": np.zeros(2)}, {"a": np.zeros((1, 3))}], pad=True)
 
 
+def test_padding_promotes_as_stacking_does():
+    ints, floats = np.arange(2), np.array([230.7])
+    assert stack([ints, floats], pad=True).tolist() == [[0.0, 1.0], [230.7, 0.0]]
+    assert stack([np.array([1, 2], np.uint8), np.array([300])], pad=True).tolist() == [[1, 2], [300, 0]]
+    assert stack([np.array([1, 2], np.uint8), np.array([3], np.uint8)], pad=True).dtype == np.uint8
+
+
 def test_ragged_arrays_of_pictures_of_different_shapes():
     one = RaggedArray(PICTURES, (np.array([1, 1]),))
     batch = stack([one, one])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
@@ -76,17 +76,26 @@ def expected(chain: Chain, epoch: int = 0) -> list[Any]:
         return items[arguments[0] :]
     if name == "take":
         return items[: arguments[0]]
-    if name in ("shard", "block"):
-        worker, workers, *block = arguments
-        return [item for i, item in enumerate(items) if i // (block or [1])[0] % workers == worker]
+    if name == "block":
+        worker, workers, block = arguments
+        return [item for i, item in enumerate(items) if i // block % workers == worker]
+    if name == "shard":
+        worker, workers = arguments
+        is_batched = any(operation[0] == "batch" for operation in below)
+        sizes = [] if is_batched else [size for size in (1, 2, 4, 8, 16) if size * workers * 64 <= len(items)]
+        return divided(items, worker, workers, max(sizes, default=1))
     size, drop = arguments
-    if below and below[-1][0] == "shard":  # whose blocks are batches then, up to the last round of all workers
-        items, (_, worker, workers) = expected(below[:-1], epoch), below[-1]
-        rounds = len(items) - len(items) % (size * workers)
-        blocks = [item for i, item in enumerate(items[:rounds]) if i // size % workers == worker]
-        items = blocks + items[rounds:][worker::workers]
+    if below and below[-1][0] == "shard":  # whose blocks are batches then
+        items = divided(expected(below[:-1], epoch), *below[-1][1:], size)
     groups = [items[i : i + size] for i in range(0, len(items), size)]
     return [group for group in groups if len(group) == size or not drop]
+
+
+def divided(items: list[Any], worker: int, workers: int, block: int) -> list[Any]:
+    """Returns a worker's items: by blocks up to the last round of all workers, which is divided one by one."""
+    rounds = len(items) - len(items) % (block * workers)
+    blocks = [item for i, item in enumerate(items[:rounds]) if i // block % workers == worker]
+    return blocks + items[rounds:][worker::workers]
 
 
 def chained(base: Any, chain: Chain) -> Any:
@@ -110,6 +119,8 @@ def batches_of_batches(chain: Chain) -> bool:
 
 
 @given(chain=CHAINS, epoch=st.integers(0, 2))
+@example(chain=[("repeat", 2), ("repeat", 2), ("repeat", 2), ("shard", 0, 2)], epoch=0)  # enough for blocks of two
+@example(chain=[("repeat", 3), ("repeat", 3), ("shard", 1, 2), ("batch", 7, True)], epoch=1)
 @settings(max_examples=150)
 def test_chains(builder: Any, chain: Chain, epoch: int) -> None:
     if batches_of_batches(chain):
