@@ -210,10 +210,10 @@ def test_fuzzed_metadata(directories: list[Path], number: int, count: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(4))
-def test_fuzzed_metadata_at_length(directories: list[Path], number: int) -> None:
-    """F4, F5, F6: a hundred thousand damaged files, with and without manifest."""
-    check(directories[number], Random(10 + number), 25_000)
+@pytest.mark.parametrize("number, count", [(0, 5000), (1, 5000), (2, 5000), (3, 85_000)])
+def test_fuzzed_metadata_at_length(directories: list[Path], number: int, count: int) -> None:
+    """F4, F5, F6: a hundred thousand damaged files, most of the dataset that opens fastest."""
+    check(directories[number], Random(10 + number), count)
 
 
 def write(directory: Path, name: str, **changes: Any) -> Path:
