@@ -34,12 +34,18 @@ class Place:
     Attributes:
         root: path or URL.
         env: environment variables that lead there.
+        is_simulated: whether it is no real server.
         used: how many directories were.
     """
 
     root: str
     env: dict[str, str]
+    is_simulated: bool = False
     used: int = 0
+
+    def times(self, count: int) -> int:
+        """Returns how often a test runs here: moto is slow and only simulates a server, so a quarter of many times."""
+        return count // 4 if self.is_simulated and count > 20 else count
 
     def new(self) -> str:
         """Returns a new data_dir."""
@@ -64,7 +70,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         for name, value in store.env.items():
             patch.setenv(name, value)
         objects._store.cache_clear()
-        yield Place(store.url, store.env)
+        yield Place(store.url, store.env, is_simulated=request.param == "moto")
 
 
 def start(target: Callable[..., None], *args: object) -> ForkServerProcess:
@@ -135,7 +141,7 @@ def seconds_of(place: Place, target: Callable[..., None]) -> float:
 @pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_races(place: Place, count: int) -> None:
     """P1, P4: of two runs that publish at once one publishes, and the other changes nothing."""
-    for _ in range(count):
+    for _ in range(place.times(count)):
         race(place)
 
 
@@ -143,10 +149,10 @@ def test_races(place: Place, count: int) -> None:
 def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """P1, P3: a run that is killed at any moment publishes everything or nothing, and the next run can publish."""
     generator, seconds = random.Random(0), seconds_of(place, publisher.run)
-    published = sum(kill(place, generator, seconds) for _ in range(count))
+    published = sum(kill(place, generator, seconds) for _ in range(place.times(count)))
     if count == 100:
         with capsys.disabled():
-            print(f"\n{place.root}: killed {count} runs of {seconds:.2f} s; {published} had published")
+            print(f"\n{place.root}: killed {place.times(count)} runs of {seconds:.2f} s; {published} had published")
 
 
 @pytest.mark.slow
