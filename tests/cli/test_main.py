@@ -253,6 +253,7 @@ def test_version_and_help_import_no_command(option: str) -> None:
     assert not {f"beam_datasets.cli.{module}" for module, _ in COMMANDS.values()} & loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_no_other_command(command: str) -> None:
     """B22: the help of a command imports that command's module, but neither other commands nor Beam."""

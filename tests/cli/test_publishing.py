@@ -94,7 +94,7 @@ def test_preparing_takes_what_another_run_has_published_meanwhile(store: str) ->
         Numbers(data_dir=store + "2", count=50).download_and_prepare(num_workers=1)
 
 
-@pytest.mark.parametrize("remote", [False, True], ids=["disk", "store"])
+@pytest.mark.parametrize("remote", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["disk", "store"])
 def test_a_refused_result_is_published_under_another_number(
     tmp_path: Path, store: str, remote: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,7 @@ def expected(tmp_path_factory) -> dict[str, str]:
     "options",
     [
         {"num_workers": 1, "payload": "inline"},
-        {"num_workers": 2},
+        pytest.param({"num_workers": 2}, marks=pytest.mark.slow),
         pytest.param({"num_workers": 2, "payload": "inline"}, marks=pytest.mark.slow),
         {"num_workers": 1, "seed": 1, "parts": 1},
         {"num_workers": 2, "seed": 2, "parts": 13, "block_size": 100_000},
@@ -53,7 +53,9 @@ def test_runs_do_not_differ(tmp_path, expected, options):
     assert build(tmp_path, **options) == expected
 
 
-@pytest.mark.parametrize("variable", ["PYTHONHASHSEED=4711", "BEAM_DATASETS_NATIVE=0"])
+@pytest.mark.parametrize(
+    "variable", [pytest.param("PYTHONHASHSEED=4711", marks=pytest.mark.slow), "BEAM_DATASETS_NATIVE=0"]
+)
 def test_process_hash_seed_and_native_module_do_not_matter(tmp_path, expected, variable):
     code = (
         "from tests.end_to_end.test_determinism import build; from pathlib import Path; "

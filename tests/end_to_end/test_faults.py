@@ -240,6 +240,7 @@ def test_a_shard_lost_on_the_way_is_seen(tmp_path, monkeypatch):
     assert is_empty(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_one_clear_error(tmp_path):
     examples = [good(1), die]
     with pytest.raises(

@@ -197,6 +197,7 @@ def stages(graph: beam_runner_api_pb2.Pipeline) -> set[str]:
     return {part for each in graph.components.transforms.values() for part in each.unique_name.split("/")}
 
 
+@pytest.mark.slow
 def test_generate_is_launched_and_left(running: Cloud) -> None:
     done = launch(
         running,

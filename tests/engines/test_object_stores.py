@@ -70,7 +70,11 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> str:
     return build(str(tmp_path_factory.mktemp("local")), num_workers=1)
 
 
-@pytest.mark.parametrize("options", [{"num_workers": 2}, {"num_workers": 1, "payload": "inline"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"num_workers": 2}, pytest.param({"num_workers": 1, "payload": "inline"}, marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_the_bytes_are_those_of_a_local_disk(store: ObjectStore, local: str, options: dict[str, object]) -> None:
     directory = build(f"{store.url}/data", **options)
     assert digests(directory) == digests(local)

@@ -138,14 +138,14 @@ def seconds_of(place: Place, target: Callable[..., None]) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_races(place: Place, count: int) -> None:
     """P1, P4: of two runs that publish at once one publishes, and the other changes nothing."""
     for _ in range(place.times(count)):
         race(place)
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """P1, P3: a run that is killed at any moment publishes everything or nothing, and the next run can publish."""
     generator, seconds = random.Random(0), seconds_of(place, publisher.run)

@@ -15,6 +15,7 @@ def made(nested):
     return RaggedArray(np.array([x for rows in nested for row in rows for x in row], np.int64), tuple(lengths))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.lists(st.integers(0, 9)))))
 def test_it_is_what_lists_are(nested):
     array = made(nested)

@@ -126,6 +126,7 @@ def write(folder: Path, kind: str, tables: list[dict[str, list[Any]]]) -> None:
             (folder / f"{i}.csv").write_text("".join(f"{line}\n" for line in lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("more_in", [0, 1])
 def test_a_column_that_some_files_lack(

@@ -169,6 +169,7 @@ def test_advice_on_json_lines(source: Path, tmp_path: Path, capsys: pytest.Captu
     assert_advice_works("jsonl", rows, source, tmp_path, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISSING)
 def test_advice_on_parquet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

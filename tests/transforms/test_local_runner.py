@@ -109,11 +109,11 @@ def kill_one(folder: Path, how: str, delay: float, generation: int, which: int) 
     "how, delay, generation, which",
     [
         ("fork", 0, 2, 0),
-        ("fork", 0.1, 2, 2),
+        *(
+            pytest.param(*kill, marks=pytest.mark.slow)
+            for kill in [("fork", 0.1, 2, 2), ("fork", 2, 2, 0), ("fork", 0.5, 1, 0), ("new", 0.3, 2, 1)]
+        ),
         ("fork", 0.4, 2, 1),
-        ("fork", 2, 2, 0),
-        ("fork", 0.5, 1, 0),
-        ("new", 0.3, 2, 1),
     ],
 )
 def test_a_killed_process_ends_the_run_with_one_error(tmp_path, how, delay, generation, which):

@@ -138,6 +138,7 @@ def test_a_filter_that_fails(source, tmp_path, num_workers, more):
     assert is_empty(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_one_clear_error(source, tmp_path):
     def die(example):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -91,6 +91,7 @@ def test_yields_the_slice_once(
         assert_that(records, equal_to(list(raw)), "records")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["spec_three/1.2.3", "spec_many/2.0.1", "spec_ordered/1.2.3"])
 def test_a_directory_that_tfds_wrote(name: str) -> None:
     builder = bd.builder_from_directory(DATA / name)

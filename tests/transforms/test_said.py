@@ -50,7 +50,7 @@ def said_where(body: str, num_workers: int, directory: Path) -> str:
     return said
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_run_that_fails_says_why_and_little_else(tmp_path, num_workers):
     lines = said_where("assert n != 30, 'boom'", num_workers, tmp_path).splitlines()
     assert lines[0] == "Traceback (most recent call last):"

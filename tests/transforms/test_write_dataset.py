@@ -98,6 +98,7 @@ def test_an_unbounded_input_is_refused(tmp_path):
         endless | WriteDataset("words", FEATURES, data_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_same_bytes_as_a_builder(tmp_path):
     built = digests(Numbers(data_dir=tmp_path / "a", count=200).build(num_workers=1, num_shards=2))
     info = Numbers(data_dir=tmp_path / "a", count=200)._info()

@@ -41,6 +41,7 @@ def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
 def test_a_copy_brings_back_all(copy: Path, published: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
     whole = contents(copy)
@@ -131,6 +132,7 @@ def test_an_edited_count_is_put_right(copy: Path) -> None:  # noqa: F811
     assert contents(copy) == whole
 
 
+@pytest.mark.slow
 def test_an_index_is_built_from_what_is_left_of_its_keys(copy: Path) -> None:  # noqa: F811
     whole = contents(copy)
     content = whole[INDEX]

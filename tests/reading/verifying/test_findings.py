@@ -46,6 +46,7 @@ def damage(path: Path, *places: int) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_each_flipped_byte_of_a_shard_is_of_one_record(copy: Path) -> None:
     path, whole = copy / SHORT, contents(copy)
     ends = bounds(path)
