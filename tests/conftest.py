@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -18,3 +20,6 @@ if core is None:
 # A shell starts what runs in its background with Ctrl-C ignored, and so would be every command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Processes that tests start by a fork server import `tests`, wherever the test that starts them has changed to.
+sys.path.insert(0, str(Path(__file__).parents[1]))
