@@ -13,26 +13,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from beam_datasets import errors as errors
     from beam_datasets import features as features
+    from beam_datasets.adopting import adopt as adopt
     from beam_datasets.builders import BeamBasedBuilder as BeamBasedBuilder
     from beam_datasets.builders import BuilderConfig as BuilderConfig
     from beam_datasets.builders import DatasetBuilder as DatasetBuilder
     from beam_datasets.builders import GeneratorBasedBuilder as GeneratorBasedBuilder
+    from beam_datasets.diffing import DatasetDiff as DatasetDiff
+    from beam_datasets.diffing import diff as diff
     from beam_datasets.exports import export as export
     from beam_datasets.features import decode as decode
+    from beam_datasets.generate.repair import repair as repair
     from beam_datasets.materializing.run import materialize as materialize
-    from beam_datasets.model.info import DatasetInfo as DatasetInfo
-    from beam_datasets.model.info import MetadataDict as MetadataDict
-    from beam_datasets.model.split_info import SplitDict as SplitDict
-    from beam_datasets.model.split_info import SplitInfo as SplitInfo
-    from beam_datasets.model.splits import ReadInstruction as ReadInstruction
-    from beam_datasets.model.splits import even_splits as even_splits
-    from beam_datasets.model.splits import split_for_jax_process as split_for_jax_process
-    from beam_datasets.model.version import BlockedVersions as BlockedVersions
-    from beam_datasets.model.version import Experiment as Experiment
-    from beam_datasets.model.version import Version as Version
-    from beam_datasets.reading.adoption import adopt as adopt
-    from beam_datasets.reading.comparing import DatasetDiff as DatasetDiff
-    from beam_datasets.reading.comparing import diff as diff
+    from beam_datasets.metadata.info import DatasetInfo as DatasetInfo
+    from beam_datasets.metadata.info import MetadataDict as MetadataDict
+    from beam_datasets.metadata.split_info import SplitDict as SplitDict
+    from beam_datasets.metadata.split_info import SplitInfo as SplitInfo
+    from beam_datasets.metadata.splits import ReadInstruction as ReadInstruction
+    from beam_datasets.metadata.splits import even_splits as even_splits
+    from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
+    from beam_datasets.metadata.version import BlockedVersions as BlockedVersions
+    from beam_datasets.metadata.version import Experiment as Experiment
+    from beam_datasets.metadata.version import Version as Version
     from beam_datasets.reading.config import ReadConfig as ReadConfig
     from beam_datasets.reading.dataset import Dataset as Dataset
     from beam_datasets.reading.iterator import DatasetIterator as DatasetIterator
@@ -40,27 +41,26 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import builder as builder
     from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
     from beam_datasets.reading.opening import load as load
-    from beam_datasets.reading.verifying import verify as verify
-    from beam_datasets.writing.repair import repair as repair
+    from beam_datasets.verifying import verify as verify
 
 _HOMES = {
     "": ("errors", "features"),
     ".features": ("decode",),
     ".builders": ("BeamBasedBuilder", "BuilderConfig", "DatasetBuilder", "GeneratorBasedBuilder"),
-    ".model.info": ("DatasetInfo", "MetadataDict"),
-    ".model.split_info": ("SplitDict", "SplitInfo"),
-    ".model.splits": ("ReadInstruction", "even_splits", "split_for_jax_process"),
-    ".model.version": ("BlockedVersions", "Experiment", "Version"),
+    ".metadata.info": ("DatasetInfo", "MetadataDict"),
+    ".metadata.split_info": ("SplitDict", "SplitInfo"),
+    ".metadata.splits": ("ReadInstruction", "even_splits", "split_for_jax_process"),
+    ".metadata.version": ("BlockedVersions", "Experiment", "Version"),
     ".reading.config": ("ReadConfig",),
     ".reading.dataset": ("Dataset",),
     ".reading.iterator": ("DatasetIterator",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
-    ".reading.adoption": ("adopt",),
+    ".adopting": ("adopt",),
     ".materializing.run": ("materialize",),
     ".exports": ("export",),
-    ".reading.comparing": ("DatasetDiff", "diff"),
-    ".reading.verifying": ("verify",),
-    ".writing.repair": ("repair",),
+    ".diffing": ("DatasetDiff", "diff"),
+    ".verifying": ("verify",),
+    ".generate.repair": ("repair",),
 }
 __version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,6 +1,6 @@
 """DatasetBuilder, the base class of all builders, and BuilderConfig.
 
-The API follows TensorFlow Datasets: to port a builder, change its imports. The layer comes after `transforms`,
+The API follows TensorFlow Datasets: to port a builder, change its imports. The layer comes after `beam`,
 because `build()` runs a pipeline.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
-from beam_datasets.model.info import DatasetInfo
-from beam_datasets.model.names import (
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
     DatasetName,
     camel_to_snake,
@@ -24,12 +24,12 @@ from beam_datasets.model.names import (
     check_split_name,
     did_you_mean,
 )
-from beam_datasets.model.version import BlockedVersions, Version, choose_version
+from beam_datasets.metadata.version import BlockedVersions, Version, choose_version
 
 if TYPE_CHECKING:
     import os
 
-    from beam_datasets.model.version import VersionOrStr
+    from beam_datasets.metadata.version import VersionOrStr
 
 Source = Any  # a Beam PTransform or PCollection, an iterable of (key, example), or a callable that returns one
 _DOWNLOAD_OPTIONS = (
@@ -178,7 +178,7 @@ class DatasetBuilder:
         Args:
             storage_options: of the store of `data_dir`, for a builder that was made without; it has them from then on.
                 Workers get them with the job.
-            **options: those of `beam_datasets.transforms.generate.generate`: num_shards, min_shard_size,
+            **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
                 max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
 
         Raises:
@@ -188,7 +188,7 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
-        from beam_datasets.transforms.generate import generate
+        from beam_datasets.beam.generate import generate
 
         directory = generate(self, **options)
         self.__dict__.pop("info", None)

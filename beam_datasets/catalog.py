@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError
-from beam_datasets.model.info import INFO_FILE
-from beam_datasets.model.manifest import MANIFEST_FILE
-from beam_datasets.model.names import DatasetName, check_config_name, did_you_mean
-from beam_datasets.model.version import Version, choose_version
+from beam_datasets.metadata.info import INFO_FILE
+from beam_datasets.metadata.manifest import MANIFEST_FILE
+from beam_datasets.metadata.names import DatasetName, check_config_name, did_you_mean
+from beam_datasets.metadata.version import Version, choose_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from beam_datasets.model.version import VersionOrStr
+    from beam_datasets.metadata.version import VersionOrStr
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
 Options: TypeAlias = "Mapping[str, Any] | None"

@@ -102,7 +102,7 @@ def run_plan(plan: ExportPlan, beam_options: Any, engine: dict[str, Any]) -> str
     """
     if asks_for_beam(beam_options, engine):
         try:
-            from beam_datasets.transforms import export as pipeline
+            from beam_datasets.beam import export as pipeline
         except ImportError as error:
             raise without_beam("a run with a runner or num_workers", error) from error
         return pipeline.run(plan, beam_options=beam_options, **engine)

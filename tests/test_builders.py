@@ -12,8 +12,8 @@ import pytest
 from beam_datasets import catalog
 from beam_datasets.builders import BeamBasedBuilder, BuilderConfig, DatasetBuilder, GeneratorBasedBuilder
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
-from beam_datasets.model.info import DatasetInfo
-from beam_datasets.model.version import BlockedVersions, Experiment, Version
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
 
 TFDS = Path(__file__).parent / "data/tfds"
 
@@ -323,7 +323,7 @@ def generated(monkeypatch):
         calls.append(options)
         return builder.dataset_dir
 
-    module = pytest.importorskip("beam_datasets.transforms.generate")
+    module = pytest.importorskip("beam_datasets.beam.generate")
     monkeypatch.setattr(module, "generate", generate)
     return calls
 

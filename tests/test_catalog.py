@@ -10,7 +10,7 @@ import beam_datasets as bd
 from beam_datasets import catalog
 from beam_datasets.cli import main
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
-from beam_datasets.model.version import Version
+from beam_datasets.metadata.version import Version
 from tests.permissions import closed_directory
 
 TFDS = Path(__file__).parent / "data/tfds"

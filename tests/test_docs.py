@@ -138,7 +138,7 @@ def test_the_api_reference_has_every_public_name() -> None:
 def test_public_names_have_docstrings(name: str) -> None:
     target: Any = bd
     for part in name.split(".")[1:]:
-        target = importlib.import_module("beam_datasets.transforms") if part == "transforms" else getattr(target, part)
+        target = importlib.import_module("beam_datasets.beam") if part == "beam" else getattr(target, part)
     assert inspect.getdoc(target)
     members = vars(target) if isinstance(target, type) else {}
     functions = (types.FunctionType, property, classmethod, staticmethod)

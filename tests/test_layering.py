@@ -1,4 +1,4 @@
-"""The wall between the rooms: which module may import which, read off the source with `ast`."""
+"""Which module may import which, by the imports in its source."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "beam_datasets"
 
-# Left to right; rooms of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
-ROOMS = (
+# First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
+LAYERS = (
     ("arguments", "errors", "frames", "native"),
     ("storage", "formats"),
     ("features",),
-    ("model",),
+    ("metadata",),
     ("catalog",),
     ("reading",),
-    ("adapters", "slim", "statistics", "writing"),
+    ("adapters", "adopting", "diffing", "slim", "statistics", "verifying"),
+    ("generate",),
     ("materializing",),
     ("exporting",),
-    ("transforms",),
+    ("beam",),
     ("builders", "exports"),
     ("files",),
     ("cli",),
-    ("beam",),
 )
-RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
 
-# Imports inside functions that look to the right on purpose: (file, imported room) -> why.
-DOORS: dict[tuple[str, str], str] = {
+# Imports inside functions of later layers, allowed on purpose: (file, imported layer) -> why.
+EXCEPTIONS: dict[tuple[str, str], str] = {
     ("reading/frameworks.py", "adapters"): "ds.as_torch() and its like are methods of what they adapt",
-    ("reading/items.py", "slim"): "the former name of the package",
-    ("materializing/run.py", "transforms"): "materialize() runs by Beam if a runner or workers are asked for",
+    ("beam/main.py", "cli"): "the command for launchers that start a module",
+    ("materializing/run.py", "beam"): "materialize() runs by Beam if a runner or workers are asked for",
 }
 
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}
 BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
-BEAM_AT_TOP = ("transforms/", "files/", "beam/")
+BEAM_AT_TOP = ("beam/", "files/")
 BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/")
 
 
@@ -84,14 +84,14 @@ def _targets(node: ast.ImportFrom, module: str, is_package: bool) -> Iterator[st
         parts = module.split(".")
         kept = parts[: len(parts) - node.level + is_package]
         base = ".".join([*kept, base] if base else kept)
-    if base in ("beam_datasets", "pipelines"):  # `from beam_datasets import errors` imports a room
+    if base in ("beam_datasets", "pipelines"):  # `from beam_datasets import errors` imports a layer
         yield from (f"{base}.{alias.name}" for alias in node.names)
     else:
         yield base
 
 
-def room_of(path: str) -> str:
-    """Returns the room of a file of the package, or of a dotted module below `beam_datasets`."""
+def layer_of(path: str) -> str:
+    """Returns the layer of a file of the package, or of a dotted module below `beam_datasets`."""
     return path.replace("/", ".").removesuffix(".py").split(".")[0]
 
 
@@ -102,7 +102,7 @@ def violations(path: str, source: str) -> list[str]:
     for item in imports(source, module, is_package=path.endswith("__init__.py")):
         top, _, rest = item.name.partition(".")
         if top == "beam_datasets":
-            problem = _wrong_room(path, rest, item)
+            problem = _wrong_layer(path, rest, item)
         elif top == "pipelines":
             problem = "nothing imports pipelines"
         else:
@@ -112,17 +112,17 @@ def violations(path: str, source: str) -> list[str]:
     return found
 
 
-def _wrong_room(path: str, imported: str, item: Import) -> str:
-    here, there = room_of(path), room_of(imported)
+def _wrong_layer(path: str, imported: str, item: Import) -> str:
+    here, there = layer_of(path), layer_of(imported)
     if there == "__version__":
         return ""
     if path == "__init__.py" or here == there or there not in RANK:
         return "" if path == "__init__.py" or there in RANK else f"{there!r} is not in docs/explanation/architecture.md"
     if here not in RANK:
         return f"{here!r} is not in docs/explanation/architecture.md"
-    if RANK[there] < RANK[here] or ((path, there) in DOORS and not item.at_top):
+    if RANK[there] < RANK[here] or ((path, there) in EXCEPTIONS and not item.at_top):
         return ""
-    return f"{there} is not left of {here}"
+    return f"{there} is not a layer before {here}"
 
 
 def _wrong_package(path: str, package: str, item: Import) -> str:
@@ -130,7 +130,7 @@ def _wrong_package(path: str, package: str, item: Import) -> str:
         return ""
     if package in BEAM:
         allowed = BEAM_AT_TOP if item.at_top else BEAM_IN_FUNCTIONS
-        return "" if path.startswith(allowed) else "Beam belongs to transforms/, files/, beam/ and functions of cli/"
+        return "" if path.startswith(allowed) else "Beam belongs to beam/, files/ and functions of cli/"
     return "an optional package is imported inside the function that needs it" if item.at_top else ""
 
 
@@ -147,11 +147,11 @@ def test_package_keeps_the_import_rule() -> None:
     assert not found, "\n".join(found)
 
 
-def test_doors_are_in_use() -> None:
-    for (path, room), reason in DOORS.items():
+def test_exceptions_are_in_use() -> None:
+    for path, layer in EXCEPTIONS:
         source = (PACKAGE / path).read_text(encoding="utf-8")
         names = {item.name for item in imports(source, "beam_datasets." + path.removesuffix(".py").replace("/", "."))}
-        assert any(name.startswith(f"beam_datasets.{room}") for name in names), f"{path} -> {room} ({reason}) is unused"
+        assert any(name.startswith(f"beam_datasets.{layer}") for name in names), f"{path} -> {layer}: unused"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_doors_are_in_use() -> None:
     [
         ("formats/tfrecord.py", "from beam_datasets.storage import exists"),
         ("formats/tfrecord.py", "from ..model import keys"),
-        ("reading/records.py", "def f():\n    import beam_datasets.writing.plan"),
+        ("reading/records.py", "def f():\n    import beam_datasets.generate.plan"),
         ("reading/records.py", "from beam_datasets import writing"),
         ("reading/records.py", "def f():\n    import apache_beam as beam"),
         ("cli/main.py", "import apache_beam as beam"),
@@ -181,10 +181,10 @@ def test_rule_sees(path: str, source: str) -> None:
             "formats/tfrecord.py",
             "import os\nimport numpy as np\nfrom beam_datasets.errors import CorruptRecordError",
         ),
-        ("transforms/write.py", "import apache_beam as beam\nfrom beam_datasets.writing import plan"),
-        ("cli/build.py", "def f():\n    import apache_beam as beam\n    from beam_datasets.transforms import generate"),
+        ("beam/write.py", "import apache_beam as beam\nfrom beam_datasets.generate import plan"),
+        ("cli/build.py", "def f():\n    import apache_beam as beam\n    from beam_datasets.beam import generate"),
         ("features/image.py", "def f():\n    import PIL.Image"),
-        ("model/__init__.py", "from . import names\nfrom .splits import parse"),
+        ("metadata/__init__.py", "from . import names\nfrom .splits import parse"),
         ("builders.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import apache_beam as beam"),
     ],
 )

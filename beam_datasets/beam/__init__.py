@@ -1,1 +1,53 @@
-"""Main modules for launchers that start a Python module: `python -m beam_datasets.beam.generate ...`."""
+"""The PTransforms. Each is imported when it is first used: a run should not wait for what it does not need.
+
+Beam is imported here, before any of them does it, because it does not do it silently.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from beam_datasets.beam.export import Export as Export
+    from beam_datasets.beam.materialize import Materialize as Materialize
+    from beam_datasets.beam.read import ReadDataset as ReadDataset
+    from beam_datasets.beam.stats import SummarizeDataset as SummarizeDataset
+    from beam_datasets.beam.verify import VerifyDataset as VerifyDataset
+    from beam_datasets.beam.write_dataset import WriteDataset as WriteDataset
+
+_HOMES = {
+    "Export": "export",
+    "Materialize": "materialize",
+    "ReadDataset": "read",
+    "SummarizeDataset": "stats",
+    "VerifyDataset": "verify",
+    "WriteDataset": "write_dataset",
+}
+__all__ = list(_HOMES)
+
+
+def _import_beam() -> None:
+    """Imports Beam without what it logs, under no name, of Google's packages that nobody asked for."""
+    root = logging.getLogger()
+    root.addFilter(_not_of_apitools)
+    try:
+        importlib.import_module("apache_beam")
+    finally:
+        root.removeFilter(_not_of_apitools)
+
+
+def _not_of_apitools(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("apitools not found")
+
+
+_import_beam()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,17 +1,197 @@
-"""Exports slices of datasets: `beam-datasets export` for launchers that start a Python module.
-
-    python -m beam_datasets.beam.export --dataset SOURCE --format parquet --to gs://bucket/out ...
-
-The option `--dataset` names the dataset; all other options are those of the command.
-"""
+"""Export: slices of published datasets become files of other formats. `Create(shards) | Map(write)`."""
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from beam_datasets.beam.command import main_of
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.display import DisplayDataItem
 
-main = main_of("export")
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam.running import run_pipeline
+from beam_datasets.exporting import finishing
+from beam_datasets.exporting.in_process import watching
+from beam_datasets.exporting.plan import plan_export
+from beam_datasets.exporting.shards import WrittenFile, write_shard
 
-if __name__ == "__main__":
-    sys.exit(main())
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from beam_datasets.exporting.formats import Format
+    from beam_datasets.exporting.plan import ExportedShard, ExportPlan
+
+    NameOrDir = str | os.PathLike[str]
+
+
+class Export(beam.PTransform):
+    """Writes slices of a published dataset as files of another format; its output is one element, their directory.
+
+    The files stand in the order of the slice. Nothing is visible before all is written; of a job that fails, a
+    directory `incomplete.*` may be left beside the place.
+
+    >>> pipeline | Export("squares", "squares_parquet", split="train[:10%]", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        source: NameOrDir,
+        to: NameOrDir,
+        format: str | Format = "parquet",
+        *,
+        split: Any = None,
+        data_dir: NameOrDir | None = None,
+        features: Collection[str] | None = None,
+        binary: Collection[str] = (),
+        num_shards: int | Mapping[str, int] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        source_storage_options: Mapping[str, Any] | None = None,
+        shared_disk: bool = False,
+    ) -> None:
+        """Opens the dataset, and checks all that can be seen in its metadata.
+
+        Args:
+            source: a published dataset: a name such as 'digits:1.*.*', or a version's directory.
+            to: the directory that is made.
+            format: 'parquet', 'jsonl', 'webdataset' or 'arrayrecord'; or one with options, such as
+                `exporting.parquet.Parquet(row_group_bytes=1 << 20)`.
+            split: what is exported: {name: expression}, such as {'train': 'train[:80%]'}; or texts 'NAME=EXPRESSION',
+                one or several, of which one of a single split may do without the name. None for all splits.
+            data_dir: root of the datasets, for a name.
+            features: which features are exported, nested ones as 'objects/label'; None for all.
+            binary: features whose strings are bytes, not text.
+            num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
+            min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
+            max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
+            storage_options: of the store of `to`; see `beam_datasets.materialize`.
+            source_storage_options: of the store of the source, see there.
+            shared_disk: the workers of a remote runner see this machine's paths.
+
+        Raises:
+            BeamDatasetsError: it cannot be done; the message says why.
+            ValueError: an argument is unusable.
+        """
+        super().__init__()
+        self._plan = plan_export(
+            source,
+            to,
+            format,
+            split=split,
+            data_dir=data_dir,
+            features=features,
+            binary=binary,
+            num_shards=num_shards,
+            min_shard_size=min_shard_size,
+            max_shard_size=max_shard_size,
+            storage_options=storage_options,
+            source_storage_options=source_storage_options,
+        )
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Checks that the workers reach all places, and builds the flow."""
+        if not isinstance(begin, beam.pvalue.PBegin):
+            raise TypeError("Export begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        _check_reach(self._plan, engine)
+        return begin | _Flow(self._plan.on(engine.name))
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self._plan.info.display_name, label="Dataset"),
+            "directory": DisplayDataItem(str(self._plan.directory), label="Directory"),
+            "format": DisplayDataItem(self._plan.format.name, label="Format"),
+        }
+
+
+def run(
+    plan: ExportPlan,
+    *,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    shared_disk: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> str:
+    """Exports and returns the directory.
+
+    Args:
+        plan: what to export, and where.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        num_workers: worker processes of a local run.
+        shared_disk: the workers of a remote runner see this machine's paths.
+        progress: called about twice a second of a local run with how many bytes were written so far.
+
+    Raises:
+        BeamDatasetsError: why nothing was exported.
+        ValueError: an option is unusable.
+    """
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    _check_reach(plan, engine)
+    plan = plan.on(engine.name)
+    with finishing.staging(plan), engine.pipeline(finishing.worker_log(plan)) as pipeline:
+        _ = pipeline | _Flow(plan)
+        run_pipeline(pipeline, watching(plan, progress if engine.local else None))
+    return plan.directory
+
+
+def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
+    sources = {f"the source {number + 1}": directory for number, directory in enumerate(plan.sources)}
+    engines.refuse_template(engine)
+    engines.check_paths_are_shared(engine, {"the output": plan.directory, **sources})
+
+
+@dataclass
+class _Flow(beam.PTransform):
+    """Writes the files, and puts them in their place.
+
+    Attributes:
+        plan: what is written.
+    """
+
+    plan: ExportPlan
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def default_label(self) -> str:
+        return "Export"
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        files = (
+            begin
+            | "Plan" >> beam.Create([self.plan], reshuffle=False)
+            | "Shards" >> beam.FlatMap(_shards)
+            | "DealShards" >> beam.Reshuffle()
+            | "Write" >> beam.ParDo(_Write(self.plan))
+        )
+        return (
+            begin
+            | "Start" >> beam.Create([self.plan], reshuffle=False)
+            | "Finish" >> beam.Map(finishing.finish, beam.pvalue.AsList(files))
+        )
+
+
+def _shards(plan: ExportPlan) -> Iterator[ExportedShard]:
+    yield from plan.shards()
+
+
+class _Write(beam.DoFn):
+    """A shard -> the written file."""
+
+    def __init__(self, plan: ExportPlan) -> None:
+        self._plan = plan
+        self._examples = Metrics.counter("beam_datasets", "examples_written")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+
+    def process(self, shard: ExportedShard) -> Iterator[WrittenFile]:
+        written = write_shard(self._plan, shard)
+        self._examples.inc(written.num_examples)
+        self._bytes.inc(written.num_bytes)
+        yield written

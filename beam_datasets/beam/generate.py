@@ -1,17 +1,182 @@
-"""Generates a dataset: `beam-datasets build` for launchers that start a Python module.
-
-    python -m beam_datasets.beam.generate --dataset mine.py --data_dir /shared --shared_disk --runner FlinkRunner ...
-
-The option `--dataset` names the dataset; all other options are those of the command.
-"""
+"""Generating a dataset from its builder: check, build the pipeline, run it, clean up."""
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any, Protocol
 
-from beam_datasets.beam.command import main_of
+import apache_beam as beam
+import numpy as np
 
-main = main_of("build")
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam.failures import pair_of
+from beam_datasets.beam.running import run_pipeline
+from beam_datasets.beam.write import WriteExamples
+from beam_datasets.generate import compatibility
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.progress import watch
+from beam_datasets.generate.spill_dir import choose_spill_dir
 
-if __name__ == "__main__":
-    sys.exit(main())
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineResult
+
+    from beam_datasets.beam.write import Reader
+    from beam_datasets.generate.progress import Progress
+    from beam_datasets.metadata.info import DatasetInfo
+
+
+class Builder(Protocol):
+    """What is needed of a dataset's builder; it is pickled for the workers."""
+
+    @property
+    def info(self) -> DatasetInfo:
+        """The dataset's description."""
+
+    @property
+    def dataset_dir(self) -> str:
+        """The version's directory."""
+
+    def split_generators(self, pipeline: Any) -> Mapping[str, Any]:
+        """Returns {split: PTransform, PCollection, iterable of (key, example), or callable that returns one}."""
+
+
+def generate(
+    builder: Builder,
+    *,
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    max_examples_per_split: int | None = None,
+    ignore_duplicates: bool = False,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    payload: str | None = None,
+    spill_dir: str | None = None,
+    block_size: int | None = None,
+    shared_disk: bool = False,
+    check_against: str | None = None,
+    wait: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+    counters: Callable[[Mapping[str, Any]], None] | None = None,
+) -> str:
+    """Generates the builder's dataset and returns the published directory.
+
+    Args:
+        builder: the dataset's builder.
+        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+        max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
+        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        num_workers: worker processes of a local run.
+        payload: 'inline' sends records through the engine's shuffle, 'spilled' through files in the staging directory;
+            None for inline on Dataflow, spilled elsewhere.
+        spill_dir: where payload is spilled; None for the staging directory.
+        block_size: records are sorted and sent in blocks of about this size in bytes.
+        shared_disk: the workers of a remote runner see this machine's paths.
+        check_against: a published version, or 'latest' for the highest one below this. Features and description are
+            compared before the job starts, the examples before publishing. If the number promises more than the data
+            keep, nothing is published, and the result is kept to be published under another number.
+        wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
+        progress: called about twice a second of a local run with what was done so far.
+        counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
+            a set of strings}.
+
+    Raises:
+        AlreadyPublishedError: the version is published already.
+        VersionError: its number promises more than features or description keep, or there is no version to compare.
+        ResultKeptError: its number promises more than the examples keep; all is written.
+        BeamDatasetsError: any other reason why nothing was published.
+        ValueError: an option is unusable.
+    """
+    sharding = ShardingOptions.of(
+        num_shards=num_shards,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
+        max_examples_per_split=max_examples_per_split,
+        ignore_duplicates=ignore_duplicates,
+        ordered=builder.info.disable_shuffling,
+    )
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    engines.refuse_template(engine)
+    publication = publishing.announce(
+        builder.info,
+        builder.dataset_dir,
+        sharding=sharding,
+        runner=engine.name,
+        builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
+        check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
+    )
+    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
+    engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
+    publication = dataclasses.replace(publication, spill_dir=spilled)
+    transport = engine.transport(spilled, block_size)
+    staging = publishing.staging(publication, wait=engine.waits)
+    with staging, engine.pipeline(publication.worker_log) as pipeline:
+        examples, readers = _examples(builder, pipeline)
+        examples | WriteExamples(publication, sharding, transport, readers)
+        watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
+        if not engine.local:
+            engines.check_staging(pipeline, publication)
+        with engines.module_sent_along(None if engine.local else type(builder)):
+            result = run_pipeline(
+                pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
+            )
+    if counters and engine.waits:
+        counters(_counted(result))
+    return publication.dataset_dir
+
+
+def _examples(builder: Builder, pipeline: beam.Pipeline) -> tuple[dict[str, beam.PCollection], dict[str, Reader]]:
+    """Returns {split: PCollection} in the builder's order, and for those that are iterables {split: what reads them}.
+
+    The PCollection of an iterable has one element, where it is read.
+    """
+    examples: dict[str, beam.PCollection] = {}
+    readers: dict[str, Reader] = {}
+    for split, source in builder.split_generators(pipeline).items():
+        if isinstance(source, beam.PCollection):
+            examples[split] = source
+        elif isinstance(source, beam.PTransform):
+            examples[split] = pipeline | f"Generate {split}" >> source
+        else:
+            examples[split] = pipeline | f"Start {split}" >> beam.Impulse()
+            readers[split] = functools.partial(_read_iterable, split, builder)
+    return examples, readers
+
+
+def _read_iterable(split: str, builder: Builder, _: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
+    source = builder.split_generators(engines.unused_pipeline())[split]
+    examples: Iterable[tuple[Any, Any]] = source() if callable(source) else source
+    if not builder.info.disable_shuffling:
+        yield from examples
+        return
+    for position, element in enumerate(examples):
+        key, example = pair_of(element, split)
+        yield (key if isinstance(key, (int, np.integer)) else position), example
+
+
+def _counted(result: PipelineResult) -> dict[str, Any]:
+    """Returns the counters and sets of strings that are not this package's own; empty where the runner tells none."""
+    try:
+        found = result.metrics().query()
+    except (NotImplementedError, AttributeError):
+        return {}
+    metrics = [metric for kind in ("counters", "string_sets") for metric in found.get(kind, ())]
+    totals: dict[str, Any] = {}
+    for metric in metrics:
+        name = f"{metric.key.metric.namespace}/{metric.key.metric.name}"
+        if metric.key.metric.namespace in ("beam_datasets", "beam"):  # the latter are those of an engine itself
+            continue
+        value = metric.result
+        old = totals.get(name, 0 if isinstance(value, int) else frozenset())
+        totals[name] = old + value if isinstance(value, int) else old | frozenset(value)
+    return totals

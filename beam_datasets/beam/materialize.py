@@ -1,17 +1,292 @@
-"""Materializes slices of datasets: `beam-datasets materialize` for launchers that start a Python module.
+"""Materialize: slices of published datasets become a dataset of their own.
 
-    python -m beam_datasets.beam.materialize --dataset SOURCE --split 'train=train[:80%]' --data_dir gs://... ...
-
-The option `--dataset` names the dataset; all other options are those of the command.
+Records that stay as they are are copied shard by shard: `Create(shards) | Map(copy)`. If the sizes are not known before
+the run (a filter, other features, a source without indexes), the ranges of the source are prepared first, and what each
+shard is copied of is planned after that. A new order uses the stages that generate datasets, from the blocks on.
 """
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from beam_datasets.beam.command import main_of
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.display import DisplayDataItem
 
-main = main_of("materialize")
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam.running import run_pipeline
+from beam_datasets.beam.write import COUNTS, EngineOptions, max_bins, publish_shards, reserve, write_blocks
+from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import histogram_of
+from beam_datasets.generate.progress import watch
+from beam_datasets.generate.shard_writer import Destination
+from beam_datasets.materializing import run as running
+from beam_datasets.materializing.copying import copy_shards, plan_prepared
+from beam_datasets.materializing.plan import plan_job, with_counts
+from beam_datasets.materializing.records import blocks, prepare
 
-if __name__ == "__main__":
-    sys.exit(main())
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from beam_datasets.generate.plan import ShardingOptions
+    from beam_datasets.generate.progress import Progress
+    from beam_datasets.generate.publish import Publication
+    from beam_datasets.generate.shard_writer import WrittenShard
+    from beam_datasets.materializing.copying import CopyPlan
+    from beam_datasets.materializing.plan import Job
+    from beam_datasets.materializing.records import Prepared, RecordRanges, Transform
+    from beam_datasets.materializing.selection import NameOrDir
+    from beam_datasets.metadata.lineage import Lineage
+
+_HISTOGRAMS, _NUMBERS = "histograms", "numbers"
+
+
+class Materialize(beam.PTransform):
+    """Writes slices of published datasets as a dataset; its output is one element, the published directory.
+
+    >>> pipeline | Materialize("squares", split={"train": "train[:10%]"}, to="few", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        source: NameOrDir,
+        *,
+        payload: str | None = None,
+        spill_dir: str | None = None,
+        block_size: int | None = None,
+        shared_disk: bool = False,
+        **request: Any,
+    ) -> None:
+        """Opens the sources, and checks all that can be seen in their metadata.
+
+        Args:
+            source: a published dataset, by its name or its directory.
+            payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for inline on
+                Dataflow, spilled elsewhere.
+            spill_dir: where they are spilled, and what a filter leaves; None for the staging directory.
+            block_size: records are sorted and sent in blocks of about this size in bytes.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
+                sources, features, filter, reshuffle, refuse_repeats, num_shards, min_shard_size, max_shard_size,
+                storage_options, source_storage_options.
+
+        Raises:
+            BeamDatasetsError: it cannot be done; the message says why.
+            ValueError: an argument is unusable.
+        """
+        super().__init__()
+        self._job = plan_job(source, **request)
+        for note in self._job.notes:
+            warnings.warn(note, stacklevel=2)
+        self._payload = payload
+        self._spill_dir = spill_dir
+        self._block_size = block_size
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Checks that the version is free and the workers reach all places, and builds the flow."""
+        if not isinstance(begin, beam.pvalue.PBegin):
+            raise TypeError("Materialize begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        publication = _announce(self._job, engine, self._payload, self._spill_dir)
+        reserve(begin.pipeline, publication)
+        return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self._job.info.display_name, label="Dataset"),
+            "directory": DisplayDataItem(str(self._job.dataset_dir), label="Directory"),
+            "sources": DisplayDataItem(", ".join(self._job.sources), label="Sources"),
+        }
+
+
+def run(
+    job: Job,
+    *,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    payload: str | None = None,
+    spill_dir: str | None = None,
+    block_size: int | None = None,
+    shared_disk: bool = False,
+    wait: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+) -> str:
+    """Materializes a dataset and returns its directory; for the arguments see `beam_datasets.materialize`.
+
+    Raises:
+        AlreadyPublishedError: the version is published already.
+        BeamDatasetsError: any other reason why nothing was published.
+        ValueError: an option is unusable.
+    """
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    publication = _announce(job, engine, payload, spill_dir)
+    spilled = publication.spill_dir
+    transport = engine.transport(spilled, block_size)
+    staging = publishing.staging(publication, wait=engine.waits)
+    with staging, engine.pipeline(publication.worker_log) as pipeline:
+        pipeline | _Flow(job, publication, transport)
+        watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
+        if not engine.local:
+            engines.check_staging(pipeline, publication)
+        run_pipeline(
+            pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
+        )
+    return publication.dataset_dir
+
+
+def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
+    """Returns what is going to be published, checked; see `materializing.run.announce`."""
+    engines.refuse_template(engine)
+    publication = running.announce(job, engine, engine.name, payload, spill_dir)
+    sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
+    places = {"data_dir": publication.dataset_dir, "spill_dir": publication.spill_dir, **sources}
+    engines.check_paths_are_shared(engine, places)
+    return publication
+
+
+@dataclass
+class _Flow(beam.PTransform):
+    """Reads, plans, copies or shuffles, and publishes.
+
+    Attributes:
+        job: what is to be done.
+        publication: what is published, and where.
+        engine: how records travel that do not go straight from shard to shard.
+    """
+
+    job: Job
+    publication: Publication
+    engine: EngineOptions
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def default_label(self) -> str:
+        return "Materialize"
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        return self._copy(begin) if self.job.reshuffle is None else self._shuffle(begin)
+
+    def _copy(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Builds the flow that keeps the order."""
+        job, publication = self.job, self.publication
+        start = begin | "Start" >> beam.Create([publication], reshuffle=False)
+        if job.plan is not None:
+            plan = begin | "Plan" >> beam.Create([job.plan], reshuffle=False)
+        else:
+            sources, numbers = self._ranges(begin)
+            # A filter travels with the function: elements are pickled in a way that a lambda is not.
+            options = beam.pvalue.AsSingleton(sources), job.transform, self.engine.spill_dir
+            prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
+            plan = sources | "Plan" >> beam.Map(_plan, prepared, job.sharding)
+            start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
+        copy = _Copy(Destination(publication.staging_dir, publication.name))
+        shards = (
+            plan
+            | "Shards" >> beam.FlatMap(_groups).with_output_types(tuple[int, int, int])
+            | "DealShards" >> beam.Reshuffle()
+            | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
+        )
+        return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards))
+
+    def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Builds the flow that makes a new order."""
+        job, publication = self.job, self.publication
+        sources, numbers = self._ranges(begin)
+        shift = histograms.hash_shift(max_bins(job.sharding, self.engine))
+        reader = _ReadBlocks(job.transform, job.reshuffle or "", self.engine, shift)
+        typed = beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_output_types(
+            self.engine.block_type, histograms=COUNTS, numbers=int
+        )
+        read = numbers | "Read" >> typed.with_outputs(_HISTOGRAMS, _NUMBERS, main="blocks")
+        start = (
+            begin
+            | "Start" >> beam.Create([publication], reshuffle=False)
+            | "CheckRead" >> beam.Map(_check_read, beam.pvalue.AsSingleton(sources), beam.pvalue.AsList(read[_NUMBERS]))
+        )
+        return write_blocks(
+            read.blocks,
+            read[_HISTOGRAMS],
+            [split.name for split in job.splits],
+            publication,
+            job.sharding,
+            self.engine,
+            keyless=[split.name for split in job.splits if not split.keyed],
+            start=start,
+        )
+
+    def _ranges(self, begin: beam.pvalue.PBegin) -> tuple[beam.PCollection, beam.PCollection]:
+        """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
+        sources = begin | "Sources" >> beam.Create([self.job.ranges], reshuffle=False)
+        numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
+        return sources, numbers | "DealRanges" >> beam.Reshuffle()
+
+
+def _numbers(ranges: RecordRanges) -> Iterator[int]:
+    yield from range(len(ranges))
+
+
+def _groups(plan: CopyPlan) -> Iterator[tuple[int, int, int]]:
+    yield from plan.groups()
+
+
+def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> Prepared:
+    return prepare(ranges[number], transform, directory)
+
+
+def _plan(ranges: RecordRanges, prepared: list[Prepared], sharding: ShardingOptions) -> CopyPlan:
+    return plan_prepared(prepared, ranges, sharding)
+
+
+def _with_keys(
+    publication: Publication, lineage: Lineage, ranges: RecordRanges, prepared: list[Prepared]
+) -> Publication:
+    return replace(publication, source=with_counts(lineage, ranges.splits, prepared).to_json())
+
+
+def _check_read(publication: Publication, ranges: RecordRanges, numbers: Iterable[int]) -> Publication:
+    ranges.check_all_read(numbers)
+    return publication
+
+
+class _Copy(beam.DoFn):
+    """A group of shards -> the written shards."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._examples = Metrics.counter("beam_datasets", "examples_written")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+        self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
+
+    def process(self, group: tuple[int, int, int], plan: CopyPlan) -> Iterator[list[WrittenShard]]:
+        for written in copy_shards(plan, group, self._destination):
+            self._examples.inc(written.num_examples)
+            self._bytes.inc(written.file_bytes)
+            self._shard_bytes.update(written.file_bytes)
+            yield [written]
+
+
+class _ReadBlocks(beam.DoFn):
+    """Number of a range -> blocks, and beside them a histogram of each, and the number once all of it is read."""
+
+    def __init__(self, transform: Transform | None, reshuffle: str, engine: EngineOptions, hash_shift: int) -> None:
+        self._options = transform, reshuffle
+        self._engine = engine
+        self._hash_shift = hash_shift
+        self._examples = Metrics.counter("beam_datasets", "examples_read")
+
+    def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
+        some, block_size = ranges[number], self._engine.bytes_per_block
+        for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
+            yield block
+            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (some.split, histogram_of(block, self._hash_shift)))
+        self._examples.inc(some.file.take)
+        yield beam.pvalue.TaggedOutput(_NUMBERS, number)

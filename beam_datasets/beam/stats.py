@@ -1,17 +1,136 @@
-"""Computes the statistics of a dataset: `beam-datasets stats` for launchers that start a Python module.
-
-    python -m beam_datasets.beam.stats --dataset digits --data_dir /shared --shared_disk --runner FlinkRunner ...
-
-The option `--dataset` names the dataset; all other options are those of the command.
-"""
+"""SummarizeDataset: the statistics of a published dataset, gathered by an engine's workers."""
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING, Any
 
-from beam_datasets.beam.command import main_of
+import apache_beam as beam
+from apache_beam.transforms.display import DisplayDataItem
 
-main = main_of("stats")
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam import running
+from beam_datasets.statistics import Statistics
+from beam_datasets.statistics.gathering import Gathered, Range, Request, cut, gather, merge, prepare
+from beam_datasets.statistics.report import conclude, json_text
 
-if __name__ == "__main__":
-    sys.exit(main())
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+
+class SummarizeDataset(beam.PTransform):
+    """Gathers statistics of a published dataset; its output is one element, the `Statistics`.
+
+    Attributes:
+        request: what is asked for.
+
+    >>> statistics = pipeline | SummarizeDataset("squares", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name_or_dir: str | os.PathLike[str] | Request,
+        splits: Sequence[Any] | None = None,
+        features: Sequence[str] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Opens the dataset: three small files.
+
+        Args:
+            name_or_dir: a name such as 'squares:1.*.*', or a version's directory; or what `prepare` returned.
+            splits: expressions such as 'train[:10%]', each of which gets statistics of its own; None for each split.
+            features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
+            data_dir: root of the datasets, for a name.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+
+        Raises:
+            DatasetNotFoundError: there is no such dataset.
+            SplitError: a split cannot be read, or does not fit the dataset.
+            FeatureKeyError: there is no such feature.
+        """
+        super().__init__()
+        given = isinstance(name_or_dir, Request)
+        self.request: Request = (
+            name_or_dir if given else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
+        )
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Statistics]:
+        """Checks that the workers reach the dataset, and builds the flow."""
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        engines.check_paths_are_shared(engine, {"the dataset": self.request.directory})
+        return (
+            begin
+            | "Slices" >> beam.Create([self.request], reshuffle=False)
+            | "ListRuns" >> beam.FlatMap(Request.runs)
+            | "DealRuns" >> beam.Reshuffle()
+            | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
+            | "DealRanges" >> beam.Reshuffle().with_output_types(Range)
+            | "Gather" >> beam.Map(gather, self.request)
+            | "Merge" >> beam.CombineGlobally(_Merge())  # type: ignore[no-untyped-call]
+            | "Conclude" >> beam.Map(conclude, self.request)
+        )
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self.request.full_name, label="Dataset"),
+            "directory": DisplayDataItem(str(self.request.directory), label="Directory"),
+            "slices": DisplayDataItem(", ".join(name for name, _ in self.request.slices), label="Slices"),
+        }
+
+
+class _Merge(beam.CombineFn):
+    """Merges what was gathered; the result is the same in whatever order and groups."""
+
+    def create_accumulator(self) -> Gathered:
+        return {}
+
+    def add_input(self, accumulator: Gathered, element: Gathered) -> Gathered:
+        return merge(accumulator, element)
+
+    def merge_accumulators(self, accumulators: Iterable[Gathered]) -> Gathered:
+        merged: Gathered = {}
+        for accumulator in accumulators:
+            merged = merge(merged, accumulator)
+        return merged
+
+    def extract_output(self, accumulator: Gathered) -> Gathered:
+        return accumulator
+
+
+def run(
+    request: Request,
+    *,
+    report: str | None = None,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    shared_disk: bool = False,
+) -> Statistics:
+    """Computes statistics by a pipeline, and returns them.
+
+    Args:
+        request: what is asked for; see `statistics.gathering.prepare`.
+        report: a file for them, as JSON, that the workers and this machine see; None where they share a disk. In
+            the dataset's bucket it is written with the dataset's options.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
+        num_workers: worker processes of a local run.
+        shared_disk: the workers of a remote runner see this machine's paths.
+
+    Raises:
+        BeamDatasetsError: the dataset could not be read.
+        ValueError: an option is unusable.
+    """
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    if not engine.waits:
+        raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
+    running.check_report_place(engine, report, shared_disk=shared_disk, what="the statistics")
+    summarizing = SummarizeDataset(request, shared_disk=shared_disk)
+    found = running.run_for_report(engine, "Summarize" >> summarizing, json_text, request.directory, report)
+    return Statistics.from_json(found, request.directory)

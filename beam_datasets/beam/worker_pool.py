@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
 
 HOST = "127.0.0.1"
-PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.transforms"]
+PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]
 DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 

@@ -34,7 +34,7 @@ pattern  the files, with *, ? and [...]; their names say the split, else it is t
 
 def run(args: Sequence[str]) -> int:
     """Adopts files and prints what they are now."""
-    from beam_datasets.reading.adoption import adopt
+    from beam_datasets.adopting import adopt
 
     known = COMMAND.parse(args)
     if bool(known.pattern) == bool(known.split):

@@ -27,8 +27,8 @@ from beam_datasets.cli.printing import say, splits_table
 from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
-from beam_datasets.writing import compatibility
-from beam_datasets.writing.plan import ShardingOptions
+from beam_datasets.generate import compatibility
+from beam_datasets.generate.plan import ShardingOptions
 
 if TYPE_CHECKING:
     import argparse
@@ -109,7 +109,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
-    from beam_datasets.transforms.engine import check_code_is_shared
+    from beam_datasets.beam.engine import check_code_is_shared
 
     file = re.match(r".+\.py(?=[:/]|$)", known.dataset)
     if file and not known.dry_run:
@@ -165,7 +165,7 @@ def _announcement(builder: DatasetBuilder) -> str:
 
 
 def _splits_to_come(builder: DatasetBuilder, known: argparse.Namespace) -> str:
-    from beam_datasets.transforms.engine import unused_pipeline
+    from beam_datasets.beam.engine import unused_pipeline
 
     names = builder.split_generators(unused_pipeline())
     with as_usage_errors("build"):

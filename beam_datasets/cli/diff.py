@@ -10,16 +10,16 @@ from beam_datasets.cli.examples import feature_at, line_width, value_text
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say, table
 from beam_datasets.cli.progress_bar import progress_bar
+from beam_datasets.diffing import diff
+from beam_datasets.diffing.diffing import open_versions
+from beam_datasets.diffing.result import KINDS
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.reading.comparing import diff
-from beam_datasets.reading.comparing.diffing import open_versions
-from beam_datasets.reading.comparing.result import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, Verdict
     from beam_datasets.features import FeatureConnector
-    from beam_datasets.reading.comparing import DatasetDiff, ExampleChange, SplitDiff, Verdict
 
 NOT_KEPT = 1
 COMMAND = Command(

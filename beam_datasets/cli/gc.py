@@ -10,12 +10,12 @@ from beam_datasets import storage
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.errors import StorageError
-from beam_datasets.writing.leftovers import WEEK, find_leftovers, give_up, remove_leftover
+from beam_datasets.generate.leftovers import WEEK, find_leftovers, give_up, remove_leftover
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beam_datasets.writing.leftovers import Leftover
+    from beam_datasets.generate.leftovers import Leftover
 
 FAILED = 1
 _HOUR = 3600.0

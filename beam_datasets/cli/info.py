@@ -10,8 +10,8 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command
 from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
-from beam_datasets.model.info import INFO_FILE, DatasetInfo
-from beam_datasets.model.lineage import Lineage
+from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
+from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:

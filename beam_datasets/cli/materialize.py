@@ -72,7 +72,7 @@ def run(args: Sequence[str]) -> int:
     with as_usage_errors("materialize"):
         file = known.filter.rpartition(":")[0] if known.filter else ""
         if file.endswith(".py") and beam_options and not known.dry_run:
-            from beam_datasets.transforms.engine import check_code_is_shared
+            from beam_datasets.beam.engine import check_code_is_shared
 
             check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
         job = _job(known)

@@ -228,7 +228,7 @@ def import_beam() -> None:
     """
     gc.disable()
     try:
-        from beam_datasets import transforms  # noqa: F401
+        from beam_datasets import beam  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError("this needs Apache Beam: pip install 'beam_datasets[beam]'") from error
     finally:
@@ -281,7 +281,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
 def _beam_parser() -> argparse.ArgumentParser:
     from apache_beam.options import pipeline_options
 
-    from beam_datasets.transforms import flink  # noqa: F401  # has options of its own
+    from beam_datasets.beam import flink  # noqa: F401  # has options of its own
 
     class Collected(argparse.ArgumentParser):
         def error(self, message: str) -> Any:

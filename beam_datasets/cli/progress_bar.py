@@ -12,7 +12,7 @@ from beam_datasets.cli.printing import say, size_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from beam_datasets.writing.progress import Progress
+    from beam_datasets.generate.progress import Progress
 
 
 def _bar(what: str, unit: str, total: int | None, file: TextIO | None) -> Any:

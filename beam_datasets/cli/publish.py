@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from beam_datasets import storage
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say
-from beam_datasets.model.version import Version
-from beam_datasets.writing.publish import publish_as
+from beam_datasets.generate.publish import publish_as
+from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

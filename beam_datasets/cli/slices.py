@@ -13,7 +13,7 @@ from beam_datasets import storage
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command
 from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.formats.tfrecord import OVERHEAD
-from beam_datasets.model.splits import AbstractSplit
+from beam_datasets.metadata.splits import AbstractSplit
 from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.shards import Shard, read_index
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.model.shards import FileInstruction
-    from beam_datasets.model.split_info import SplitInfo
+    from beam_datasets.metadata.shards import FileInstruction
+    from beam_datasets.metadata.split_info import SplitInfo
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
     Range = tuple[int, int]

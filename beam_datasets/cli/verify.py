@@ -20,15 +20,15 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.printing import plural, say, size_text
 from beam_datasets.cli.progress_bar import bytes_bar
-from beam_datasets.reading.verifying import verify
-from beam_datasets.writing.repair import repair
+from beam_datasets.generate.repair import repair
+from beam_datasets.verifying import verify
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator, Sequence
 
-    from beam_datasets.reading.verifying import Finding, Report
-    from beam_datasets.writing.repair import Repair, Step
+    from beam_datasets.generate.repair import Repair, Step
+    from beam_datasets.verifying import Finding, Report
 
 FOUND = 1
 COMMAND = Command(
@@ -106,7 +106,7 @@ def _verify(directory: str, known: argparse.Namespace) -> int:
 
 
 def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> int:
-    from beam_datasets.transforms.verify import run as run_pipeline
+    from beam_datasets.beam.verify import run as run_pipeline
 
     started = time.monotonic()
     with as_usage_errors("verify"):

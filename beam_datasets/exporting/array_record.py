@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.adapters.framework import framework
-from beam_datasets.model.names import FilenameTemplate
+from beam_datasets.metadata.names import FilenameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

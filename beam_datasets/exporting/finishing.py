@@ -24,10 +24,10 @@ from beam_datasets.errors import (
 from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
 from beam_datasets.exporting.plan import check_free
 from beam_datasets.features.class_label import parse_names
-from beam_datasets.writing import runs
-from beam_datasets.writing.owners import OWNER_FILE
-from beam_datasets.writing.runs import EXPORT_FILE
-from beam_datasets.writing.shard_writer import new_dir
+from beam_datasets.generate import runs
+from beam_datasets.generate.owners import OWNER_FILE
+from beam_datasets.generate.runs import EXPORT_FILE
+from beam_datasets.generate.shard_writer import new_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

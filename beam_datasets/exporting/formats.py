@@ -9,7 +9,7 @@ from beam_datasets.exporting.array_record import ArrayRecord
 from beam_datasets.exporting.jsonl import JsonLines
 from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.webdataset import WebDataset
-from beam_datasets.model.names import did_you_mean
+from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.exporting import finishing
 from beam_datasets.exporting.shards import write_shard
-from beam_datasets.writing.owners import IN_PROCESS
-from beam_datasets.writing.progress import watch
+from beam_datasets.generate.owners import IN_PROCESS
+from beam_datasets.generate.progress import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from beam_datasets.reading.undecoded import UNDECODED, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beam_datasets.model.shards import FileInstruction
+    from beam_datasets.metadata.shards import FileInstruction
     from beam_datasets.reading.decoding import Step
     from beam_datasets.storage import Writer
 

@@ -12,12 +12,12 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, PathExistsError
 from beam_datasets.exporting.formats import format_of
 from beam_datasets.exporting.schema import schema_of
+from beam_datasets.generate import runs
+from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.runs import EXPORT_FILE, Run
 from beam_datasets.materializing.plan import plan_job, target_dir
-from beam_datasets.model.shards import FileInstructions, shard_ends
-from beam_datasets.writing import runs
-from beam_datasets.writing.owners import Owner
-from beam_datasets.writing.plan import ShardingOptions, choose_shards
-from beam_datasets.writing.runs import EXPORT_FILE, Run
+from beam_datasets.metadata.shards import FileInstructions, shard_ends
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from beam_datasets.exporting.formats import Format
     from beam_datasets.exporting.schema import Struct
     from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
-    from beam_datasets.model.info import DatasetInfo
-    from beam_datasets.model.lineage import Lineage
+    from beam_datasets.metadata.info import DatasetInfo
+    from beam_datasets.metadata.lineage import Lineage
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def plan_export(
     storage_options: Mapping[str, Any] | None = None,
     source_storage_options: Mapping[str, Any] | None = None,
 ) -> ExportPlan:
-    """Returns what is to be done; the arguments are those of `transforms.Export`.
+    """Returns what is to be done; the arguments are those of `beam.Export`.
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.

@@ -23,7 +23,7 @@ from beam_datasets.features import (
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.tree import below, innermost
-from beam_datasets.model.names import did_you_mean
+from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

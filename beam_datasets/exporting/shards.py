@@ -10,11 +10,11 @@ from beam_datasets.errors import LostExamplesError
 from beam_datasets.exporting.output import Block, Decoder, Output
 from beam_datasets.exporting.schema import as_files
 from beam_datasets.formats import entries
+from beam_datasets.generate.shard_writer import new_dir
 from beam_datasets.materializing.plan import record_names
 from beam_datasets.reading.decoding import Decode, Map, Raw
 from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.shards import ShardPool
-from beam_datasets.writing.shard_writer import new_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

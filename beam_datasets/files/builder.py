@@ -19,8 +19,8 @@ from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, Piece, find, pieces
 from beam_datasets.files.rows import Bad, Example, Key, ReadFiles, Rows, log_left_out, place_of
 from beam_datasets.files.splits import Share, shares
-from beam_datasets.model.info import DatasetInfo
-from beam_datasets.model.names import check_dataset_name
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.names import check_dataset_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

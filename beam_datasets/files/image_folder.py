@@ -20,7 +20,7 @@ from beam_datasets.files.images import storable_image
 from beam_datasets.files.inputs import find, open_bytes
 from beam_datasets.files.rows import Bad, ReadFiles
 from beam_datasets.files.splits import shares
-from beam_datasets.model.info import DatasetInfo
+from beam_datasets.metadata.info import DatasetInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

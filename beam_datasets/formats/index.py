@@ -11,7 +11,7 @@ A file of little-endian numbers, of 40 + 8 (n + 1) bytes, and 16 n more where th
     crc       u32       CRC-32C of the keys
     crc       u32       CRC-32C of the 36 bytes before
     offsets   u64       n + 1: where each record begins in the shard, and where the last one ends
-    keys      16 bytes  n sort keys, ascending unless bit 2 is set (see `model.keys`)
+    keys      16 bytes  n sort keys, ascending unless bit 2 is set (see `metadata.keys`)
 
 Where stretches of several splits were put one behind the other, keys ascend in each stretch only; bit 2 says so.
 A change of this layout, or a flag that an older reader must not ignore, raises the version.
@@ -71,7 +71,7 @@ class Index:
         Args:
             offsets: n + 1 integers: where each record begins in the shard, and where the last one ends, in bytes.
             keys: n sort keys, strictly ascending: uint8 of shape (n, 16), or a sequence of `bytes`; None for none.
-            ordered: whether the keys are ordered integers (`model.keys.ordered_key`), not hashes.
+            ordered: whether the keys are ordered integers (`metadata.keys.ordered_key`), not hashes.
             unsorted: whether the keys may stand in any order. Where they do ascend, it has no effect.
 
         Raises:
@@ -123,7 +123,7 @@ class Index:
 
     @property
     def unsorted(self) -> bool:
-        """Whether the keys do not ascend: the shard has examples of several stretches, see `model.lineage`."""
+        """Whether the keys do not ascend: the shard has examples of several stretches, see `metadata.lineage`."""
         return self._unsorted
 
     @property

@@ -27,12 +27,12 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.formats import entries, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.model.keys import reshuffled_keys
-from beam_datasets.model.names import did_you_mean
-from beam_datasets.model.shards import FileInstruction, FileInstructions
+from beam_datasets.generate.blocks import make_block
+from beam_datasets.metadata.keys import reshuffled_keys
+from beam_datasets.metadata.names import did_you_mean
+from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.session import Session
 from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
-from beam_datasets.writing.blocks import make_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
+    from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun
-    from beam_datasets.writing.blocks import AnyBlock
 
 RANGE_BYTES = 32 << 20
 LOCAL_CHUNK = 1 << 20

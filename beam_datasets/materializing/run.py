@@ -16,31 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.arguments import asks_for_beam, integer
 from beam_datasets.errors import without_beam
+from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate import plan as planning
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import histogram_of
+from beam_datasets.generate.owners import IN_PROCESS
+from beam_datasets.generate.progress import watch
+from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
+from beam_datasets.generate.spill_dir import check_payload, choose_spill_dir
 from beam_datasets.materializing.copying import copy_shards, plan_prepared
 from beam_datasets.materializing.plan import plan_job, with_counts
 from beam_datasets.materializing.records import blocks, prepare
-from beam_datasets.writing import histogram as histograms
-from beam_datasets.writing import plan as planning
-from beam_datasets.writing import publish as publishing
-from beam_datasets.writing.blocks import histogram_of
-from beam_datasets.writing.owners import IN_PROCESS
-from beam_datasets.writing.progress import watch
-from beam_datasets.writing.shard_writer import Destination, join_groups, write_group
-from beam_datasets.writing.spill_dir import check_payload, choose_spill_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.histogram import Histogram
+    from beam_datasets.generate.plan import Plan
+    from beam_datasets.generate.progress import Progress
+    from beam_datasets.generate.publish import Publication
+    from beam_datasets.generate.shard_writer import WrittenShard
+    from beam_datasets.generate.spill_dir import Workers
     from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir
-    from beam_datasets.writing.blocks import AnyBlock
-    from beam_datasets.writing.histogram import Histogram
-    from beam_datasets.writing.plan import Plan
-    from beam_datasets.writing.progress import Progress
-    from beam_datasets.writing.publish import Publication
-    from beam_datasets.writing.shard_writer import WrittenShard
-    from beam_datasets.writing.spill_dir import Workers
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # in the manifest: the same bytes, whatever runs it
 _BLOCK_SIZE = 16 << 20
@@ -150,7 +150,7 @@ def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
     if not asks_for_beam(beam_options, engine):
         return run_in_process(job, **engine)
     try:
-        from beam_datasets.transforms import materialize as pipeline
+        from beam_datasets.beam import materialize as pipeline
     except ImportError as error:
         raise without_beam("a run with a runner or num_workers", error) from error
     return pipeline.run(job, beam_options=beam_options, **engine)

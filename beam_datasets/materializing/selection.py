@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from beam_datasets import catalog, storage
+from beam_datasets.diffing.pairing import KeyCursor
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
-from beam_datasets.model.lineage import Ascent, Read, SplitLineage, between
-from beam_datasets.model.names import RESERVED_SPLITS, check_split_name
-from beam_datasets.model.shards import FileInstructions
-from beam_datasets.model.splits import AbstractSplit, SplitAdd
-from beam_datasets.reading.comparing.pairing import KeyCursor
+from beam_datasets.generate.blocks import key_array, sort_order
+from beam_datasets.metadata.lineage import Ascent, Read, SplitLineage, between
+from beam_datasets.metadata.names import RESERVED_SPLITS, check_split_name
+from beam_datasets.metadata.shards import FileInstructions
+from beam_datasets.metadata.splits import AbstractSplit, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.shards import read_index
-from beam_datasets.writing.blocks import key_array, sort_order
 
 if TYPE_CHECKING:
     import os
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.model.lineage import KeyRule
-    from beam_datasets.model.splits import AbsoluteInstruction, Spec
+    from beam_datasets.metadata.lineage import KeyRule
+    from beam_datasets.metadata.splits import AbsoluteInstruction, Spec
 
     NameOrDir = str | os.PathLike[str]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, InputError
-from beam_datasets.model.names import (
+from beam_datasets.metadata.names import (
     DEFAULT_FILENAME_TEMPLATE,
     NUM_DIGITS,
     RESERVED_SPLITS,

@@ -13,7 +13,7 @@ from beam_datasets.features.columns import compile_batch_decoder, compile_block_
 from beam_datasets.features.compiler import chosen, compile_decoder
 from beam_datasets.features.missing import Fill, fill_of
 from beam_datasets.features.stacking import KEEP, stack
-from beam_datasets.model.supervised_keys import check_supervised_keys
+from beam_datasets.metadata.supervised_keys import check_supervised_keys
 
 Function: TypeAlias = Callable[[Any], Any]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, features, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import DatasetNotFoundError, FeatureError, MetadataError, PathNotFoundError
-from beam_datasets.model.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
-from beam_datasets.model.lineage import Ascent, KeyRule, Lineage, between
-from beam_datasets.model.manifest import MANIFEST_FILE, Manifest
-from beam_datasets.model.names import DatasetName
-from beam_datasets.model.splits import AbstractSplit, ReadInstruction, map_splits
-from beam_datasets.model.supervised_keys import check_supervised_keys
+from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
+from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, between
+from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
+from beam_datasets.metadata.names import DatasetName
+from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
+from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.reading.config import read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from beam_datasets.model.version import Version, VersionOrStr
+    from beam_datasets.metadata.version import Version, VersionOrStr
     from beam_datasets.reading.config import ReadConfig
 
     Path = str | os.PathLike[str]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.model.shards import FileInstruction
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.blocks import intact
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
 from beam_datasets.reading.undecoded import UNDECODED, place_of

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.model.shards import FileInstructions
+    from beam_datasets.metadata.shards import FileInstructions
 
     Ints = NDArray[np.int64]
 

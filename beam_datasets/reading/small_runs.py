@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.model.shards import FileInstructions
+    from beam_datasets.metadata.shards import FileInstructions
     from beam_datasets.reading.runs import Visits
 
     Ints = NDArray[np.int64]

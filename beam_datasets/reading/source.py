@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.model.shards import FileInstructions
+    from beam_datasets.metadata.shards import FileInstructions
     from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.config import ReadConfig
     from beam_datasets.reading.operations import Spans

@@ -23,7 +23,7 @@ def compute(
 ) -> Statistics:
     """Returns the statistics of a dataset, computed in this process; the arguments are those of `gathering.prepare`.
 
-    `beam_datasets.transforms.stats.run` has workers compute them.
+    `beam_datasets.beam.stats.run` has workers compute them.
     """
     return compute_request(prepare(name_or_dir, splits, features, data_dir, storage_options))
 

@@ -10,7 +10,7 @@ import numpy as np
 from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError
 from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.model.names import did_you_mean
+from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.undecoded import place_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
-    from beam_datasets.model.shards import FileInstruction, FileInstructions
+    from beam_datasets.metadata.shards import FileInstruction, FileInstructions
     from beam_datasets.reading.shards import ShardPool
 
 Gathered: TypeAlias = dict[int, list[Summary]]

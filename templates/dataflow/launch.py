@@ -11,21 +11,29 @@ import json
 import logging
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beam_datasets.beam.main import main
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
 REPEATED = ("num_shards", "split", "source")
 MORE = "options"  # the parameter that holds further arguments, as in a shell
 
 
-def run(main: Callable[[Sequence[str]], int], metadata: Path) -> int:
-    """Runs a main function of `beam_datasets.beam` with the arguments of this process, and returns its exit code."""
+def run(template: str, *command: str) -> int:
+    """Runs `beam-datasets COMMAND` with the arguments of this process, and returns its exit code.
+
+    Args:
+        template: its parameters are in `metadata/TEMPLATE.json` beside this file.
+        command: such as "verify", "--beam".
+    """
     logging.basicConfig(level=logging.INFO)  # Beam's log names the job
+    metadata = Path(__file__).with_name("metadata") / f"{template}.json"
     parameters = {each["name"]: each for each in json.loads(metadata.read_text(encoding="utf-8"))["parameters"]}
-    return main([*arguments(sys.argv[1:], parameters)])
+    return main([*command, *arguments(sys.argv[1:], parameters)])
 
 
 def arguments(given: Sequence[str], parameters: dict[str, dict[str, str]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.features import compile_encoder
 from beam_datasets.formats.tfrecord import frame_all
-from beam_datasets.model.keys import hash_key
+from beam_datasets.metadata.keys import hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

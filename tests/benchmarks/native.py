@@ -24,10 +24,10 @@ import numpy as np
 import beam_datasets
 from beam_datasets import features
 from beam_datasets.formats import example, tfrecord
-from beam_datasets.model import keys
-from beam_datasets.writing.blocks import BlockBuilder
-from beam_datasets.writing.plan import Group
-from beam_datasets.writing.shard_writer import Destination, write_group
+from beam_datasets.generate.blocks import BlockBuilder
+from beam_datasets.generate.plan import Group
+from beam_datasets.generate.shard_writer import Destination, write_group
+from beam_datasets.metadata import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -87,7 +87,7 @@ def _features(workload: str) -> dict[str, Any]:
 
 def _generate(job: Job, *, sources: int = 0) -> Callable[[], int]:
     builder = Benchmark(job, sources=sources)
-    import_module("beam_datasets.transforms.generate")  # as build() does, which is no part of the work
+    import_module("beam_datasets.beam.generate")  # as build() does, which is no part of the work
 
     def run() -> int:
         builder.build(num_shards=job.num_shards)

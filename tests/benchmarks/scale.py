@@ -23,14 +23,14 @@ import numpy as np
 
 import beam_datasets
 from beam_datasets import features
+from beam_datasets.beam.write import INLINE_BLOCK_SIZE, MANY_SHARDS
 from beam_datasets.formats import tfrecord
-from beam_datasets.model.info import DatasetIdentity, DatasetInfo
-from beam_datasets.model.manifest import Manifest, ShardColumns
-from beam_datasets.model.shards import shard_ends
-from beam_datasets.model.version import Version
-from beam_datasets.transforms.write import INLINE_BLOCK_SIZE, MANY_SHARDS
-from beam_datasets.writing import histogram, plan
-from beam_datasets.writing.blocks import Block
+from beam_datasets.generate import histogram, plan
+from beam_datasets.generate.blocks import Block
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.manifest import Manifest, ShardColumns
+from beam_datasets.metadata.shards import shard_ends
+from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

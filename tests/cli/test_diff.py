@@ -12,7 +12,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features
 from beam_datasets.cli import main
-from tests.reading.comparing.versions import FEATURES, PETS, example
+from tests.diffing.versions import FEATURES, PETS, example
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from beam_datasets.beam import export as module
+from beam_datasets.beam import main as module
 from beam_datasets.cli import main
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
@@ -57,7 +57,7 @@ def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_the_module_does_the_same(tmp_path: Path) -> None:
     to = tmp_path / "out"
-    assert module.main(["--dataset", *SOURCE, "--format", "jsonl", "--to", str(to)]) == 0
+    assert module.main(["export", "--dataset", *SOURCE, "--format", "jsonl", "--to", str(to)]) == 0
     assert len((to / "train-00000-of-00001.jsonl").read_text().splitlines()) == 411
 
 

@@ -26,7 +26,7 @@ from beam_datasets.features import ClassLabel
 from beam_datasets.features.decode import SkipDecoding
 from beam_datasets.formats import tfrecord
 from beam_datasets.reading.opening import builder_from_directory
-from tests.reading.comparing.versions import PETS, Made
+from tests.diffing.versions import PETS, Made
 from tests.reading.conftest import write_dataset
 
 TFDS = Path(__file__).parents[1] / "data" / "tfds"

@@ -139,7 +139,8 @@ def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> Non
     command = [
         sys.executable,
         "-m",
-        "beam_datasets.beam.materialize",
+        "beam_datasets.beam.main",
+        "materialize",
         "--dataset",
         "one",
         "--data_dir",

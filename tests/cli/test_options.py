@@ -27,7 +27,7 @@ from beam_datasets.cli.options import (
     size_in_bytes,
     with_underscores,
 )
-from beam_datasets.model.version import Version
+from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
     import os

@@ -56,12 +56,13 @@ for name in ("csv", "jsonl", "parquet", "text_lines", "tfrecord", "image_folder"
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
         main(["build", name, "--help"])
     assert f"options of {name}" in out.getvalue(), out.getvalue()
-from beam_datasets.beam import export, generate, materialize, stats, verify, worker_pool
+from beam_datasets.beam import worker_pool
+from beam_datasets.beam.main import main
 options = ["--data_dir", "out", "--num_workers", "1"]
 sys.exit(
-    generate.main(["--dataset", "csv", "--pattern", "a.csv", *options])
-    or generate.main(["--dataset", "mine", *options])
-    or materialize.main(["--dataset", "mine", "--split", "few=train[:1]", "--to", "copy", *options])
+    main(["build", "--dataset", "csv", "--pattern", "a.csv", *options])
+    or main(["build", "--dataset", "mine", *options])
+    or main(["materialize", "--dataset", "mine", "--split", "few=train[:1]", "--to", "copy", *options])
 )
 """
 
@@ -75,4 +76,4 @@ def test_a_project_with_its_own_pipelines_has_everything(project: Path) -> None:
     assert printed.splitlines()[0] == str(project / "pipelines" / "__init__.py")
     for name in ("csv", "mine", "copy"):
         assert (project / "out" / name / "1.0.0" / "dataset_info.json").exists()
-    run(project, "-m", "beam_datasets.beam.verify", "--help")
+    run(project, "-m", "beam_datasets.beam.main", "verify", "--help")

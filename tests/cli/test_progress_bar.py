@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
-from beam_datasets.writing.progress import Progress
+from beam_datasets.generate.progress import Progress
 
 
 def test_examples_then_bytes_with_their_rates():

@@ -11,10 +11,10 @@ import pytest
 from beam_datasets import catalog, storage
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError, ResultKeptError
-from beam_datasets.writing import leftovers, publish
+from beam_datasets.generate import leftovers, publish
+from tests.beam.test_check_against import builder
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.transforms.test_check_against import builder
-from tests.writing.test_publish import announced, staged
+from tests.generate.test_publish import announced, staged
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from beam_datasets.statistics import compute
 from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.report import json_text, saved_path
 from tests.exporting.conftest import dataset_of
-from tests.reading.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
+from tests.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ def test_one_process_computes_up_to_a_size(
 ) -> None:
     """B10: `stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
     size, calls = prepare(copy).num_bytes, []
-    monkeypatch.setattr("beam_datasets.transforms.stats.run", lambda request, **_: calls.append(1) or compute(copy))
+    monkeypatch.setattr("beam_datasets.beam.stats.run", lambda request, **_: calls.append(1) or compute(copy))
     for smallest, cores, args, expected in (
         (size + 1, 4, [], 0),
         (size, 4, [], 1),
@@ -127,9 +127,9 @@ def test_one_process_computes_without_beam(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("beam_datasets.transforms")]:
+    for name in [name for name in sys.modules if name.startswith("beam_datasets.beam")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(bd, "transforms", raising=False)
+    monkeypatch.delattr(bd, "beam", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     """B10: without a runner or workers, `stats` needs no pipeline: one process computes it."""
     code, out, err = run(capsys, copy, "--json", "--again")

@@ -11,8 +11,8 @@ import pytest
 
 from beam_datasets.cli import main
 from beam_datasets.cli.progress_bar import bytes_bar
-from tests.reading.verifying import test_corruptions as corruptions
-from tests.reading.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
+from tests.verifying import test_corruptions as corruptions
+from tests.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path

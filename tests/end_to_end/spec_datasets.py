@@ -12,8 +12,8 @@ from beam_datasets import features as F
 from beam_datasets.builders import BuilderConfig, DatasetBuilder
 from beam_datasets.formats import example as example_format
 from beam_datasets.formats import tfrecord
-from beam_datasets.model.info import DatasetInfo, MetadataDict
-from beam_datasets.model.version import Version
+from beam_datasets.metadata.info import DatasetInfo, MetadataDict
+from beam_datasets.metadata.version import Version
 
 TFDS_DATA = Path(__file__).parents[1] / "data" / "tfds"
 

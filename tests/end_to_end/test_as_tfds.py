@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beam_datasets.formats import tfrecord
-from beam_datasets.model.shards import shard_lengths
+from beam_datasets.metadata.shards import shard_lengths
 from tests.end_to_end.spec_datasets import BEAM_DATASETS, DATASETS, TFDS_DATA
 
 OURS = (".index", "manifest.json", "run.json")

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
 from beam_datasets import features as F
-from beam_datasets.transforms import ReadDataset, WriteDataset
+from beam_datasets.beam import ReadDataset, WriteDataset
 from tests.end_to_end.engines import portable_engine
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.test_determinism import digests

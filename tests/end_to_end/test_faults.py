@@ -18,9 +18,9 @@ import pytest
 
 from beam_datasets import errors
 from beam_datasets import features as F
+from beam_datasets.beam import write
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.model.info import DatasetInfo
-from beam_datasets.transforms import write
+from beam_datasets.metadata.info import DatasetInfo
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.test_determinism import digests
 from tests.processes import started
@@ -94,7 +94,7 @@ def test_bad_examples(tmp_path, num_workers, examples, kind, words):
 
 
 def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_datasets.writing.blocks.MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr("beam_datasets.generate.blocks.MAX_RECORD_BYTES", 1000)
     examples = [("big", {"n": 1, "text": "x" * 2000})]
     with pytest.raises(errors.FeatureValueError, match=r"key 'big': the record has 2,\d+ bytes; at most 1,000"):
         Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)

@@ -112,9 +112,9 @@ def test_what_needs_beam_says_so(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> None:
     """B21: a runner or workers are asked for, and Beam is not installed."""
-    for module in [name for name in sys.modules if name.startswith(("beam_datasets.transforms", "apache_beam"))]:
+    for module in [name for name in sys.modules if name.startswith(("beam_datasets.beam", "apache_beam"))]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delattr(bd, "transforms", raising=False)
+    monkeypatch.delattr(bd, "beam", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     directory = source / "src" / "1.0.0"
     for call in (

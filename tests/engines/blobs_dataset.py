@@ -7,8 +7,8 @@ import numpy as np
 
 from beam_datasets import features as F
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.model.info import DatasetInfo
-from beam_datasets.model.version import Version
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.version import Version
 
 
 def _blob(number: int, size: int):

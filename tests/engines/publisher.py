@@ -12,12 +12,12 @@ import numpy as np
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.features import FeaturesDict
-from beam_datasets.model.info import DatasetIdentity, DatasetInfo
-from beam_datasets.model.manifest import MANIFEST_FILE, RUN_FILE, Manifest
-from beam_datasets.model.names import FilenameTemplate
-from beam_datasets.model.version import Version
-from beam_datasets.writing import histogram, plan, publish, shard_writer
-from beam_datasets.writing.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.generate import histogram, plan, publish, shard_writer
+from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest
+from beam_datasets.metadata.names import FilenameTemplate
+from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

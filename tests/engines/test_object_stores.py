@@ -16,12 +16,12 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import storage
+from beam_datasets.generate import runs
 from beam_datasets.storage import objects
-from beam_datasets.writing import runs
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import ObjectStore, object_store
+from tests.generate.test_runs import race
 from tests.processes import started
-from tests.writing.test_runs import race
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

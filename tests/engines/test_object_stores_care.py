@@ -15,9 +15,9 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
+from beam_datasets.generate import runs
+from beam_datasets.generate.owners import Owner
 from beam_datasets.storage import objects
-from beam_datasets.writing import runs
-from beam_datasets.writing.owners import Owner
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from beam_datasets import storage
+from beam_datasets.generate import leftovers
 from beam_datasets.storage import objects
-from beam_datasets.writing import leftovers
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines import publisher
 from tests.engines.object_stores import object_store, versity_store, versitygw

@@ -13,14 +13,14 @@ from apache_beam.transforms.display import DisplayData
 
 import beam_datasets as bd
 from beam_datasets import storage
+from beam_datasets.beam import Export, Materialize, ReadDataset, VerifyDataset, WriteDataset
+from beam_datasets.beam.stats import SummarizeDataset
+from beam_datasets.beam.stats import run as run_stats
+from beam_datasets.beam.verify import run as run_verify
 from beam_datasets.features import Text
 from beam_datasets.statistics.computing import compute
 from beam_datasets.statistics.gathering import prepare
 from beam_datasets.storage import objects
-from beam_datasets.transforms import Export, Materialize, ReadDataset, VerifyDataset, WriteDataset
-from beam_datasets.transforms.stats import SummarizeDataset
-from beam_datasets.transforms.stats import run as run_stats
-from beam_datasets.transforms.verify import run as run_verify
 from tests.end_to_end.engines import portable_engine
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store

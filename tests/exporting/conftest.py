@@ -17,8 +17,8 @@ from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.shards import write_shard
 from beam_datasets.features import compile_encoder, to_json_text
 from beam_datasets.formats.tfrecord import frame_all
-from beam_datasets.model.info import DatasetIdentity
-from beam_datasets.model.version import Version
+from beam_datasets.metadata.info import DatasetIdentity
+from beam_datasets.metadata.version import Version
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 MANY = DATA / "spec_many" / "2.0.1"

@@ -24,7 +24,7 @@ from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.shards import write_shard
 from beam_datasets.features.unknown import UnknownFeature
-from beam_datasets.writing import runs
+from beam_datasets.generate import runs
 from tests.exporting.conftest import INTER, MANY, dataset_of, export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage

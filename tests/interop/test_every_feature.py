@@ -10,7 +10,7 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.model.info import DatasetInfo
+from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.reading.opening import builder_from_directory
 from tests.end_to_end import spec_datasets
 

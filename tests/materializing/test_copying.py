@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.materializing import copying, records
 from beam_datasets.materializing.copying import CopyPlan, SplitCopy
-from beam_datasets.model.shards import FileInstructions, shard_offsets
+from beam_datasets.metadata.shards import FileInstructions, shard_offsets
 from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset
 

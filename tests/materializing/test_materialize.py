@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import BeamDatasetsError, MetadataError
 from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.index import Index
-from beam_datasets.model.shards import shard_lengths
+from beam_datasets.metadata.shards import shard_lengths
 from beam_datasets.reading.opening import builder_from_directory
 from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset

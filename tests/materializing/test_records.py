@@ -12,7 +12,7 @@ from beam_datasets import native
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, MetadataError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.materializing import records as reading
-from beam_datasets.model.shards import FileInstruction
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.opening import builder_from_directory
 from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset

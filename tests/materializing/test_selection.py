@@ -17,8 +17,8 @@ from beam_datasets.formats.example import parse
 from beam_datasets.materializing import selection
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.selection import is_in_order
-from beam_datasets.model.keys import hash_key, ordered_key
-from beam_datasets.model.splits import ReadInstruction, even_splits
+from beam_datasets.metadata.keys import hash_key, ordered_key
+from beam_datasets.metadata.splits import ReadInstruction, even_splits
 from beam_datasets.reading.opening import builder_from_directory
 from tests.reading.conftest import write_dataset
 

@@ -24,12 +24,12 @@ import pytest
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, JobStateUnknownError, StorageError
 from beam_datasets.features import FeaturesDict
-from beam_datasets.model.info import INFO_FILE, DatasetIdentity, DatasetInfo
-from beam_datasets.model.manifest import Manifest
-from beam_datasets.model.version import Version
+from beam_datasets.generate import leftovers, owners, publish, runs, shard_writer
+from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.metadata.version import Version
 from beam_datasets.storage import files
-from beam_datasets.writing import leftovers, owners, publish, runs, shard_writer
-from beam_datasets.writing.plan import ShardingOptions
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
 from tests.model_check.store import STARTED, Disk, Fate, Store
 

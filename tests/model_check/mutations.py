@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, StorageError
-from beam_datasets.writing import publish, runs
+from beam_datasets.generate import publish, runs
 from tests.model_check.store import Disk, Store
 
 if TYPE_CHECKING:

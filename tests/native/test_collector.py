@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.features import compile_encoder
+from beam_datasets.generate import blocks
 from beam_datasets.native import core
-from beam_datasets.writing import blocks
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native module was not built")
 

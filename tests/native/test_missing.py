@@ -22,7 +22,7 @@ for _ in range(2):
     print(core is None, len(list(builder.as_dataset("train"))), file=sys.stdout)
 """
 GENERATE = """
-from beam_datasets.writing.blocks import BlockBuilder
+from beam_datasets.generate.blocks import BlockBuilder
 for _ in range(2):
     builder = BlockBuilder("train", bytes, block_size=1)
     print(builder.add(1, b"a"), len(builder.flush().payload))
@@ -88,7 +88,7 @@ def test_importing_says_nothing() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "tests", ["tests/reading/test_dataset.py tests/reading/test_damage.py tests/writing/test_shard_writer.py"]
+    "tests", ["tests/reading/test_dataset.py tests/reading/test_damage.py tests/generate/test_shard_writer.py"]
 )
 def test_all_holds_without_the_module(tests: str) -> None:
     env = os.environ | {"BEAM_DATASETS_NATIVE": "0"}

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.formats import framing, tfrecord
-from beam_datasets.model import keys as sort_keys
+from beam_datasets.generate import shard_writer
+from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core
-from beam_datasets.writing import shard_writer
 
 if core is None:
     pytest.skip("the native module was not built", allow_module_level=True)

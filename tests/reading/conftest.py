@@ -14,8 +14,8 @@ from beam_datasets import features
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
-from beam_datasets.model.keys import hash_key, ordered_key
-from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.metadata.keys import hash_key, ordered_key
+from beam_datasets.metadata.manifest import Manifest, ShardColumns
 
 Write = Callable[..., Path]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
-from beam_datasets.model.names import FilenameTemplate
+from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.reading.bare_files import BareFiles, find_files
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import features, storage
-from beam_datasets.model.manifest import Manifest, ShardColumns
+from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
 from beam_datasets.reading import shards, small_runs
 from tests.work import lines_of

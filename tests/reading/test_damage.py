@@ -14,7 +14,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats.index import Index
-from beam_datasets.model.manifest import Manifest
+from beam_datasets.metadata.manifest import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

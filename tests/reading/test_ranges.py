@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets.formats import tfrecord
-from beam_datasets.model.shards import FileInstruction
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Map, Raw
 from tests.reading.conftest import write_dataset

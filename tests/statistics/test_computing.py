@@ -19,7 +19,7 @@ from beam_datasets import errors
 from beam_datasets.cli.examples import leaves_with_features
 from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
-from beam_datasets.model.shards import FileInstruction
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.gathering import Gathered, Range, cut, gather, merge, prepare
 from beam_datasets.statistics.page import page

@@ -1,0 +1,344 @@
+"""`adopt`: TFRecord files that nobody described become a dataset, once every record of them was checked."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from crc32c import crc32c
+
+from beam_datasets import catalog, storage
+from beam_datasets import features as feature_trees
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    CorruptRecordError,
+    FeatureError,
+    FeatureValueError,
+    InputError,
+    StorageError,
+)
+from beam_datasets.features.features_dict import to_feature
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.index import Index
+from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest, ShardColumns
+from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, FilenameTemplate, check_dataset_name
+from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.version import Version
+from beam_datasets.reading.bare_files import BareFiles, find_files
+from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
+from beam_datasets.reading.record_checks import decoding_check, names_check
+from beam_datasets.reading.shards import INDEX_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from beam_datasets.metadata.version import VersionOrStr
+    from beam_datasets.reading.bare_files import Patterns
+    from beam_datasets.reading.record_checks import Check
+
+    Path = str | os.PathLike[str]
+    Write = Callable[[str, bytes], None]
+    Described = tuple[SplitInfo, Sequence["_Shard"]]
+
+_GZIP = b"\x1f\x8b"
+
+
+def adopt(
+    pattern: Patterns | Mapping[str, Patterns],
+    features: Any,
+    *,
+    name: str | None = None,
+    version: VersionOrStr | None = None,
+    split: str | None = None,
+    data_dir: Path | None = None,
+    files: Literal["copy", "link"] = "copy",
+    decoders: Any = None,
+    **info: Any,
+) -> ReadOnlyBuilder:
+    """Makes a dataset of TFRecord files, and returns what reads it.
+
+    Every record is read: its checksums must be right, and it must decode. Then an index of each file,
+    dataset_info.json, features.json and manifest.json are written: beside the files, or with them in a new directory.
+    Nothing that exists is overwritten, and where anything is wrong, nothing new stays.
+
+    Examples stand in the order of the files' names. They have no keys, so `find()` does not know them.
+
+    Args:
+        pattern: the files: a path with `*`, `?` and `[...]`, or several, or {split: such patterns}.
+        features: what the records hold: a FeaturesDict, a dict that means one, or the path of a features.json.
+        name: of the dataset; None takes it from the names of files or directories that are as a dataset's.
+        version: of the dataset; None takes it from the directory's name where it is one, else it is 1.0.0.
+        split: whose files they are; None takes it from the files' names where they say so, else it is 'train'.
+        data_dir: root of datasets, on a local disk; the new directory is <data_dir>/<name>/<version>. None leaves the
+            files where they are, which needs names that one template gives.
+        files: whether 'copy' or 'link' (by hard links, on the same disk) brings them into the new directory.
+        decoders: for some of the features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
+        **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
+
+    Raises:
+        CorruptRecordError: a file is cut off or damaged, or holds something else than tf.train.Examples.
+        FeatureValueError: a record does not fit the features. Both name the file, the byte offset and the record.
+        InputError: a pattern matches no file, files are missing, or they are not such as can be adopted.
+        AlreadyPublishedError: there is a dataset, or part of one, where it would be made.
+        ValueError: a name or an argument is unusable.
+    """
+    if files not in ("copy", "link"):
+        raise ValueError(f"files is {files!r}; needed: 'copy' or 'link'.")
+    found = find_files(pattern, split)
+    tree = _features(features)
+    directory = found.directory if data_dir is None else catalog.root_dir(data_dir)
+    identity = _identity(found, directory, name, version, new=data_dir is not None)
+    described = DatasetInfo(builder=identity, features=tree, **info)
+    job = _Job.of(found, described, decoders)
+    _check_free(identity.data_dir, new=data_dir is not None)
+    if data_dir is None:
+        templates = {name: _template(found, name, identity) for name in found.splits}
+        with _undone_on_error() as write:
+            splits = [_in_place(job, name, template, write) for name, template in templates.items()]
+            _describe(described, splits, directory, write)
+    else:
+        with _staged(identity.data_dir) as staging:
+            splits = [_brought(job, name, staging, files) for name in found.splits]
+            _describe(described, splits, staging, storage.create_bytes)
+    return builder_from_directory(identity.data_dir)
+
+
+def _features(features: Any) -> Any:
+    """Returns the feature tree that an argument means."""
+    if not isinstance(features, (str, os.PathLike)):
+        return to_feature(features)
+    path = storage.normalize(features)
+    tree = feature_trees.from_json_text(storage.read_bytes(path).decode(), path=path)
+    folder = storage.dirname(path)
+
+    def read(name: str) -> str | None:
+        beside = storage.join(folder, name)
+        return storage.read_bytes(beside).decode() if storage.exists(beside) else None
+
+    return tree.load_labels(read)
+
+
+def _identity(
+    found: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
+) -> DatasetIdentity:
+    """Returns which dataset it will be, and in which directory."""
+    folder = storage.basename(directory)
+    is_version = not new and Version.is_valid(folder)
+    above = storage.basename(storage.dirname(directory)) if is_version else None
+    name = name or found.dataset or above
+    if name is None:
+        raise ValueError("the names of the files say no dataset: give adopt(name=...).")
+    check_dataset_name(name)
+    chosen = Version(version or (folder if is_version else "1.0.0"))
+    if is_version and chosen != Version(folder):
+        raise ValueError(f"version is {chosen}, but the files are in {directory}: give no other version than {folder}.")
+    return DatasetIdentity(name, chosen, storage.join(directory, name, str(chosen)) if new else directory)
+
+
+def _template(found: BareFiles, split: str, identity: DatasetIdentity) -> str:
+    """Returns the template that names a split's files where they are."""
+    template = found.template(split, identity.name, identity.data_dir)
+    if template is None:
+        paths = found.splits[split]
+        raise InputError(
+            f"split {split!r}: dataset_info.json names files by a template with five-digit numbers, and there is none "
+            f"for {paths[0]} ... {paths[-1]}. Give adopt(data_dir=...) for a directory of its own with usual names."
+        )
+    return template
+
+
+def _check_free(directory: str, *, new: bool) -> None:
+    """Checks that a dataset can be made in a directory."""
+    if new and storage.is_remote(directory):
+        raise StorageError(f"{directory} is not local: adopt() makes directories on local disks only; upload it after.")
+    names = storage.list_dir(directory) if storage.is_dir(directory) else []
+    taken = set(names) if new else {INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE}.intersection(names)
+    if taken:
+        raise AlreadyPublishedError(
+            f"{storage.join(directory, min(taken))} is there already. adopt() overwrites nothing, for a published "
+            "version never changes: move it away, or give another version or data_dir."
+        )
+
+
+# ---------------------------------------------------------------------------------------------------- files to shards
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is made of what.
+
+    Attributes:
+        found: the files.
+        info: the dataset, without splits.
+        check: what raises an error of the project where a record is none of the dataset's.
+        check_names: what does so where a feature has another name.
+    """
+
+    found: BareFiles
+    info: DatasetInfo
+    check: Check
+    check_names: Check
+
+    @classmethod
+    def of(cls, found: BareFiles, info: DatasetInfo, decoders: Any) -> _Job:
+        """Returns the job with the check that features and decoders mean."""
+        return cls(found, info, decoding_check(info.features, decoders), names_check(info.features))
+
+    def split_info(self, split: str, template: str, shards: Sequence[_Shard]) -> SplitInfo:
+        """Returns what dataset_info.json says of a split."""
+        lengths = [shard.num_examples for shard in shards]
+        template_of_split = FilenameTemplate(self.info.name, split, template=template)
+        return SplitInfo(split, lengths, sum(shard.num_bytes for shard in shards), template_of_split)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """What is known of a file that was checked; the fields are columns of the manifest."""
+
+    num_examples: int
+    num_bytes: int
+    file_bytes: int
+    crc32c: int
+    index_crc32c: int
+
+
+def _in_place(job: _Job, split: str, template: str, write: Write) -> Described:
+    """Checks a split's files and writes their indexes beside them."""
+    shards = [_shard(job, path, path, write) for path in job.found.splits[split]]
+    return job.split_info(split, template, shards), shards
+
+
+def _brought(job: _Job, split: str, staging: str, files: str) -> Described:
+    """Checks a split's files and brings them into a new directory, with their indexes."""
+    paths = job.found.splits[split]
+    names = FilenameTemplate(job.info.name, split).filenames(len(paths))
+    shards = []
+    for path, name in zip(paths, names):
+        target = storage.join(staging, name)
+        if files == "link":
+            storage.link(path, target)
+            shards.append(_shard(job, path, target, storage.create_bytes))
+        else:
+            with storage.open_writer(target) as writer:
+                shards.append(_shard(job, path, target, storage.create_bytes, writer))
+    return job.split_info(split, DEFAULT_FILENAME_TEMPLATE, shards), shards
+
+
+def _shard(job: _Job, path: str, target: str, write: Write, writer: storage.Writer | None = None) -> _Shard:
+    """Checks a file, copies it as it is read where there is a writer, and writes the index of the target."""
+    crc, offsets = 0, [np.zeros(1, np.int64)]
+    with storage.open_reader(path) as reader:
+        for chunk in _scan(reader, path):
+            _check_records(job, path, chunk)
+            crc = crc32c(chunk.buffer, crc)
+            offsets.append(chunk.offsets[1:] + chunk.start)
+            if writer is not None:
+                writer.write([chunk.buffer])
+        size = reader.size
+    index = Index(np.concatenate(offsets)).to_bytes()
+    write(target + INDEX_SUFFIX, index)
+    count = sum(map(len, offsets)) - 1
+    return _Shard(count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index))
+
+
+def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
+    try:
+        yield from tfrecord.scan_file(reader, path)
+    except CorruptRecordError as error:
+        if error.offset == 0 and bytes(reader.read(0, min(2, reader.size))) == _GZIP:
+            raise InputError(f"{path} is compressed by gzip; a dataset's shards are not. Unpack it.") from error
+        raise
+
+
+def _check_records(job: _Job, path: str, chunk: tfrecord.Chunk) -> None:
+    """Raises an error that names the place where a record of a chunk cannot be an example of the dataset."""
+    number, check = 0, job.check
+    records = chunk.records()
+    try:
+        if not chunk.first_record:
+            job.check_names(records[0])
+        for number, record in enumerate(records):  # noqa: B007 - it says where an error was
+            check(record)
+    except (ExampleError, FeatureError) as error:
+        offset, number = chunk.start + int(chunk.offsets[number]), chunk.first_record + number
+        if isinstance(error, ExampleError):
+            problem = f"the record is no tf.train.Example: {error}"
+            raise CorruptRecordError(problem, path=path, offset=offset, record=number) from error
+        raise FeatureValueError(
+            f"{path}, byte {offset} (record {number}): the record does not fit the features: {error}"
+        ) from error
+
+
+# ------------------------------------------------------------------------------------------------------------ metadata
+
+
+@contextlib.contextmanager
+def _undone_on_error() -> Iterator[Write]:
+    """Gives a function that writes files where there are none; those it wrote are removed where an error follows."""
+    written: list[str] = []
+
+    def write(path: str, data: bytes) -> None:
+        try:
+            storage.create_bytes(path, data)
+        except FileExistsError:
+            if storage.read_bytes(path) != data:
+                raise AlreadyPublishedError(f"{path} is there already, and adopt() overwrites nothing.") from None
+        else:
+            written.append(path)
+
+    try:
+        yield write
+    except BaseException:
+        for path in reversed(written):
+            storage.remove(path)
+        raise
+
+
+@contextlib.contextmanager
+def _staged(directory: str) -> Iterator[str]:
+    """Gives a directory that takes another name, `directory`, once it is complete; removed where it is not."""
+    staging = storage.join(
+        storage.dirname(directory), f"incomplete.{uuid.uuid4().hex[:8]}_{storage.basename(directory)}"
+    )
+    storage.make_dirs(staging)
+    try:
+        yield staging
+        storage.rename_dir(staging, directory)
+    except BaseException:
+        storage.remove_tree(staging)
+        raise
+
+
+def _describe(info: DatasetInfo, splits: Sequence[Described], directory: str, write: Write) -> None:
+    """Writes the metadata, last of them what makes a directory a published dataset."""
+    described = info.replace(splits=SplitDict([split for split, _ in splits]))
+    texts = {
+        **described.extra_files(),
+        **described.features.label_files(),
+        catalog.FEATURES_FILE: feature_trees.to_json_text(described.features),
+        INFO_FILE: described.to_json_text(),
+    }
+    contents = {name: text.encode() for name, text in texts.items()}
+    manifest = Manifest(
+        name=described.name,
+        config=None,
+        version=str(described.version),
+        splits={split.name: _columns(shards) for split, shards in splits},
+        metadata={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+        builder=f"{__name__}:adopt",
+    )
+    for name, content in {MANIFEST_FILE: manifest.to_text().encode(), **contents}.items():
+        write(storage.join(directory, name), content)
+
+
+def _columns(shards: Sequence[_Shard]) -> ShardColumns:
+    columns = {field.name: [getattr(shard, field.name) for shard in shards] for field in dataclasses.fields(_Shard)}
+    return ShardColumns(**columns)

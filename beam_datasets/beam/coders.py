@@ -1,0 +1,88 @@
+"""Coders of what crosses stages in bulk: blocks of records, and histograms of their sort keys.
+
+They are registered with Beam when this module is imported, which unpickling them on a worker does. Equal values have
+equal bytes, on any machine. Each coder belongs to one class: a pipeline either spills all of its blocks, or none.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from apache_beam.coders import Coder, registry
+
+from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledBlock
+from beam_datasets.generate.histogram import Histogram
+
+_BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
+_SPILLED_BLOCK = struct.Struct("<II5Q")  # bytes of the split's name and of the path, then the numbers
+
+
+class _PlainCoder(Coder):
+    """A coder whose encoding depends on the value alone."""
+
+    def is_deterministic(self) -> bool:
+        """Returns True."""
+        return True
+
+
+class BlockCoder(_PlainCoder):
+    """Encodes blocks whose payload is inline."""
+
+    def encode(self, value: Block) -> bytes:
+        """Returns the header, the split, the keys, the sizes and the payload."""
+        split = value.split.encode()
+        return b"".join((_BLOCK.pack(len(split), len(value)), split, value.keys, value.sizes, value.payload))
+
+    def decode(self, encoded: bytes) -> Block:
+        """Returns the block."""
+        length, count = _BLOCK.unpack_from(encoded)
+        keys_at = _BLOCK.size + length
+        sizes_at = keys_at + count * KEY_BYTES
+        payload_at = sizes_at + count * SIZE_BYTES
+        split = encoded[_BLOCK.size : keys_at].decode()
+        return Block(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
+
+    def to_type_hint(self) -> type[Block]:
+        """Returns the class of what is encoded."""
+        return Block
+
+
+class SpilledBlockCoder(_PlainCoder):
+    """Encodes where spilled blocks are."""
+
+    def encode(self, value: SpilledBlock) -> bytes:
+        """Returns the header, the split and the path."""
+        split, path = value.split.encode(), str(value.path).encode("utf-8", "surrogateescape")
+        numbers = value.count, value.keys_at, value.sizes_at, value.payload_at, value.num_bytes
+        return b"".join((_SPILLED_BLOCK.pack(len(split), len(path), *numbers), split, path))
+
+    def decode(self, encoded: bytes) -> SpilledBlock:
+        """Returns the block."""
+        length, _, *numbers = _SPILLED_BLOCK.unpack_from(encoded)
+        path_at = _SPILLED_BLOCK.size + length
+        split = encoded[_SPILLED_BLOCK.size : path_at].decode()
+        return SpilledBlock(split, encoded[path_at:].decode("utf-8", "surrogateescape"), *numbers)
+
+    def to_type_hint(self) -> type[SpilledBlock]:
+        """Returns the class of what is encoded."""
+        return SpilledBlock
+
+
+class HistogramCoder(_PlainCoder):
+    """Encodes histograms of sort keys."""
+
+    def encode(self, value: Histogram) -> bytes:
+        """Returns the histogram's own encoding."""
+        return value.to_bytes()
+
+    def decode(self, encoded: bytes) -> Histogram:
+        """Returns the histogram."""
+        return Histogram.from_bytes(encoded)
+
+    def to_type_hint(self) -> type[Histogram]:
+        """Returns the class of what is encoded."""
+        return Histogram
+
+
+for _kind, _coder in ((Block, BlockCoder), (SpilledBlock, SpilledBlockCoder), (Histogram, HistogramCoder)):
+    registry.register_coder(_kind, _coder)

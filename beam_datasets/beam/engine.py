@@ -1,0 +1,323 @@
+"""Which runner a pipeline runs on, and how: the local default, and what must be refused before a job starts."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import apache_beam as beam
+from apache_beam.internal.cloudpickle import cloudpickle
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from beam_datasets import storage
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.beam import dataflow, flink, local_runner
+from beam_datasets.beam.write import EngineOptions
+from beam_datasets.errors import StorageError
+from beam_datasets.generate.owners import LOCAL_RUNNERS
+from beam_datasets.generate.publish import is_published_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from beam_datasets.generate.publish import Publication
+
+_Options = TypeVar("_Options", bound=PipelineOptions)
+
+_HOLD_BUNDLES = frozenset({"flink", "spark"})  # Beam's runners in Java that take Python's bundles back as a whole
+_MOST_WORKERS = 1024  # processes of one machine: more would bring it to a halt, whatever they were meant to be
+_SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where a pipeline runs.
+
+    Attributes:
+        options: the pipeline's options.
+        local: on Beam's FnApiRunner, in this machine's processes.
+        num_workers: worker processes of a local run; 1 runs within this process.
+        shares_disk: whether the workers see this machine's files.
+        waits: whether the end of the job is waited for.
+    """
+
+    options: PipelineOptions
+    local: bool
+    num_workers: int
+    shares_disk: bool
+    waits: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name of the runner."""
+        return "FnApiRunner" if self.local else str(self.options.view_as(StandardOptions).runner)
+
+    @property
+    def spills(self) -> bool:
+        """Whether payload is spilled unless something else is asked for."""
+        return _short_name(self.name) not in _SHUFFLE_BEST
+
+    def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
+        """Returns how records travel here."""
+        holds = _short_name(self.name) in _HOLD_BUNDLES
+        return EngineOptions(spill_dir, block_size, many_machines=not self.local, holds_bundles=holds)
+
+    @contextlib.contextmanager
+    def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:
+        """Provides a pipeline to run; its processes and its temporary directory end with the context.
+
+        Args:
+            worker_log: file that takes what the worker processes log; what they print goes to standard error.
+        """
+        runner: Any = None  # which lets the options choose it
+        with contextlib.ExitStack() as stack:
+            if self.local and self.num_workers > 1:
+                runner = stack.enter_context(local_runner.LocalRunner(self.num_workers, worker_log))
+            elif self.local:
+                runner = FnApiRunner()
+                stack.enter_context(local_runner.short_sampling())
+            pipeline = beam.Pipeline(runner=runner, options=self.options)
+            stack.callback(shutil.rmtree, pipeline.local_tempdir, ignore_errors=True)
+            yield pipeline
+
+
+def unused_pipeline() -> beam.Pipeline:
+    """Returns a pipeline to apply transforms to, which never runs."""
+    pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))
+    shutil.rmtree(pipeline.local_tempdir)  # only `run` would do it
+    return pipeline
+
+
+def choose_engine(
+    beam_options: PipelineOptions | Sequence[str] | None,
+    *,
+    num_workers: int | None = None,
+    shared_disk: bool = False,
+    wait: bool = True,
+) -> Engine:
+    """Returns the engine for these options; without any it is FnApiRunner with a worker process a core.
+
+    Args:
+        beam_options: Beam's pipeline options, as such or as command line arguments.
+        num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
+        shared_disk: the workers of a remote runner see this machine's paths (a network file system).
+        wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
+
+    Raises:
+        FlinkError: the cluster does not answer.
+        TypeError: `beam_options`, `num_workers`, `shared_disk` or `wait` are something else.
+        ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
+            unusable.
+    """
+    shared_disk, wait = boolean("shared_disk", shared_disk), boolean("wait", wait)
+    if isinstance(beam_options, PipelineOptions):
+        options = copy.deepcopy(beam_options)  # the caller's stay as they are
+    else:
+        options = PipelineOptions(_arguments(beam_options))
+    if num_workers is not None:
+        num_workers = integer("num_workers", num_workers)
+    runner = str(options.view_as(StandardOptions).runner or "")
+    if not _is_local(runner):
+        if _short_name(runner) == "flink":
+            flink.prepare(options)
+        if dataflow.is_meant(options):
+            dataflow.prepare(options, num_workers)
+        waits = wait and not dataflow.makes_template(options)
+        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits)
+    _refuse_threads(options)
+    if not wait:
+        raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
+    direct = options.view_as(DirectOptions)
+    asked = num_workers if num_workers is not None else direct.direct_num_workers
+    cores = os.cpu_count() or 1
+    if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
+        asked = cores
+    if asked is None or not 0 <= asked <= _MOST_WORKERS:
+        raise ValueError(f"num_workers is {asked}; give 1 to {_MOST_WORKERS} processes, or 0 for one a core.")
+    count = asked or cores
+    direct.direct_num_workers = count
+    direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
+    return Engine(options.view_as(_KeepsViews), True, count, True)
+
+
+def _arguments(beam_options: Sequence[str] | None) -> list[str]:
+    given: Any = () if beam_options is None else beam_options
+    if not isinstance(given, str) and isinstance(given, Sequence) and all(isinstance(word, str) for word in given):
+        return list(given)
+    raise TypeError(
+        f"beam_options is {beam_options!r}; expected Beam's PipelineOptions, or a list of str such as "
+        "['--runner=FlinkRunner', '--parallelism=2']."
+    )
+
+
+class _KeepsViews(PipelineOptions):
+    """Options whose views are made once: each makes an argument parser, and Beam asks for some for each transform."""
+
+    def view_as(self, cls: type[_Options]) -> _Options:
+        """Returns the view, which shares all options with the others."""
+        views: dict[type, Any] = self.__dict__.setdefault("_views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        view: _Options = views[cls]
+        return view
+
+
+def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
+    """Returns the engine that somebody's own pipeline runs on, as it is.
+
+    Raises:
+        TypeError: `shared_disk` is neither True nor False.
+        ValueError: see `choose_engine`.
+    """
+    options, shared_disk = pipeline.options, boolean("shared_disk", shared_disk)
+    if not runs_here(pipeline):
+        return Engine(options, False, 0, shared_disk or _workers_are_here(options))
+    _refuse_threads(options)
+    return Engine(options, True, 0, True)
+
+
+def runs_here(pipeline: beam.Pipeline) -> bool:
+    """Returns whether a pipeline runs in processes of this machine that end with this one."""
+    return isinstance(pipeline.runner, local_runner.LocalRunner) or _is_local(type(pipeline.runner).__name__)
+
+
+def _is_local(runner: str) -> bool:
+    """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it in this machine."""
+    return _short_name(runner) in map(_short_name, LOCAL_RUNNERS)
+
+
+def _short_name(runner: str) -> str:
+    return runner.rpartition(".")[2].lower().removesuffix("runner")
+
+
+def _refuse_threads(options: PipelineOptions) -> None:
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise ValueError(
+            "direct_running_mode=multi_threading loses records without an error (a race in Beam's local runner); "
+            "use multi_processing, or leave it out."
+        )
+
+
+def refuse_template(engine: Engine) -> None:
+    """Checks that the job is run, not written to a classic template.
+
+    Raises:
+        ValueError: it would become a template, all runs of which had one id and one staging directory.
+    """
+    if dataflow.makes_classic_template(engine.options):
+        raise ValueError(
+            "template_location: expected a job that is run, got a classic template. All runs of one would write to the "
+            "same staging directory. Use a Flex Template, which makes a job for each run: docs/how-to/dataflow.md."
+        )
+
+
+def starts_engine(options: PipelineOptions) -> bool:
+    """Returns whether Beam starts the engine in this process's name, so that its jobs end with this process."""
+    runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
+    return (
+        runner in ("flink", "prism")
+        and not options.view_as(PortableOptions).job_endpoint
+        and not flink.cluster_of(options)
+    )
+
+
+def _workers_are_here(options: PipelineOptions) -> bool:
+    """Returns whether a portable runner's workers run on this machine."""
+    portable = options.view_as(PortableOptions)
+    kind, config = portable.environment_type, str(portable.environment_config or "")
+    runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
+    if runner == "flink" and not flink.workers_are_here(options):
+        return False
+    if kind == "LOOPBACK" or (kind is None and runner in ("flink", "prism") and not portable.job_endpoint):
+        return True
+    host = config.removeprefix("http://").rpartition(":")[0].strip("[]")
+    return kind in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
+
+
+def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> None:
+    """Checks that remote workers can see these paths.
+
+    Args:
+        engine: where the pipeline runs.
+        paths: what each path is for -> path; None is no path.
+
+    Raises:
+        ValueError: a path is local and the workers are elsewhere.
+    """
+    if engine.shares_disk:
+        return
+    for purpose, path in paths.items():
+        if path is not None and not storage.is_remote(path):
+            raise ValueError(
+                f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
+                "Give a path that all can see, on a network file system say, and declare it with --shared_disk."
+            )
+
+
+def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk: bool) -> None:
+    """Checks that workers can import a file of code that was given by its path, or are sent it.
+
+    Args:
+        path: of the file.
+        beam_options: Beam's pipeline options.
+        shared_disk: the workers of a remote runner see this machine's paths.
+
+    Raises:
+        ValueError: the workers are elsewhere, and nothing brings the file to them.
+    """
+    if not os.path.exists(os.path.join(os.path.dirname(path), "__init__.py")):
+        return  # it is in no package, and travels with the job: see module_sent_along
+    options = PipelineOptions(list(beam_options))
+    runner = str(options.view_as(StandardOptions).runner or "")
+    if shared_disk or _is_local(runner) or dataflow.ships_code(options) or _workers_are_here(options):
+        return
+    raise ValueError(
+        f"{path} is in a package of this machine, and workers of {runner} import it by its name, which they do not "
+        "know. Have them install the package (--setup_file ./setup.py, or --extra_package), or install it in their "
+        "image and name the dataset as module:Name."
+    )
+
+
+@contextlib.contextmanager
+def module_sent_along(kind: type | None) -> Iterator[None]:
+    """Sends the module of a class, where it is a file of its own, along with what is pickled meanwhile.
+
+    A module in a package must be installed where workers are, as everything that the file imports. None sends nothing.
+    """
+    name = kind.__module__ if kind else "."
+    if "." in name or name == "__main__":  # the latter is sent along anyway
+        yield
+        return
+    module = sys.modules[name]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
+    """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
+    seen = pipeline | "CheckStagingVisible" >> beam.Impulse()
+    seen | "CheckStaging" >> beam.Map(_check, publication.staging_dir, publication.job, publication.dataset_dir)
+
+
+def _check(_: Any, staging_dir: str, job: str, dataset_dir: str) -> None:
+    if not storage.exists(storage.join(staging_dir, "owner.json")) and not is_published_by(job, dataset_dir):
+        raise StorageError(
+            f"{staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
+            "data_dir must be a place that the launcher and all workers share."
+        )

@@ -1,0 +1,32 @@
+"""The beam-datasets command for launchers that start a Python module and pass options alone.
+
+python -m beam_datasets.beam.main build --dataset mine.py --data_dir /shared --shared_disk --runner FlinkRunner ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `beam-datasets`, with the dataset taken from the option `--dataset` too, and returns its exit code.
+
+    Args:
+        argv: the command, such as "build", and its options; None means the arguments of this process.
+    """
+    from beam_datasets.cli import main as run
+
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--dataset", default=None)
+    known, rest = parser.parse_known_args(arguments)
+    return run([*rest[:1], *([known.dataset] if known.dataset else []), *rest[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""ReadDataset: the examples of a published dataset, in anybody's pipeline.
+
+The slice's runs of shards are cut into ranges of about equal bytes on the workers, each of which reads the indexes of
+its own runs; the ranges are dealt out, and each is read by a splittable DoFn, so that an engine sees how far it is and
+can give the rest of it to another worker, from any record on. (A `BoundedSource` would do the cutting on one worker:
+Beam wraps it in one element.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import apache_beam as beam
+from apache_beam.io.iobase import Read
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.display import DisplayDataItem
+
+from beam_datasets import storage
+from beam_datasets.arguments import boolean
+from beam_datasets.beam import engine as engines
+from beam_datasets.metadata.shards import FileInstruction, FileInstructions
+from beam_datasets.reading import ranges
+from beam_datasets.reading.decoding import Decode, Raw
+from beam_datasets.reading.opening import open_published
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+    from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.shards import ShardPool
+
+    Ids = Literal[False, True, "index"]
+
+_LARGEST_RANGE = 64 << 20
+
+
+class ReadDataset(beam.PTransform):
+    """Reads a slice of a published dataset; its output is the examples, in no order.
+
+    Each worker reads the bytes of its own ranges and no others (of a shard without index, as TensorFlow Datasets writes
+    them, also what stands before). Every record is checked.
+
+    >>> numbers = pipeline | ReadDataset("squares", "train[:10%]", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name_or_dir: str | os.PathLike[str],
+        split: Any,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        with_ids: Ids = False,
+        decode: bool = True,
+        decoders: Any = None,
+        range_bytes: int | None = None,
+        shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Opens the dataset: three small files.
+
+        Args:
+            name_or_dir: a name such as 'squares:1.*.*', or a version's directory.
+            split: an expression such as 'train[:10%]+test', or a ReadInstruction.
+            data_dir: root of the datasets, for a name.
+            with_ids: whether to yield pairs of an id and an example. True is the `tfds_id` of TensorFlow Datasets: the
+                shard's name and the example's number in it, which no other example of the dataset has, whatever the
+                slice. 'index' is the example's index in the slice, `ds[index]`: an integer, as datasets with
+                `disable_shuffling` need for a key.
+            decode: whether to decode examples to dicts of NumPy values; else they are records, `bytes` as stored.
+            decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
+            range_bytes: the largest size of the ranges that are dealt out, in bytes; None chooses by the slice's size.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+
+        Raises:
+            DatasetNotFoundError: there is no such dataset.
+            SplitError: the split cannot be read, or does not fit the dataset.
+            ValueError: another argument does not fit.
+        """
+        super().__init__()
+        decode = boolean("decode", decode)
+        _check_options(with_ids, decode, decoders, range_bytes)
+        published = open_published(name_or_dir, data_dir, storage_options)
+        if isinstance(split, (list, tuple, dict)) or split is None:
+            raise ValueError(
+                f"split is {split!r}; expected one expression, such as {next(iter(published.info.splits), 'train')!r}. "
+                "Apply a ReadDataset for each split."
+            )
+        published.as_dataset(split, decoders=decoders)  # what does not fit is to be said here
+        chosen = published.info.splits[split]
+        self._full_name = published.info.display_name
+        self._split = str(split)
+        self._pool = published.pool
+        self._runs: FileInstructions = chosen.file_instructions
+        self._range_bytes = range_bytes or _range_bytes(published.info.splits.values(), self._runs.num_examples)
+        self._step: Step = Decode(published.info.features, decoders) if decode else Raw()
+        self._with_ids = with_ids
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Checks that the workers reach the dataset, and builds the flow."""
+        if not isinstance(begin, beam.pvalue.PBegin):
+            raise TypeError("ReadDataset begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
+        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        engines.check_paths_are_shared(engine, {"the dataset": self._pool.directory})
+        example: Any = dict[str, Any] if isinstance(self._step, Decode) else bytes
+        key: Any = int if self._with_ids == "index" else str
+        return (
+            begin
+            | "Slice" >> beam.Create([self._runs], reshuffle=False)
+            | "ListRuns" >> beam.FlatMap(_numbered)
+            | "DealRuns" >> beam.Reshuffle()
+            | "Cut" >> beam.FlatMap(_cut, self._pool, self._range_bytes)
+            | "DealRanges" >> beam.Reshuffle()
+            | "Read"
+            >> beam.ParDo(_ReadRange(self._pool, self._step, self._with_ids)).with_output_types(
+                tuple[key, example] if self._with_ids else example
+            )
+        )
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self._full_name, label="Dataset"),
+            "directory": DisplayDataItem(str(self._pool.directory), label="Directory"),
+            "split": DisplayDataItem(self._split, label="Split"),
+            "examples": DisplayDataItem(self._runs.num_examples, label="Examples"),
+            "range_bytes": DisplayDataItem(self._range_bytes, label="Range size (bytes)"),
+        }
+
+
+def _check_options(with_ids: Any, decode: bool, decoders: Any, range_bytes: int | None) -> None:
+    if with_ids not in (True, False, "index"):
+        raise ValueError(f"with_ids is {with_ids!r}; expected True, False or 'index'.")
+    if decoders is not None and not decode:
+        raise ValueError("decoders= says how to decode, but decode=False yields records as they are stored.")
+    if range_bytes is not None and range_bytes < 1:
+        raise ValueError(f"range_bytes is {range_bytes}; give at least 1, or None to choose by the slice's size.")
+
+
+def _range_bytes(splits: Any, num_examples: int) -> int:
+    """Returns the size of ranges: as Beam's own sources have it, but bounded, for not every engine splits further."""
+    total = sum(split.num_examples for split in splits)
+    num_bytes = sum(split.num_bytes for split in splits) * num_examples // max(total, 1)
+    return min(int(Read.get_desired_chunk_size(num_bytes)), _LARGEST_RANGE)
+
+
+def _numbered(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
+    """Yields each run after the index in the slice of its first example."""
+    index = 0
+    for run in runs:
+        yield index, run
+        index += run.take
+
+
+def _cut(
+    numbered: tuple[int, FileInstruction], pool: ShardPool, range_bytes: int
+) -> Iterator[tuple[int, FileInstruction]]:
+    index, run = numbered
+    for part in ranges.cut(run, pool, range_bytes):
+        yield index + part.skip - run.skip, part
+
+
+class _ReadRange(beam.DoFn, RestrictionProvider):
+    """(index of the first example, range) -> its examples. Positions are numbers of records in the shard."""
+
+    def __init__(self, pool: ShardPool, step: Step, with_ids: Ids) -> None:
+        self._pool = pool
+        self._step = step
+        self._with_ids = with_ids
+        self._examples = Metrics.counter("beam_datasets", "examples_read")
+
+    def initial_restriction(self, element: tuple[int, FileInstruction]) -> OffsetRange:
+        _, run = element
+        return OffsetRange(run.skip, run.skip + run.take)
+
+    def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+        return OffsetRestrictionTracker(restriction)
+
+    def restriction_size(self, element: tuple[int, FileInstruction], restriction: OffsetRange) -> int:
+        return ranges.size_of(_restricted(element[1], restriction), self._pool)
+
+    def process(
+        self,
+        element: tuple[int, FileInstruction],
+        tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: B008  # Beam's way to ask for it
+    ) -> Iterator[Any]:
+        first, whole = element
+        run = _restricted(whole, tracker.current_restriction())
+        name, shift, count = storage.basename(run.filename), first - whole.skip, 0
+        for number, value in ranges.read_range(run, self._pool, (self._step,), tracker.try_claim):
+            count += 1
+            if self._with_ids:
+                yield number + shift if self._with_ids == "index" else f"{name}__{number}", value
+            else:
+                yield value
+        self._examples.inc(count)
+
+
+def _restricted(run: FileInstruction, restriction: OffsetRange) -> FileInstruction:
+    start, stop = restriction.start, restriction.stop
+    return FileInstruction(run.filename, start, stop - start, run.examples_in_shard)

@@ -1,0 +1,307 @@
+"""Runs a pipeline to its end and raises one readable error if it fails.
+
+A remote job is followed until the engine has confirmed that it ended. Where that cannot be confirmed the error is
+`JobStateUnknownError`, on which whoever owns intermediate data keeps it: the job may still be running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from concurrent import futures
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import apache_beam as beam
+import grpc
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions, StandardOptions
+from apache_beam.runners.runner import PipelineState
+
+from beam_datasets import catalog, storage
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam import flink, local_runner, logging_filters, portable
+from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
+from beam_datasets.errors import JobStateUnknownError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apache_beam.runners.runner import PipelineResult
+
+_T = TypeVar("_T")
+
+RETRY_SECONDS = (1, 2, 4, 8, 16)  # between attempts to ask for the state of a job
+ANSWER_SECONDS = 60  # for one answer
+POLL_SECONDS = 5  # between two questions for the state of a job that runs
+CANCEL_SECONDS = 60  # for a cancelled job to end
+_ENDED = frozenset({PipelineState.DONE, PipelineState.FAILED, PipelineState.CANCELLED, PipelineState.DRAINED})
+_NO_CONTACT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
+
+
+def run_pipeline(
+    pipeline: beam.Pipeline,
+    watching: contextlib.AbstractContextManager[None],
+    *,
+    wait: bool = True,
+    directory: str | None = None,
+) -> PipelineResult:
+    """Runs a pipeline, waits for its end, and returns its result.
+
+    Args:
+        pipeline: what to run.
+        watching: a context that is active during a local run.
+        wait: for the end of a remote job; otherwise it is only submitted.
+        directory: of the version that the pipeline publishes, if it publishes one.
+
+    Raises:
+        JobStateUnknownError: the engine does not say whether the job has ended.
+        BeamDatasetsError: it failed.
+    """
+    if not engines.runs_here(pipeline):
+        local_runner.served_grpc = True
+        own = engines.starts_engine(pipeline.options)
+        if own:
+            logging_filters.quiet_at_exit()
+        with logging_filters.beam_silenced() if own else logging_filters.job_reported():
+            return _run_job(pipeline, own=own, wait=wait)
+    with logging_filters.beam_silenced(), _readable_errors():
+        try:
+            if not isinstance(pipeline.runner, local_runner.LocalRunner):
+                with watching:
+                    return pipeline.run()
+            result = pipeline.run()
+            with watching:
+                result.wait_until_finish()
+            return result
+        except WorkerDiedError as died:
+            if directory is None:
+                raise
+            published = f"{directory} is published" if catalog.is_published(directory) else "nothing was published"
+            raise WorkerDiedError(
+                f"{died}; {published}. Run it again, with fewer workers (--num_workers) if memory was short."
+            ) from None
+
+
+def check_report_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:
+    """Checks that there is a place for a report that the workers and this machine see.
+
+    Raises:
+        ValueError: there is none, or no file can be written there.
+    """
+    if report is not None and engine.shares_disk:
+        try:
+            storage.check_writable(report, in_dir=True)
+        except StorageError as error:
+            raise ValueError(f"report is {report!r}, where no file can be written: {error}") from error
+    if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
+        raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
+
+
+def run_for_report(
+    engine: engines.Engine,
+    transform: beam.PTransform,
+    text: Callable[[Any], str],
+    directory: str,
+    report: str | None,
+) -> Any:
+    """Returns the one element of a transform, as the JSON that it was saved as; None where nobody waits for it.
+
+    Args:
+        engine: where the pipeline runs.
+        transform: gives one element.
+        text: from that to its JSON; an importable function.
+        directory: the dataset's. In its bucket the report is written with its options.
+        report: the file; None for one that is removed.
+
+    Raises:
+        BeamDatasetsError: the pipeline failed.
+        ValueError: the workers do not see the dataset, or not the report.
+    """
+    with tempfile.TemporaryDirectory(prefix="beam_datasets_report_") as scratch:
+        place = report or os.path.join(scratch, "report.json")
+        path = storage.with_options_if_remote(place, None, beside=directory)
+        engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
+        with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
+            _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)
+            run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)
+        return json.loads(storage.read_bytes(path)) if engine.waits else None
+
+
+def _save(found: Any, text: Callable[[Any], str], path: str) -> None:
+    storage.write_bytes(path, text(found).encode())
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Raises what went wrong in a run as one error that says why; the runner's own error is its `__context__`."""
+    handled = sys.exc_info()[1]
+    try:
+        yield
+    except JobStateUnknownError:
+        raise  # also if it comes of Ctrl-C: what the job needs is kept then
+    except Exception as error:
+        if interrupted(error, handled):
+            raise KeyboardInterrupt from None
+        raise reason(error) from None
+
+
+@dataclass
+class _Job:
+    """A submitted job.
+
+    Attributes:
+        result: what Beam returned for it.
+        name: its id or, where the runner has no public one, its name.
+        page: where it can be looked at.
+        cluster: the Flink cluster on which it runs, if there is one.
+        ends_here: whether its engine was started by this process; if that does not answer it has ended.
+    """
+
+    result: PipelineResult
+    name: str
+    page: str
+    cluster: flink.FlinkCluster | None = None
+    ends_here: bool = False
+
+    def state(self) -> str:
+        """Returns the job's state, asking repeatedly for about a minute.
+
+        Raises:
+            JobStateUnknownError: there was no answer.
+        """
+        for seconds in (*RETRY_SECONDS, None):
+            try:
+                state = _within(ANSWER_SECONDS, lambda: self.result.state)
+                if state == PipelineState.FAILED and self.cluster and self.cluster.is_running(self.name):
+                    return PipelineState.RUNNING  # the job server has lost the cluster, and calls that a failure
+                return str(state)
+            except Exception as error:
+                if self.ends_here:
+                    return PipelineState.FAILED
+                if seconds is None:
+                    raise self.unknown(str(error)) from error
+                time.sleep(seconds)
+        raise AssertionError
+
+    def cancel(self) -> None:
+        """Cancels the job and waits until it has ended.
+
+        Raises:
+            JobStateUnknownError: the engine did not confirm within a minute that it has.
+        """
+        try:
+            with contextlib.suppress(Exception):  # the state says whether it has ended
+                _within(ANSWER_SECONDS, self.result.cancel)
+            deadline = time.monotonic() + CANCEL_SECONDS
+            while (state := self.state()) not in _ENDED:
+                if time.monotonic() > deadline:
+                    raise self.unknown(f"it was cancelled, and is still in state {state}")
+                time.sleep(1)
+        except KeyboardInterrupt:
+            raise self.unknown("it was cancelled, and its end was not waited for") from None
+
+    def unknown(self, problem: str) -> JobStateUnknownError:
+        """Returns the error that says what to do where nobody knows whether the job still runs."""
+        return JobStateUnknownError(
+            f"job {self.name}: expected its state, got {' '.join(problem.split())!r:.300}. It may still be running, "
+            f"and publish; its intermediate data was kept. Look at {self.page}. When it has ended, `beam-datasets gc` "
+            "removes what it left; if it has failed, run it again."
+        )
+
+
+def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
+    options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
+    cluster = flink.cluster_of(options)  # asked before the run, which forgets the runner's name
+    with _readable_errors():
+        portable.check_job_service(options)
+        if cluster is None and wait:
+            portable.check_pool(options, options.view_as(flink.ClusterOptions).worker_start_seconds)
+        name = _name(options)
+        try:
+            result = pipeline.run()
+        except (Exception, KeyboardInterrupt) as error:
+            if own or not (_is_lost_contact(error) or isinstance(error, KeyboardInterrupt)):
+                raise
+            problem = str(error) or "interrupted"
+            job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
+            raise job.unknown(f"{problem} while it was submitted") from error
+    job = _Job(result, *_identity(result, name, options, cluster), cluster, own)
+    if not own and getattr(result, "has_job", True):
+        print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
+    if wait:
+        _follow(job, options)
+    return result
+
+
+def _follow(job: _Job, options: Any) -> None:
+    """Waits until the job has ended.
+
+    Raises:
+        JobStateUnknownError: the engine does not say whether it has.
+        BeamDatasetsError: the job failed.
+    """
+    try:
+        while True:
+            error: Exception | None = None
+            try:
+                with flink.attended(job.name, options, job.cluster):
+                    state = str(job.result.wait_until_finish())
+            except Exception as raised:
+                error = raised
+            if error is not None or state not in _ENDED:
+                state = job.state()
+            if state == PipelineState.DONE:
+                return
+            if state in _ENDED:
+                with _readable_errors():
+                    raise error or GenerationError(f"job {job.name} ended in state {state}; nothing was published.")
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:  # also while the state is asked for: what is left must not delete a running job's data
+        job.cancel()
+        raise
+
+
+def _name(options: Any) -> str:
+    """Returns the name by which the job can be found, having chosen one where there is none."""
+    cloud = options.view_as(GoogleCloudOptions)
+    if not cloud.job_name:
+        cloud.job_name = f"beam-datasets-{time.strftime('%m%d%H%M%S')}-{threading.get_native_id() % 10**6:06d}"
+    return str(cloud.job_name)
+
+
+def _identity(result: Any, name: str, options: Any, cluster: flink.FlinkCluster | None) -> tuple[str, str]:
+    """Returns (id or name, page) of a job."""
+    if cluster is not None:
+        return name, f"{cluster.url}/#/job/running"
+    if hasattr(result, "job_id") and getattr(result, "has_job", False):
+        cloud, job = options.view_as(GoogleCloudOptions), result.job_id()
+        return job, f"https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{job}?project={cloud.project}"
+    return name, f"the job service at {options.view_as(PortableOptions).job_endpoint or 'this machine'}"
+
+
+def _is_lost_contact(error: BaseException) -> bool:
+    if isinstance(error, grpc.RpcError):
+        return isinstance(error, grpc.Call) and error.code() in _NO_CONTACT
+    return isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _within(seconds: float, ask: Callable[[], _T]) -> _T:
+    """Returns what a function returns, or raises TimeoutError; a call without an answer is left behind."""
+    answer: futures.Future[_T] = futures.Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except futures.TimeoutError:
+        raise TimeoutError(f"no answer within {seconds} s") from None

@@ -1,0 +1,527 @@
+"""WriteDataset: (key, example) -> a published dataset, on any Beam runner.
+
+The stages only wire; what they do stands in beam_datasets.generate as plain functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.core import Windowing
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.typehints import KV, with_input_types, with_output_types
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_datasets import storage
+from beam_datasets.arguments import integer
+from beam_datasets.beam import coders
+from beam_datasets.beam.failures import SourceError, pair_of
+from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.features import compile_encoder
+from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate import plan as planning
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate import runs, shard_writer
+from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlock, histogram_of
+from beam_datasets.generate.duplicates import merge_unique, split_by_key
+from beam_datasets.generate.progress import told
+from beam_datasets.generate.runs import Decision, StagedFile
+from beam_datasets.native import note_if_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from beam_datasets.generate.blocks import AnyBlock
+
+    Reader = Callable[[Any], Iterable[tuple[Any, Any]]]
+
+SPILLED_BLOCK_SIZE = 16 << 20
+INLINE_BLOCK_SIZE = 8 << 20
+# For engines that hold what a bundle yields, and send a hundred messages ahead of any size: docs/how-to/flink.md.
+HELD_BLOCK_SIZE = 1 << 20
+HELD_PART_SIZE = 8 << 20
+HELD_BUNDLE_SIZE = 64 << 20
+COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
+MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
+COUNTS = tuple[str, histograms.Histogram]
+SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
+_HISTOGRAMS = "histograms"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How records travel from encoding to the shards; nothing here changes what is written.
+
+    Attributes:
+        spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
+        block_size: records are sorted and sent in blocks of about this size in bytes.
+        many_machines: the engine is made for many machines, and datasets of many shards.
+        holds_bundles: the engine keeps in memory what a bundle yields until the bundle ends.
+    """
+
+    spill_dir: str | None = None
+    block_size: int | None = None
+    many_machines: bool = False
+    holds_bundles: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_size is not None:
+            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1, at_most=2**62))
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Size of a block in bytes, the default where none was given."""
+        if self.is_held:
+            return min(self.block_size or HELD_BLOCK_SIZE, HELD_BLOCK_SIZE)
+        return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+    @property
+    def block_type(self) -> type[AnyBlock]:
+        """Class of the blocks, which decides their coder."""
+        return Block if self.spill_dir is None else SpilledBlock
+
+    @property
+    def telling_dir(self) -> str | None:
+        """Where workers tell how far they are: what is spilled on this machine is watched there."""
+        return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the engine holds payload in memory, which then has to be small."""
+        return self.holds_bundles and self.spill_dir is None
+
+
+@dataclass
+class WriteExamples(beam.PTransform):
+    """Writes {split: PCollection of (key, example)} as the dataset that a Publication describes.
+
+    Returns a PCollection of one element: the published directory.
+
+    Attributes:
+        publication: what is published, and where.
+        sharding: how many shards, and which examples.
+        engine: how records travel.
+        readers: split -> what makes its examples on a worker, in place of a PCollection of them: it is called for each
+            element of the split's PCollection.
+    """
+
+    publication: publishing.Publication
+    sharding: planning.ShardingOptions = field(default_factory=planning.ShardingOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
+        """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
+        note_if_missing()  # before worker processes, which inherit that it was said
+        self.sharding.check_splits(examples)
+        compile_encoder(self.publication.features)  # what cannot be encoded is refused before anything runs
+        encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
+        blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
+        if self.sharding.ignore_duplicates:
+            counts = blocks | "CountDistinct" >> _CountDistinct(self.engine.spill_dir)
+        else:
+            counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
+        return write_blocks(blocks, counts, list(examples), self.publication, self.sharding, self.engine)
+
+    def _encode(self, split: str, examples: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
+        if not examples.is_bounded:
+            raise ValueError(
+                f"split {split!r} is an unbounded PCollection, which never ends; a dataset is published when all its "
+                "examples are there. Give a bounded one."
+            )
+        if examples.windowing != Windowing(GlobalWindows()):  # a dataset is one whole, whatever the pipeline divided
+            examples |= f"Unwindow {split}" >> beam.WindowInto(
+                GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
+            )
+        shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
+        options = split, self.publication.features, self.engine, shift
+        reader = self.readers.get(split)
+        encode = _EncodeBlocks(*options) if reader is None else _ReadAndEncodeBlocks(*options, reader)
+        typed = beam.ParDo(encode).with_output_types(self.engine.block_type, histograms=COUNTS)
+        return examples | f"Encode {split}" >> typed.with_outputs(_HISTOGRAMS, main="blocks")
+
+    def display_data(self) -> dict[str, DisplayDataItem]:
+        """Returns what a job's page shows of this transform."""
+        return {
+            "dataset": DisplayDataItem(self.publication.full_name, label="Dataset"),
+            "directory": DisplayDataItem(self.publication.dataset_dir, label="Directory"),
+            "payload": DisplayDataItem("spilled" if self.engine.spill_dir else "inline", label="Payload"),
+            "block_size": DisplayDataItem(self.engine.bytes_per_block, label="Block size (bytes)"),
+        }
+
+
+def write_blocks(
+    blocks: beam.PCollection,
+    counts: beam.PCollection,
+    splits: list[str],
+    publication: publishing.Publication,
+    sharding: planning.ShardingOptions,
+    engine: EngineOptions,
+    *,
+    keyless: Collection[str] = (),
+    start: beam.PCollection | None = None,
+) -> beam.PCollection:
+    """Writes blocks as the dataset that a Publication describes: Plan, Route, group, Write, Join, Publish.
+
+    Args:
+        blocks: of all splits.
+        counts: (split, histogram) of all of them.
+        splits: the splits, in their order.
+        publication: what is published, and where.
+        sharding: how many shards, and which examples.
+        engine: how records travel.
+        keyless: the splits whose indexes hold no sort keys.
+        start: a PCollection of the publication, for which publishing waits; None for nothing else.
+    """
+    if engine.is_held:
+        sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, HELD_PART_SIZE))
+    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
+    if engine.many_machines:
+        counts = (
+            counts
+            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
+            | "CountParts" >> merge
+            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
+        )
+    counted = counts | "CountKeys" >> merge
+    once = blocks.pipeline | "Once" >> beam.Impulse()
+    plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
+    destination = shard_writer.Destination(
+        publication.staging_dir,
+        publication.name,
+        ordered=sharding.ordered,
+        ignore_duplicates=sharding.ignore_duplicates,
+        keyless=keyless,
+    )
+    written = (
+        blocks
+        | "Route" >> beam.FlatMap(_route, engine.spill_dir, plan).with_output_types(KV[int, engine.block_type])
+        | "GroupByShard" >> beam.GroupByKey()
+        | "Write"
+        >> beam.ParDo(_WriteGroup(destination, engine.spill_dir), plan).with_output_types(tuple[tuple[str, int], Any])
+    )
+    shards = beam.pvalue.AsList(
+        written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
+    )
+    start = start or blocks.pipeline | "Start" >> beam.Create([publication], reshuffle=False)
+    return publish_shards(start, publication, plan, shards)
+
+
+def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
+    """Adds a stage to somebody's own pipeline that reserves the version, so that a second run fails when it starts."""
+    pipeline | "StartReserve" >> beam.Impulse() | "Reserve" >> beam.Map(_reserve, publication)
+
+
+def _reserve(_: Any, publication: publishing.Publication) -> None:
+    if not publication.is_published:
+        publishing.reserve(publication)
+
+
+def publish_shards(
+    start: beam.PCollection, publication: publishing.Publication, plan: Any, shards: Any
+) -> beam.PCollection:
+    """Publishes staged shards; on an object store, workers copy them to their final names in parallel.
+
+    Args:
+        start: a PCollection of one element, the publication with all that is known by then.
+        publication: what was announced.
+        plan: of the shards, as a side input.
+        shards: lists of the written shards, as a side input.
+
+    Returns:
+        A PCollection of one element: the published directory.
+    """
+    if not publication.is_remote:
+        return start | "Publish" >> beam.Map(_publish, plan, shards)
+    decided = start | "Decide" >> beam.Map(_decide, plan, shards)
+    committed = (
+        decided
+        | "ListFiles" >> beam.FlatMap(_files_of).with_output_types(tuple[str, str, int, int])
+        | "SpreadFiles" >> beam.Reshuffle()
+        | "CommitShards" >> beam.FlatMap(_commit, publication.run)
+    )
+    return decided | "Publish" >> beam.Map(_make_visible, beam.pvalue.AsList(committed))
+
+
+def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
+    """Returns how finely to count: more finely for many shards, and where they may become many."""
+    return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
+
+
+class _EncodeBlocks(beam.DoFn):
+    """(key, example) -> blocks, and beside them a histogram of each: of hashes so coarse, or of integers."""
+
+    def __init__(self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None) -> None:
+        self._split = split
+        self._features = features
+        self._engine = engine
+        self._hash_shift = hash_shift
+        self._examples = Metrics.counter("beam_datasets", "examples_encoded")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
+
+    def setup(self) -> None:
+        self._builder = BlockBuilder(
+            self._split,
+            compile_encoder(self._features),
+            block_size=self._engine.bytes_per_block,
+            ordered=self._hash_shift is None,
+            spill_dir=self._engine.spill_dir,
+        )
+
+    def start_bundle(self) -> None:
+        self._builder.reset()
+        self._bundle_examples = self._bundle_bytes = 0
+
+    def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
+        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
+        return self._outputs() if self._builder.add(key, example) else None
+
+    def finish_bundle(self) -> Iterator[Any]:
+        window = GlobalWindow()
+        for output in self._outputs():
+            if isinstance(output, beam.pvalue.TaggedOutput):
+                value = WindowedValue(output.value, window.max_timestamp(), (window,))
+                yield beam.pvalue.TaggedOutput(output.tag, value)
+            else:
+                yield WindowedValue(output, window.max_timestamp(), (window,))
+        self._builder.reset()
+
+    def _outputs(self) -> Iterator[Any]:
+        try:
+            block = self._builder.flush()
+        except InvalidKeyError as error:
+            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
+        if block is None:
+            return
+        counts = histogram_of(block, self._hash_shift or 0)
+        self._examples.inc(len(block))
+        self._bytes.inc(block.num_bytes)
+        self._bundle_examples += len(block)
+        self._bundle_bytes += block.num_bytes
+        if self._engine.is_held and self._bundle_bytes > HELD_BUNDLE_SIZE:
+            raise BeamDatasetsError(
+                f"split {self._split!r}: with payload='inline' one bundle has more than {HELD_BUNDLE_SIZE >> 20} MiB, "
+                "which this engine would hold in memory until the bundle ends, or hang. Use payload='spilled'."
+            )
+        yield block
+        yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
+
+
+class _ReadAndEncodeBlocks(_EncodeBlocks):
+    """Anything -> blocks of the examples that a reader makes of it, and beside them a histogram of each."""
+
+    def __init__(self, split: str, features: Any, engine: EngineOptions, shift: int | None, reader: Reader) -> None:
+        super().__init__(split, features, engine, shift)
+        self._reader = reader
+
+    def process(self, element: Any) -> Iterator[Any]:
+        encode, pair = super().process, None
+        try:
+            with told(self._engine.telling_dir, self._split, self._encoded):
+                for pair in self._reader(element):
+                    outputs = encode(pair)
+                    if outputs is not None:
+                        yield from outputs
+        except Exception as error:
+            if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
+                raise  # as it is: ours say where by themselves
+            raise SourceError.after(error, pair[0], self._encoded()[0], self._split) from None
+
+    def _encoded(self) -> tuple[int, int]:
+        """Returns (examples, bytes of their records) of this bundle so far."""
+        return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
+
+
+def _is_of_encoding(error: Exception) -> bool:
+    """Returns whether an error came to its place in this module from another one, not from a reader."""
+    below = error.__traceback__ and error.__traceback__.tb_next
+    return below is not None and below.tb_frame.f_globals is globals()
+
+
+@with_input_types(histograms.Histogram)
+@with_output_types(histograms.Histogram)
+class _MergeHistograms(beam.CombineFn):
+    """The histograms of a split's blocks -> the one of the split."""
+
+    def __init__(self, max_bins: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._max_bins = max_bins
+
+    def get_accumulator_coder(self) -> beam.coders.Coder:
+        return beam.coders.ListCoder(coders.HistogramCoder())
+
+    def create_accumulator(self) -> list[histograms.Histogram]:
+        return []
+
+    def add_input(
+        self, accumulator: list[histograms.Histogram], element: histograms.Histogram
+    ) -> list[histograms.Histogram]:
+        accumulator.append(element)
+        if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
+            return self.compact(accumulator)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[histograms.Histogram]]) -> list[histograms.Histogram]:
+        merged: list[histograms.Histogram] = []
+        for accumulator in accumulators:
+            for part in accumulator:
+                merged = self.add_input(merged, part)
+        return merged
+
+    def compact(self, accumulator: list[histograms.Histogram]) -> list[histograms.Histogram]:
+        return [self._merge(accumulator)]
+
+    def extract_output(self, accumulator: list[histograms.Histogram]) -> histograms.Histogram:
+        return self._merge(accumulator)
+
+    def _merge(self, parts: list[histograms.Histogram]) -> histograms.Histogram:
+        return histograms.merge(parts, self._max_bins)
+
+
+class _SpreadCounts(beam.DoFn):
+    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
+
+    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def start_bundle(self) -> None:
+        self._number = random.randrange(COUNTING_FANOUT)
+
+    def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
+        split, counts = element
+        yield (split, self._number), counts
+
+
+def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
+    return key[0], counts
+
+
+@dataclass
+class _CountDistinct(beam.PTransform):
+    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload.
+
+    Attributes:
+        spill_dir: where payload is spilled; None where it is inline.
+    """
+
+    spill_dir: str | None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        return (
+            blocks
+            | "SplitByKey" >> beam.FlatMap(_split_by_key, self.spill_dir).with_output_types(tuple[tuple[str, int], Any])
+            | "GroupKeys" >> beam.GroupByKey()
+            | "MergeUnique" >> beam.MapTuple(_merge_unique).with_output_types(COUNTS)
+        )
+
+
+def _plan(
+    _: Any, counted: dict[str, histograms.Histogram], splits: list[str], sharding: planning.ShardingOptions
+) -> planning.Plan:
+    return planning.make_plan(counted, splits, sharding)
+
+
+def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:
+    return key[0], merge_unique(parts)
+
+
+def _split_by_key(block: AnyBlock, spill_dir: str | None) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
+    return split_by_key(_with_store(block, spill_dir))
+
+
+def _route(block: AnyBlock, spill_dir: str | None, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
+    return planning.route(_with_store(block, spill_dir), plan.split(block.split))
+
+
+def _with_store(block: AnyBlock, spill_dir: str | None) -> AnyBlock:
+    """Returns the block with the options of its store, which do not travel with each block."""
+    if isinstance(block, Block) or not storage.is_remote(block.path):
+        return block
+    return dataclasses.replace(block, path=storage.with_options_if_remote(block.path, None, beside=spill_dir))
+
+
+class _WriteGroup(beam.DoFn):
+    """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
+
+    def __init__(self, destination: shard_writer.Destination, spill_dir: str | None) -> None:
+        self._destination = destination
+        self._spill_dir = spill_dir
+        self._examples = Metrics.counter("beam_datasets", "examples_written")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
+        self._shard_examples = Metrics.distribution("beam_datasets", "shard_examples")
+        self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
+        self._milliseconds = Metrics.distribution("beam_datasets", "group_milliseconds")
+
+    def process(
+        self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
+    ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
+        group, began = plan.group(element[0]), time.monotonic()
+        blocks = (_with_store(block, self._spill_dir) for block in element[1])
+        written = shard_writer.write_group(group, blocks, self._destination)
+        self._milliseconds.update(int(1000 * (time.monotonic() - began)))
+        self._examples.inc(sum(shard.num_examples for shard in written))
+        self._bytes.inc(sum(shard.file_bytes for shard in written))
+        for shard in written:
+            self._shard_examples.update(shard.num_examples)
+            self._shard_bytes.update(shard.file_bytes)
+        yield (group.split, group.shard), written
+
+
+def _join(
+    element: tuple[tuple[str, int], Iterable[list[shard_writer.WrittenShard]]],
+    destination: shard_writer.Destination,
+    plan: planning.Plan,
+) -> list[shard_writer.WrittenShard]:
+    (split, _), groups = element
+    return shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
+
+
+Shards = list[list[shard_writer.WrittenShard]]
+Decided = tuple[publishing.Publication, Decision]
+
+
+def _publish(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> str:
+    directory = publishing.publish(publication, plan, [shard for some in shards for shard in some])
+    _remove_spilled(publication)
+    return directory
+
+
+def _decide(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> Decided:
+    return publication, publishing.decide(publication, plan, [shard for some in shards for shard in some])
+
+
+def _files_of(decided: Decided) -> Iterator[StagedFile]:
+    yield from decided[1].files
+
+
+def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
+    runs.commit_file(run, StagedFile(*file))
+    yield from ()
+
+
+def _make_visible(decided: Decided, _: Any) -> str:
+    directory = publishing.make_visible(*decided)
+    _remove_spilled(decided[0])
+    return directory
+
+
+def _remove_spilled(publication: publishing.Publication) -> None:
+    if publication.spill_dir is not None:
+        storage.remove_tree(publication.spill_dir)

@@ -1,0 +1,131 @@
+"""The door: two versions to what differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog, storage
+from beam_datasets.arguments import boolean
+from beam_datasets.diffing.columns import SplitShards
+from beam_datasets.diffing.examples import Reader
+from beam_datasets.diffing.features import compare_features
+from beam_datasets.diffing.result import DatasetDiff, SplitDiff
+from beam_datasets.diffing.splits import Asked, diff_split
+from beam_datasets.diffing.verdict import judge
+from beam_datasets.errors import SplitError, StoreOptionsError
+from beam_datasets.metadata.names import did_you_mean
+from beam_datasets.reading.opening import ReadOnlyBuilder
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping
+
+    Version = ReadOnlyBuilder | str | os.PathLike[str]
+
+
+def diff(
+    old: Version,
+    new: Version,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    splits: str | Iterable[str] | None = None,
+    examples: int = 3,
+    trust_checksums: bool = False,
+    progress: Callable[[int], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DatasetDiff:
+    """Returns how two published versions differ, and what the version number must say.
+
+    Examples are paired by their keys in one pass over the indexes, or index by index where a version has no keys; of
+    pairs the records are compared byte by byte, and where they differ, what is read of them. What is held in memory
+    does not grow with the dataset.
+
+    Args:
+        old: the old version: a name as 'digits:1.0.0', a directory, or what `builder_from_directory` returns.
+        new: the new version.
+        data_dir: root of the datasets, for names.
+        splits: names of the splits to compare; None for all.
+        examples: how many to return of each kind of difference in a split.
+        trust_checksums: whether to take shards for the same, unread, whose size and CRC-32C the manifests say to be
+            the same: of shards that differ, that is so of one in four billion.
+        progress: called now and then with how many examples, of both versions together, were compared since.
+        storage_options: of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`. For two
+            stores give what `builder_from_directory` returns.
+
+    Raises:
+        DatasetNotFoundError: a version is not published.
+        SplitError: neither version has one of the splits.
+        ValueError: the new version's number is lower than the old one's, or another argument is of no use.
+        BeamDatasetsError: a version is damaged.
+    """
+    if examples < 0:
+        raise ValueError(f"examples is {examples}; needed: how many to show of each kind, 0 or more.")
+    one, other = open_versions(old, new, data_dir=data_dir, storage_options=storage_options)
+    _check_order(one, other)
+    names = _chosen(one, other, splits)
+    shared = compare_features(one.info.features, other.info.features)
+    reader = Reader(one.info.features, other.info.features, shared)
+    asked = Asked(examples, boolean("trust_checksums", trust_checksums), progress or (lambda count: None))
+    found = {name: _diff_split(one, other, name, reader, asked) for name in names}
+    return DatasetDiff(
+        old=one.info.display_name,
+        new=other.info.display_name,
+        old_dir=one.dataset_dir,
+        new_dir=other.dataset_dir,
+        features=shared.changes,
+        splits=found,
+        whole=splits is None,
+        verdict=judge(one.info, other.info, shared.changes, found.values()),
+    )
+
+
+def open_versions(
+    old: Version,
+    new: Version,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[ReadOnlyBuilder, ReadOnlyBuilder]:
+    """Returns the two versions, opened; for the arguments and errors see `diff`."""
+    root = storage.with_options_if_remote(catalog.root_dir(data_dir), storage_options)
+    opened = []
+    for version in (old, new):
+        if not isinstance(version, ReadOnlyBuilder):
+            directory = catalog.find_published(version, root)
+            version = ReadOnlyBuilder(storage.with_options_if_remote(directory, storage_options))
+        opened.append(version)
+    if storage_options and not any(storage.is_remote(builder.dataset_dir) for builder in opened):
+        directories = " and ".join(builder.dataset_dir for builder in opened)
+        raise StoreOptionsError(f"storage_options are for URLs; {directories} are local paths. Leave them out")
+    return opened[0], opened[1]
+
+
+def _check_order(old: ReadOnlyBuilder, new: ReadOnlyBuilder) -> None:
+    same = (old.name, old.config_name) == (new.name, new.config_name)
+    if same and new.version < old.version:
+        raise ValueError(
+            f"the new version, {new.info.display_name}, has a lower number than the old one, {old.info.display_name}; "
+            "give the old one first."
+        )
+
+
+def _chosen(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
+    known = list(dict.fromkeys([*old.info.splits, *new.info.splits]))
+    names = known if splits is None else [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
+    for name in names:
+        if name not in known:
+            raise SplitError(
+                f"neither version has a split {name!r}; there are {', '.join(known) or 'none'}."
+                f"{did_you_mean(name, known)} Whole splits are compared, not slices."
+            )
+    return names
+
+
+def _diff_split(old: ReadOnlyBuilder, new: ReadOnlyBuilder, name: str, reader: Reader, asked: Asked) -> SplitDiff:
+    if name in old.info.splits and name in new.info.splits:
+        return diff_split(SplitShards(old, name), SplitShards(new, name), reader, asked)
+    if name in old.info.splits:
+        count = old.info.splits[name].num_examples
+        return SplitDiff(name, count, None, removed=count)
+    count = new.info.splits[name].num_examples
+    return SplitDiff(name, None, count, added=count)

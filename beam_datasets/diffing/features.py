@@ -1,0 +1,209 @@
+"""Feature trees compared: what a reader gets, how it is stored, and what is said of it, each for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.diffing.result import FeatureChange
+from beam_datasets.features import Dataset, FeaturesDict, LabeledImage, Sequence, Tensor, UnknownFeature
+from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.features_dict import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
+"""What features.json says of how values are stored, not of what is read."""
+
+_SAID = {"minimum", "maximum", "useColormap"}
+"""What it says for people and viewers."""
+
+_SHOWN_NAMES = 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two feature trees compared.
+
+    Attributes:
+        changes: what differs, in the order of the paths.
+        old: the tree of the features that are read alike in both versions, as the old one stores them; None for none.
+        new: the same as the new one stores them.
+    """
+
+    changes: tuple[FeatureChange, ...] = ()
+    old: FeatureConnector | None = None
+    new: FeatureConnector | None = None
+
+    @property
+    def stored_alike(self) -> bool:
+        """Whether both versions store what they share in the same form."""
+        return not any(change.kind == "stored" for change in self.changes)
+
+
+def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
+    """Returns how two features differ, and what they share."""
+    (old_levels, old_inner), (new_levels, new_inner) = _unwrapped(old), _unwrapped(new)
+    dicts = isinstance(old_inner, FeaturesDict) and isinstance(new_inner, FeaturesDict)
+    if not dicts or old_levels != new_levels:
+        return _compare_leaves(old, new, path)
+    inner = _compare_dicts(old_inner, new_inner, path)  # type: ignore[arg-type]
+    said = _difference(_documents(old), _documents(new))
+    changes = tuple([FeatureChange(path, "documented", said)] if said else []) + inner.changes
+    if inner.old is None or inner.new is None:
+        return Comparison(changes)
+    return Comparison(changes, _rewrapped(old, inner.old), _rewrapped(new, inner.new))
+
+
+def readable(feature: FeatureConnector) -> FeatureConnector:
+    """Returns the tree with what is stored in place of features of unknown classes, which cannot be decoded."""
+    if isinstance(feature, UnknownFeature):
+        return feature.stored()
+    if isinstance(feature, FeaturesDict):
+        return feature.with_features({name: readable(child) for name, child in feature.items()})
+    if isinstance(feature, Sequence):
+        return feature.with_feature(readable(feature.feature))
+    return feature
+
+
+def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Comparison:
+    changes: list[FeatureChange] = []
+    shared_old: dict[str, FeatureConnector] = {}
+    shared_new: dict[str, FeatureConnector] = {}
+    for name in sorted({*old, *new}):
+        child = join(path, name)
+        if name not in new:
+            changes.append(FeatureChange(child, "removed", _one_line(old[name])))
+        elif name not in old:
+            changes.append(FeatureChange(child, "added", _one_line(new[name])))
+        else:
+            found = compare_features(old[name], new[name], child)
+            changes += found.changes
+            if found.old is not None and found.new is not None:
+                shared_old[name], shared_new[name] = found.old, found.new
+    if not shared_old:
+        return Comparison(tuple(changes))
+    return Comparison(tuple(changes), old.with_features(shared_old), new.with_features(shared_new))
+
+
+def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> Comparison:
+    if read := _difference(_read(old), _read(new)):
+        return Comparison((FeatureChange(path, "changed", read),))
+    stored, said = _difference(_stored(old), _stored(new)), _difference(_said(old), _said(new))
+    changes = [FeatureChange(path, "stored", stored)] if stored else []
+    changes += [FeatureChange(path, "documented", said)] if said else []
+    return Comparison(tuple(changes), old, new)
+
+
+def _unwrapped(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConnector]:
+    """Returns the sequences that a feature is in, outer ones first, and the feature."""
+    levels = []
+    while isinstance(feature, Sequence):
+        levels.append(("Dataset" if isinstance(feature, Dataset) else "Sequence", feature.length))
+        feature = feature.feature
+    return tuple(levels), feature
+
+
+def _rewrapped(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnector:
+    """Returns the sequences of a feature with another one in them."""
+    if isinstance(feature, Sequence):
+        return feature.with_feature(_rewrapped(feature.feature, inner))
+    return inner
+
+
+# ------------------------------------------------------------------------------------------------- what features are
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of classes."""
+
+    names: tuple[str, ...] = field(default=())
+
+
+def _read(feature: FeatureConnector) -> dict[str, Any]:
+    """Returns what a reader gets."""
+    levels, inner = _unwrapped(feature)
+    found: dict[str, Any] = {}
+    for kind, length in levels:
+        found["in"] = found.get("in", "") + f"{kind}({'' if length is None else length})"
+    if isinstance(inner, FeaturesDict):
+        return {**found, "class": "dict of features"}
+    if isinstance(inner, UnknownFeature):
+        return {**found, "node": inner.node}
+    content = inner.content_json()[1]
+    label = inner.label if isinstance(inner, LabeledImage) else inner
+    left_out = {*_STORED, *_SAID, "shape", "dtype"}
+    return {
+        **found,
+        "class": "Tensor" if isinstance(inner, Tensor) else type(inner).__name__,
+        "dtype": str(dtype_of(inner)),
+        "shape": str(shape_of(inner)),
+        **{key: value for key, value in content.items() if key not in left_out},
+        "names": _Names(tuple(getattr(label, "label_names", None) or ())),
+    }
+
+
+def _stored(feature: FeatureConnector) -> dict[str, Any]:
+    """Returns how values are stored."""
+    inner = _unwrapped(feature)[1]
+    if isinstance(inner, UnknownFeature):
+        return {}
+    return {key: value for key, value in inner.content_json()[1].items() if key in _STORED}
+
+
+def _said(feature: FeatureConnector) -> dict[str, Any]:
+    """Returns what is said of a feature."""
+    inner = _unwrapped(feature)[1]
+    bounds = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
+    return {**_documents(feature), **{key: value for key, value in bounds.items() if key in _SAID}}
+
+
+def _documents(feature: FeatureConnector) -> dict[str, Any]:
+    documents = [feature.documentation]
+    while isinstance(feature, Sequence):
+        feature = feature.feature
+        documents.append(feature.documentation)
+    texts = {"description": [d.desc for d in documents], "value range": [d.value_range for d in documents]}
+    return {name: "; ".join(filter(None, found)) for name, found in texts.items() if any(found)}
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Returns what differs in words; '' for nothing."""
+    return "; ".join(_differences(old, new))
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for key in {**old, **new}:
+        one, other = old.get(key), new.get(key)
+        if one == other:
+            continue
+        if isinstance(one, _Names) and isinstance(other, _Names):
+            yield _names_difference(one.names, other.names)
+        else:
+            yield f"{key}: {_word(one)} -> {_word(other)}"
+
+
+def _names_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    if not old or not new:
+        return f"class names: {'none' if not old else len(old)} -> {'none' if not new else len(new)}"
+    if new[: len(old)] == old:
+        return f"class names added at the end: {_few(new[len(old) :])}"
+    if sorted(old) == sorted(new):
+        return f"class names in another order: {_few(old)} -> {_few(new)}"
+    changed = [f"{i} {a!r} -> {b!r}" for i, (a, b) in enumerate(zip(old, new)) if a != b]
+    changed += [f"{i} {a!r} -> none" for i, a in enumerate(old) if i >= len(new)]
+    return f"class names: {', '.join(changed[:_SHOWN_NAMES])}" + (", ..." if len(changed) > _SHOWN_NAMES else "")
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN_NAMES])) + (", ..." if len(names) > _SHOWN_NAMES else "")
+
+
+def _word(value: Any) -> str:
+    return "none" if value in (None, "") else str(value)
+
+
+def _one_line(feature: FeatureConnector) -> str:
+    return " ".join(repr(feature).split())

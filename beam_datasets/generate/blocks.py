@@ -1,0 +1,320 @@
+"""Blocks: the records of a bundle, framed and in ascending sort key, as they travel from encoding to the shards.
+
+A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
+framed records one after the other. Its payload stands inline, or was *spilled*: the three then lie one after the other
+in a file of the job's staging area, and what travels is where to find them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.formats import tfrecord
+from beam_datasets.generate.histogram import count_keys
+from beam_datasets.metadata import keys as sort_keys
+from beam_datasets.native import core, note_if_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.generate.histogram import Histogram
+
+KEY_BYTES = 16
+SIZE_BYTES = 4
+MAX_RECORD_BYTES = 1 << 30
+PIECE_BYTES = 256 << 10
+MAX_GROWTH = 4
+BLOCKS_BEFORE_GROWTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Framed records of one split in ascending sort key, payload inline.
+
+    Attributes:
+        split: the split's name.
+        keys: n x 16 bytes, ascending.
+        sizes: n little-endian uint32, the framed size of each record in bytes.
+        payload: the framed records, one after the other.
+    """
+
+    split: str
+    keys: bytes
+    sizes: bytes
+    payload: bytes
+
+    def __len__(self) -> int:
+        return len(self.keys) // KEY_BYTES
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the payload in bytes."""
+        return len(self.payload)
+
+    def load(self) -> tuple[bytes, bytes]:
+        """Returns (keys, sizes)."""
+        return self.keys, self.sizes
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Returns the payload's bytes [start, stop)."""
+        return self.payload[start:stop]
+
+    def cut(self, first: int, last: int, start: int, stop: int) -> Block:
+        """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
+        return Block(
+            self.split,
+            self.keys[first * KEY_BYTES : last * KEY_BYTES],
+            self.sizes[first * SIZE_BYTES : last * SIZE_BYTES],
+            self.payload[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledBlock:
+    """A block whose bytes lie in a file: what travels is about a hundred bytes.
+
+    Attributes:
+        split: the split's name.
+        path: the spill file.
+        count: number of records.
+        keys_at: where their keys begin in the file, in bytes.
+        sizes_at: where their sizes begin.
+        payload_at: where their framed records begin.
+        num_bytes: size of the payload in bytes.
+    """
+
+    split: str
+    path: str
+    count: int
+    keys_at: int
+    sizes_at: int
+    payload_at: int
+    num_bytes: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def load(self) -> tuple[bytes, bytes]:
+        """Returns (keys, sizes), read from the file."""
+        keys_stop = self.keys_at + self.count * KEY_BYTES
+        sizes_stop = self.sizes_at + self.count * SIZE_BYTES
+        keys, sizes = storage.read_ranges(self.path, [(self.keys_at, keys_stop), (self.sizes_at, sizes_stop)])
+        return keys, sizes
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Returns the payload's bytes [start, stop), read from the file."""
+        return storage.read_range(self.path, self.payload_at + start, self.payload_at + stop)
+
+    def cut(self, first: int, last: int, start: int, stop: int) -> SpilledBlock:
+        """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
+        return SpilledBlock(
+            self.split,
+            self.path,
+            last - first,
+            self.keys_at + first * KEY_BYTES,
+            self.sizes_at + first * SIZE_BYTES,
+            self.payload_at + start,
+            stop - start,
+        )
+
+
+AnyBlock = Block | SpilledBlock
+
+
+def histogram_of(block: AnyBlock, shift: int = 0) -> Histogram:
+    """Returns the histogram of a block's keys; `shift` as of `count_keys`."""
+    keys, sizes = block.load()
+    return count_keys(key_array(keys), size_array(sizes), shift=shift)
+
+
+def key_array(keys: bytes) -> NDArray[np.uint64]:
+    """Returns n sort keys as an array (n, 2) of native uint64: the high and the low half."""
+    return np.frombuffer(keys, ">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def size_array(sizes: bytes) -> NDArray[np.int64]:
+    """Returns n framed sizes in bytes, as int64."""
+    return np.frombuffer(sizes, "<u4").astype(np.int64)
+
+
+def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Returns the order that brings keys (n, 2) into ascending order; equal keys keep theirs."""
+    order: NDArray[np.intp] = np.argsort(keys[:, 0], kind="stable")
+    high = keys[order, 0]
+    if (high[1:] == high[:-1]).any():
+        order = np.lexsort((keys[:, 1], keys[:, 0]))
+    return order
+
+
+class _Collector:
+    """The framed records of a block, encoded one by one; the native module's `collector`, in Python.
+
+    Args:
+        encode: from an example to its record.
+    """
+
+    def __init__(self, encode: Callable[[Any], bytes], records: list[bytes] | None = None) -> None:
+        self._encode = encode
+        self._records = records or []
+
+    def append(self, example: Any) -> int:
+        """Encodes an example and keeps its record; returns its size in bytes, and keeps none that is too large."""
+        record = self._encode(example)
+        if len(record) <= MAX_RECORD_BYTES:
+            self._records.append(record)
+        return len(record)
+
+    def sizes(self) -> bytes:
+        """Returns the framed sizes of the records: little-endian uint32."""
+        sizes = np.fromiter(map(len, self._records), np.uint32, len(self._records)) + np.uint32(tfrecord.OVERHEAD)
+        return sizes.astype("<u4", copy=False).tobytes()
+
+    def ordered(self, order: NDArray[np.int64]) -> bytes:
+        """Returns the framed records of these numbers, joined."""
+        return b"".join(tfrecord.frame_ordered(self._records, order, max(1, len(order)))[0])
+
+    def clear(self, _: bool) -> None:
+        """Forgets all records."""
+        self._records = []
+
+
+def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | None = None) -> AnyBlock:
+    """Returns the block of these records: sorted by their keys and framed.
+
+    Args:
+        split: the split's name.
+        keys: n x 16 bytes, the records' sort keys.
+        records: n records, not framed.
+        spill_dir: directory that gets the payload in a new file; None keeps it inline.
+    """
+    collected = _Collector(bytes, records)
+    return _sorted_block(split, keys, collected.sizes(), collected.ordered, spill_dir)
+
+
+def _sorted_block(
+    split: str, keys: bytes, sizes: bytes, ordered: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
+) -> AnyBlock:
+    order = sort_order(key_array(keys)).astype(np.int64, copy=False)
+    sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
+    sorted_sizes = np.frombuffer(sizes, "<u4")[order]
+    if spill_dir is None:
+        return Block(split, sorted_keys, sorted_sizes.tobytes(), ordered(order))
+    num_bytes = int(sorted_sizes.sum(dtype=np.int64))
+    # Small pieces: a buffer that is used again is in the processor's cache, a large one costs fresh pages.
+    count = max(1, PIECE_BYTES * len(order) // num_bytes)
+    pieces = (ordered(order[start : start + count]) for start in range(0, len(order), count))
+    return _spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
+
+
+def _spill(
+    split: str, keys: bytes, sizes: bytes, payload: Iterable[bytes], num_bytes: int, directory: str
+) -> SpilledBlock:
+    """Writes a block into a new file of the directory and returns where it lies.
+
+    The name is new at each call, so a retried bundle disturbs nobody; it tells how many records and bytes are inside.
+    """
+    count = len(keys) // KEY_BYTES
+    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.block")
+    with storage.open_writer(path) as writer:
+        writer.write(itertools.chain((keys, sizes), payload))
+    return SpilledBlock(split, path, count, 0, len(keys), len(keys) + len(sizes), num_bytes)
+
+
+class BlockBuilder:
+    """Collects the encoded examples of one split and makes blocks of them.
+
+    Args:
+        split: the split's name, which salts the hash.
+        encode: from an example to its record.
+        block_size: a block is full when its records reach this size in bytes. Spilled blocks grow, up to four times,
+            as there get to be many: each sends a pointer to each shard.
+        ordered: keys are integers whose order is kept (`disable_shuffling`), instead of hashed.
+        spill_dir: where payload is spilled; None keeps it inline.
+    """
+
+    def __init__(
+        self,
+        split: str,
+        encode: Callable[[Any], bytes],
+        *,
+        block_size: int,
+        ordered: bool = False,
+        spill_dir: str | None = None,
+    ) -> None:
+        note_if_missing()
+        self._split = split
+        if core is None:
+            own = _Collector(encode)
+            self._append, self._sizes, self._in_order, self._clear = own.append, own.sizes, own.ordered, own.clear
+        else:
+            self._append, self._sizes, self._in_order, self._clear = core.collector(encode, MAX_RECORD_BYTES)
+        self._block_size = block_size
+        self._ordered = ordered
+        self._spill_dir = spill_dir
+        self._full = block_size
+        self._num_blocks = 0
+        self.reset()
+
+    def __len__(self) -> int:
+        """Returns how many examples were collected since the last flush."""
+        return len(self._keys)
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of their records in bytes."""
+        return self._num_bytes
+
+    def reset(self) -> None:
+        """Forgets what was collected, and gives its memory back."""
+        self._forget(False)
+
+    def _forget(self, keep_memory: bool) -> None:
+        self._keys: list[Any] = []
+        self._num_bytes = 0
+        self._clear(keep_memory)
+
+    def add(self, key: Any, example: Any) -> bool:
+        """Encodes an example; returns whether the block is now full and wants `flush`."""
+        try:
+            size = self._append(example)
+        except Exception as e:
+            _tell_where(e, self._split, key)
+            raise
+        if size > MAX_RECORD_BYTES:
+            raise FeatureValueError(
+                f"split {self._split!r}, key {key!r}: the record has {size:,} bytes; at most {MAX_RECORD_BYTES:,} "
+                "(1 GiB) can be written. Store large values as files and their paths in the dataset."
+            )
+        self._keys.append(key)
+        self._num_bytes += size
+        return self._num_bytes >= self._full
+
+    def flush(self) -> AnyBlock | None:
+        """Returns the block of what was collected since the last flush; None where that is nothing."""
+        if not self._keys:
+            return None
+        if self._ordered:
+            keys = sort_keys.ordered_keys(self._keys)
+        else:
+            keys = sort_keys.hash_keys(self._split, self._keys)
+        block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
+        self._forget(True)
+        self._num_blocks += 1
+        if self._spill_dir is not None:
+            self._full = self._block_size * min(MAX_GROWTH, 1 + self._num_blocks // BLOCKS_BEFORE_GROWTH)
+        return block
+
+
+def _tell_where(error: Exception, split: str, key: Any) -> None:
+    """Puts split and key in front of an encoding error's message."""
+    if error.args and isinstance(error.args[0], str):
+        error.args = (f"split {split!r}, key {key!r}: {error.args[0]}", *error.args[1:])

@@ -1,0 +1,102 @@
+"""What a version number promises, checked against an earlier published version before the new one is published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import ResultKeptError, VersionError
+from beam_datasets.metadata.version import LATEST, Version
+
+if TYPE_CHECKING:
+    from beam_datasets.diffing import Verdict
+    from beam_datasets.metadata.info import DatasetInfo
+
+SHOWN = 10  # reasons of a refusal
+
+
+def earlier_version(dataset_dir: str, wanted: str = "latest") -> str | None:
+    """Returns the directory of the published version that a version is to be checked against.
+
+    Args:
+        dataset_dir: of the version that is to be published.
+        wanted: a version; or 'latest' for the highest one below it.
+
+    Returns:
+        None where the latest is wanted, and none is below it.
+
+    Raises:
+        VersionError: the version that is wanted is not published, or not below.
+        ValueError: `wanted` is not a version.
+    """
+    folder, mine = storage.dirname(dataset_dir), Version(storage.basename(dataset_dir))
+    names = storage.list_dir(folder) if storage.is_dir(folder) else []
+    there = [Version(name) for name in names if Version.is_valid(name) and name == str(Version(name))]
+    earlier = sorted(v for v in there if v < mine and catalog.is_published(storage.join(folder, str(v))))
+    if wanted in LATEST:
+        return storage.join(folder, str(earlier[-1])) if earlier else None
+    if Version(wanted) not in earlier:
+        listed = ", ".join(map(str, earlier)) or "none"
+        raise VersionError(
+            f"{mine} cannot be checked against {wanted}: published versions below {mine} in {folder} are {listed}."
+        )
+    return storage.join(folder, str(Version(wanted)))
+
+
+def check_known(published_dir: str, info: DatasetInfo) -> None:
+    """Checks a version that is not generated yet: features and description against those of a published version.
+
+    Raises:
+        VersionError: the number promises more than they keep; the message contains what differs and a number to use.
+    """
+    from beam_datasets.diffing.features import compare_features
+    from beam_datasets.diffing.verdict import judge
+    from beam_datasets.reading.opening import builder_from_directory
+
+    old = builder_from_directory(published_dir).info
+    verdict = judge(old, info, compare_features(old.features, info.features).changes, [])
+    if not verdict.kept:
+        raise VersionError(_refusal(verdict, info.display_name, old.display_name))
+
+
+def check(published_dir: str, result_dir: str) -> None:
+    """Checks that a complete result keeps what its number promises to readers of a published version.
+
+    Raises:
+        ResultKeptError: it does not; the message contains what differs, and how to publish it under another number.
+    """
+    from beam_datasets.diffing import diff  # few runs ask for it, and all would wait for the import
+    from beam_datasets.reading.opening import builder_from_directory
+
+    found = diff(builder_from_directory(published_dir), builder_from_directory(result_dir), examples=0)
+    if not found.verdict.kept:
+        command = f"beam-datasets publish {result_dir} --version {found.verdict.lowest}"
+        text = _refusal(found.verdict, found.new, found.old)
+        raise ResultKeptError(f"{text}\nThe result is kept. To publish it under that number: {command}")
+
+
+def check_number(dataset_dir: str, result_dir: str) -> None:
+    """Checks the number under which a kept result is to be published against the version published before it.
+
+    Raises:
+        VersionError: the number is too low.
+    """
+    from beam_datasets.diffing import diff
+    from beam_datasets.reading.opening import builder_from_directory
+
+    published_dir, version = earlier_version(dataset_dir), Version(storage.basename(dataset_dir))
+    if published_dir is None:
+        return
+    verdict = diff(builder_from_directory(published_dir), builder_from_directory(result_dir), examples=0).verdict
+    if verdict.lowest is not None and version < verdict.lowest:
+        raise VersionError(
+            f"{dataset_dir}: expected version {verdict.lowest} or higher, as the result differs from "
+            f"{storage.basename(published_dir)}, got {version}."
+        )
+
+
+def _refusal(verdict: Verdict, new: str, old: str) -> str:
+    reasons = [f"  {reason.needs}  {reason.text}" for reason in verdict.reasons]
+    left_out = [f"  ... and {len(reasons) - SHOWN} more"] if len(reasons) > SHOWN else []
+    lines = [f"{new} was not published: it was compared with {old}.", *reasons[:SHOWN], *left_out]
+    return "\n".join([*lines, str(verdict)])

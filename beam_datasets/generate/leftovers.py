@@ -1,0 +1,304 @@
+"""What killed runs left: staging directories, reservations, unfinished files, empty directories; and whose they are."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import PathNotFoundError, StorageError
+from beam_datasets.generate import runs
+from beam_datasets.generate.owners import Owner
+from beam_datasets.metadata.names import check_dataset_name
+from beam_datasets.metadata.version import Version
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+WEEK = 7 * 24 * 3600.0
+"""After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
+
+_DEPTH = 3  # of directories below a data_dir: dataset, config, version
+_STAGING = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
+_SPILL_SUFFIX = ".spill"
+_EMPTY_SECONDS = 3600.0  # after which nobody is just about to put something into an empty directory
+
+Kind = Literal["staging", "run", "temporary", "empty"]
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that is not part of a published dataset.
+
+    Attributes:
+        path: of the file or directory.
+        kind: 'staging' directory of a run, 'run' that has reserved a directory of an object store, 'temporary' file or
+            directory, 'empty' directory.
+        num_bytes: its size.
+        modified: when something in it was last changed, in seconds since the epoch.
+        abandoned: whether nobody works at it any more; a run that has decided to publish is to be finished then.
+        reason: why, or why not.
+        job: id of the run; None if it is unknown.
+    """
+
+    path: str
+    kind: Kind
+    num_bytes: int
+    modified: float
+    abandoned: bool
+    reason: str
+    job: str | None = None
+
+
+def find_leftovers(
+    data_dir: str | os.PathLike[str], *, older_than: float = WEEK, storage_options: Mapping[str, Any] | None = None
+) -> list[Leftover]:
+    """Returns what is below a data_dir and not part of a published dataset, in the order of the paths.
+
+    The directories of datasets, configs and versions are searched. Links are not followed.
+
+    Args:
+        data_dir: root of datasets, or a directory below one.
+        older_than: after how many seconds without a change something counts as abandoned if its owner cannot be asked:
+            one on another machine, or an unknown one. Reservations never count as abandoned by their age.
+        storage_options: of the store of `data_dir`; see `beam_datasets.builder`. The returned paths carry them.
+
+    Raises:
+        PathNotFoundError: there is no such directory.
+        ValueError: `older_than` is negative, or there are options for a local path.
+    """
+    if older_than < 0:
+        raise ValueError(f"older_than is {older_than}; needed: a time of 0 or more.")
+    root = storage.with_options(data_dir, storage_options)
+    if not storage.is_dir(root):
+        raise PathNotFoundError(f"{root}: there is no such directory")
+    return list(_Search(older_than, time.time()).below(root, ()))
+
+
+def remove_leftover(
+    leftover: Leftover, data_dir: str | os.PathLike[str], *, older_than: float = WEEK, by_force: bool = False
+) -> bool:
+    """Removes what is abandoned, if it still is, and the directories that are empty then; returns whether it did.
+
+    A run that has decided to publish is finished instead. Links in it are removed, not followed.
+
+    Args:
+        leftover: of `find_leftovers`.
+        data_dir: see there; it stays.
+        older_than: see there.
+        by_force: gives up a run that may be alive. It fails then, and publishes nothing.
+
+    Raises:
+        StorageError: it cannot be removed.
+    """
+    now = _Search(older_than, time.time()).judge(leftover.path, leftover.kind)
+    if now is None or not (now.abandoned or (by_force and now.job == leftover.job)):
+        return False
+    if now.kind == "run":
+        _end_run(_target_of(now.path), now.job)
+        return True
+    if now.kind == "empty":
+        storage.remove_empty_dir(now.path)
+    elif now.kind == "temporary":
+        (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
+    elif _is_given_up(now.path):
+        storage.remove_tree(now.path)
+    else:
+        return False
+    _remove_empty(storage.dirname(now.path), storage.normalize(data_dir))
+    return True
+
+
+def give_up(leftover: Leftover, data_dir: str | os.PathLike[str]) -> str:
+    """Gives up a run that may be alive; one that has decided to publish is finished instead.
+
+    Args:
+        leftover: the run, of `find_leftovers`.
+        data_dir: see there.
+
+    Returns:
+        What came of it: 'given up', 'finished', or 'gone' if it had ended before.
+    """
+    if not remove_leftover(leftover, data_dir, by_force=True):
+        return "gone"
+    return "finished" if runs.is_complete(_target_of(leftover.path)) else "given up"
+
+
+def _end_run(target: str, job: str | None) -> None:
+    """Finishes the run that holds a directory if it has decided to publish; else gives it up and deletes its files.
+
+    Another run, which has reserved the directory since `job` was found to be gone, is not given up.
+    """
+    held = runs.holder(target)
+    if held is not None and (
+        runs.is_complete(target) or (held.run.job == job and not runs.discard(held.run, by="beam-datasets gc"))
+    ):
+        runs.finish(target)
+    if runs.is_complete(target):
+        storage.remove_tree(runs.runs_dir(target))  # that of a run without a decision, too
+
+
+def _is_given_up(staging_dir: str) -> bool:
+    """Makes sure that the run of a staging directory cannot publish it any more; returns whether that is so."""
+    match = _STAGING.fullmatch(storage.basename(staging_dir))
+    if match is None or not storage.is_remote(staging_dir) or match["name"].endswith(_SPILL_SUFFIX):
+        return True  # a local directory gets another name before anything in it is removed
+    target = storage.join(storage.dirname(staging_dir), match["name"])
+    return runs.abandon(target, match["job"], by="beam-datasets gc").kind == runs.ABANDON
+
+
+def _target_of(runs_dir: str) -> str:
+    return storage.join(storage.dirname(runs_dir), storage.basename(runs_dir).removeprefix(runs.RUNS_PREFIX))
+
+
+def _remove_empty(path: str, root: str) -> None:
+    """Removes a directory below the root that is empty, and those above it that are so then."""
+    while path != root and not storage.is_remote(path) and storage.is_dir(path) and not storage.list_dir(path):
+        storage.remove_empty_dir(path)
+        path = storage.dirname(path)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A look for leftovers.
+
+    Attributes:
+        older_than: see `find_leftovers`.
+        now: seconds since the epoch.
+    """
+
+    older_than: float
+    now: float
+
+    def below(self, folder: str, names: tuple[str, ...]) -> Iterator[Leftover]:
+        """Yields what is in a directory, whose names below the data_dir are given, and in those in it."""
+        entries = _list(folder)
+        if not entries and names and _may_be_ours(names):
+            yield from self._found(folder, "empty")
+        for name in entries:
+            path = storage.join(folder, name)
+            if storage.is_link(path):
+                continue
+            if storage.is_temporary(name):
+                yield from self._found(path, "temporary")
+            elif name.startswith(runs.RUNS_PREFIX) and storage.is_remote(path):
+                yield from self._found(path, "run")
+            elif _STAGING.fullmatch(name):
+                yield from self._found(path, "staging")
+            elif len(names) < _DEPTH and not _is_file_of_a_dataset(name) and storage.is_dir(path):
+                yield from self.below(path, (*names, name))
+
+    def _found(self, path: str, kind: Kind) -> Iterator[Leftover]:
+        leftover = self.judge(path, kind)
+        if leftover is not None:
+            yield leftover
+
+    def judge(self, path: str, kind: Kind) -> Leftover | None:
+        """Returns what a path is now; None where it is gone, or is no leftover any more."""
+        if storage.is_link(path):
+            return None
+        usage = _usage(path)
+        if usage is None:
+            return None
+        if kind == "run":
+            return self._judge_run(path, usage)
+        if kind == "empty":
+            abandoned = not _list(path) and self.now - usage.modified >= min(_EMPTY_SECONDS, self.older_than)
+            reason = "nothing is in it" if abandoned else "nothing is in it yet"
+            return Leftover(path, kind, 0, usage.modified, abandoned, reason)
+        owner = Owner.read(path) if kind == "staging" else None
+        if kind == "staging" and owner is None and _holds_published(path):
+            return None
+        if kind == "staging" and _belongs_to_holder(path):
+            return None  # shown with the reservation
+        abandoned, reason = self._whose(owner, usage.modified)
+        return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)
+
+    def _judge_run(self, path: str, usage: storage.Usage) -> Leftover | None:
+        """Returns the run that holds a directory; None if none does, and the records must stay."""
+        target = _target_of(path)
+        if runs.is_complete(target):
+            reason = "records of runs; the version is published"
+            return Leftover(path, "run", usage.num_bytes, usage.modified, True, reason)
+        held = runs.holder(target)
+        if held is None or (held.decision is not None and held.decision.kind == runs.ABANDON):
+            return None
+        staged = _usage(held.run.staging_dir)
+        num_bytes = usage.num_bytes + (staged.num_bytes if staged else 0)
+        modified = max(usage.modified, staged.modified if staged else 0)
+        owner, job = held.run.owner, held.run.job
+        if held.decision is not None:
+            abandoned, why = self._whose(owner, modified)
+            reason = f"run {job} has staged everything and decided to publish, --yes finishes it; {why}"
+        else:
+            abandoned = owner.is_dead
+            _, why = (True, f"{owner.text} is gone") if abandoned else self._whose(owner, time.time())
+            reason = f"reserved by run {job}; {why.partition(';')[0]}"
+            reason += "" if abandoned else f"; --abandon {job} gives it up"
+        return Leftover(path, "run", num_bytes, modified, abandoned, reason, job)
+
+    def _whose(self, owner: Owner | None, modified: float) -> tuple[bool, str]:
+        """Returns whether something is abandoned, and why."""
+        old = self.now - modified >= self.older_than
+        age = "not changed for long" if old else "changed lately"
+        if owner is None:
+            return old, f"no owner is known; {age}"
+        if not owner.is_here:
+            return old, f"of process {owner.pid} on {owner.host}, which cannot be asked; {age}"
+        if owner.is_running:
+            return False, f"in use by process {owner.pid}"
+        if owner.is_local:
+            return True, f"process {owner.pid} is gone"
+        return old, f"process {owner.pid} is gone, but {owner.runner} may work on; {age}"
+
+
+def _usage(path: str) -> storage.Usage | None:
+    try:
+        return storage.usage(path)
+    except PathNotFoundError:
+        return None
+
+
+def _belongs_to_holder(staging_dir: str) -> bool:
+    """Returns whether a staging directory is that of the run that holds a directory of an object store."""
+    match = _STAGING.fullmatch(storage.basename(staging_dir))
+    if match is None or not storage.is_remote(staging_dir):
+        return False
+    held = runs.holder(storage.join(storage.dirname(staging_dir), match["name"]))
+    if held is None or held.run.job != match["job"]:
+        return False
+    return held.decision is None or held.decision.kind != runs.ABANDON
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return storage.list_dir(folder)
+    except PathNotFoundError:
+        return []  # gone meanwhile
+    except StorageError:
+        if storage.is_dir(folder):
+            raise
+        return []
+
+
+def _holds_published(path: str) -> bool:
+    """Whether a directory is that of a config that has just such a name."""
+    inner = [storage.join(path, name) for name in _list(path) if Version.is_valid(name)]
+    return any(map(catalog.is_published, inner))
+
+
+def _is_file_of_a_dataset(name: str) -> bool:
+    """Whether a name is of a file, so that it needs not be asked whether it is a directory."""
+    return ".tfrecord-" in name or name.endswith((".json", ".index"))
+
+
+def _may_be_ours(names: tuple[str, ...]) -> bool:
+    """Whether an empty directory is in the place of a dataset, a config or a version."""
+    try:
+        check_dataset_name(names[0])
+    except ValueError:
+        return False
+    return len(names) == 1 or all(Version.is_valid(name) for name in names[2:])

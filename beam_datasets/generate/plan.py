@@ -1,0 +1,358 @@
+"""The plan of a dataset's shards: made once from the counts of all examples, before any shard is written.
+
+A shard holds the examples of exact ranks [start, stop) in ascending sort key. What travels to a shard is whole bins of
+the histogram, so the plan says for each *group* (a shard, or one of the parts of a large shard) which sort keys it is
+sent, how many examples that is, how many of them to skip and how many to take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.formats import tfrecord
+from beam_datasets.metadata import shards as shard_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.histogram import Histogram
+
+MAX_PART_SIZE = 256 << 20
+GROUP_SIZE = 8 << 20  # of small shards that are written together: each alone costs the engine and the disk as much
+MIN_GROUPS = 128  # of a split with as many shards, so that every worker gets some
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingOptions:
+    """What decides the number of shards and which examples are in them.
+
+    Attributes:
+        num_shards: of each split, or one number for all; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule, in bytes.
+        max_shard_size: upper limit of the size rule, in bytes.
+        max_examples_per_split: keep only so many, those of the lowest sort keys; None keeps all.
+        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        ordered: keys are integers whose order is kept (`disable_shuffling`).
+        max_part_size: larger shards are written in parts of about this size in bytes.
+    """
+
+    num_shards: int | Mapping[str, int | None] | None = None
+    min_shard_size: int = shard_rules.MIN_SHARD_SIZE
+    max_shard_size: int = shard_rules.MAX_SHARD_SIZE
+    max_examples_per_split: int | None = None
+    ignore_duplicates: bool = False
+    ordered: bool = False
+    max_part_size: int = MAX_PART_SIZE
+
+    def __post_init__(self) -> None:
+        self._take_integers()
+        object.__setattr__(self, "ignore_duplicates", boolean("ignore_duplicates", self.ignore_duplicates))
+        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        for count in counts:
+            if count is not None and count < 1:
+                raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
+        if not 0 < self.min_shard_size <= self.max_shard_size:
+            raise ValueError(
+                f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
+                "expected 0 < min_shard_size <= max_shard_size."
+            )
+        if self.max_examples_per_split is not None and self.max_examples_per_split < 1:
+            raise ValueError(
+                f"max_examples_per_split is {self.max_examples_per_split}; give at least 1, or None for all."
+            )
+        if self.max_part_size < 1:
+            raise ValueError(f"max_part_size is {self.max_part_size} bytes; give at least 1.")
+
+    @property
+    def most_shards(self) -> int:
+        """The largest number of shards that is asked for; 0 for none."""
+        asked = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        return max(filter(None, asked), default=0)
+
+    def _take_integers(self) -> None:
+        """Makes int of all numbers: NumPy's, which JSON has not, too."""
+        names = ("min_shard_size", "max_shard_size", "max_examples_per_split", "max_part_size")
+        taken: dict[str, Any] = {name: _integer(name, getattr(self, name)) for name in names}
+        if isinstance(self.num_shards, Mapping):
+            asked = self.num_shards.items()
+            if others := [split for split in self.num_shards if not isinstance(split, str)]:
+                raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is no str.")
+            taken["num_shards"] = {split: _integer(f"num_shards[{split!r}]", count) for split, count in asked}
+        else:
+            taken["num_shards"] = _integer("num_shards", self.num_shards)
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(
+        cls, *, min_shard_size: int | None = None, max_shard_size: int | None = None, **options: Any
+    ) -> ShardingOptions:
+        """Returns the options, with the default limits of the size rule where they are None."""
+        limits: dict[str, Any] = {"min_shard_size": min_shard_size, "max_shard_size": max_shard_size}
+        return cls(**{name: limit for name, limit in limits.items() if limit is not None}, **options)
+
+    def check_splits(self, splits: Collection[str]) -> None:
+        """Checks that shards are asked for of splits that there are.
+
+        Raises:
+            ValueError: num_shards names another.
+        """
+        if isinstance(self.num_shards, Mapping) and (others := sorted(set(self.num_shards) - set(splits))):
+            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.")
+
+    def shards_of(self, split: str) -> int | None:
+        """Returns the number of shards asked for; None where the size rule chooses."""
+        return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
+
+
+def _integer(name: str, value: Any) -> int | None:
+    return None if value is None else integer(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one call of the shard writer gets and does.
+
+    Attributes:
+        split: the split's name.
+        shard: index of the shard, or of the first of several.
+        num_shards: shards of the split.
+        part: index of the part within the shard, and `num_parts` of it.
+        num_parts: parts of the shard; 1 where there are several shards.
+        received: examples whose sort keys are in the group's bins (different keys, where duplicates are ignored).
+        skip: how many of them, in order, belong to groups before.
+        takes: how many, after these, belong to each of the group's shards, or to the part.
+    """
+
+    split: str
+    shard: int
+    num_shards: int
+    part: int
+    num_parts: int
+    received: int
+    skip: int
+    takes: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """Which split and shards these are, for errors."""
+        last = self.shard + len(self.takes) - 1
+        shards = f"shard {self.shard}" if last == self.shard else f"shards {self.shard} to {last}"
+        return f"split {self.split!r}, {shards} of {self.num_shards}"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The groups of one split, in order, and the files that they write: a file is a shard, or a part of one.
+
+    Attributes:
+        split: the split's name.
+        num_examples: examples that the split will have.
+        num_shards: shards that it will have.
+        first_group: number of the first group among those of all splits.
+        lows: (groups, 2) uint64, the lowest sort key that a group is sent.
+        highs: (groups, 2) uint64, the highest sort key that a group is sent.
+        received: (groups,) examples that a group is sent.
+        skips: (groups,) how many of them, in order, are of groups before.
+        firsts: (groups + 1,) the first file of each group; the last number is that of all files.
+        shards: (files,) shard of each file.
+        takes: (files,) examples of each file.
+    """
+
+    split: str
+    num_examples: int
+    num_shards: int
+    first_group: int
+    lows: NDArray[np.uint64] = field(repr=False)
+    highs: NDArray[np.uint64] = field(repr=False)
+    received: NDArray[np.int64] = field(repr=False)
+    skips: NDArray[np.int64] = field(repr=False)
+    firsts: NDArray[np.int64] = field(repr=False)
+    shards: NDArray[np.int64] = field(repr=False)
+    takes: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.received)
+
+    def group(self, index: int) -> Group:
+        """Returns the split's group of this index, counted from 0."""
+        file, stop = self.firsts[index : index + 2].tolist()
+        shard = int(self.shards[file])
+        first, last = np.searchsorted(self.shards, [shard, shard + 1])
+        return Group(
+            self.split, shard, self.num_shards, file - int(first), int(last - first),
+            int(self.received[index]), int(self.skips[index]), tuple(self.takes[file:stop].tolist()),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plans of all splits, in the order in which the builder names them."""
+
+    splits: tuple[SplitPlan, ...]
+
+    def split(self, name: str) -> SplitPlan:
+        """Returns the plan of the split of this name."""
+        return next(split for split in self.splits if split.split == name)
+
+    def group(self, number: int) -> Group:
+        """Returns the group of this number, counted over all splits."""
+        split = next(s for s in reversed(self.splits) if s.first_group <= number)
+        return split.group(number - split.first_group)
+
+
+def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], options: ShardingOptions) -> Plan:
+    """Returns the plan of all splits.
+
+    Raises:
+        BeamDatasetsError: a split has no examples, or fewer than shards were asked for.
+    """
+    plans: list[SplitPlan] = []
+    first_group = 0
+    for split in splits:
+        if split not in histograms:
+            raise BeamDatasetsError(
+                f"split {split!r} has no examples; a published split needs at least one. "
+                "Check where its examples come from, or leave the split out."
+            )
+        plans.append(plan_split(split, histograms[split], options, first_group))
+        first_group += len(plans[-1])
+    return Plan(tuple(plans))
+
+
+def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:
+    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts, small ones together."""
+    total = histogram.total
+    num_examples = min(total, options.max_examples_per_split or total)
+    size = int(histogram.num_bytes.sum()) * num_examples // total
+    num_shards = choose_shards(split, num_examples, size, options)
+    ends = shard_rules.shard_ends(num_examples, num_shards)
+    ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
+    bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
+    file_stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before, options.max_part_size)
+    firsts = _grouped(np.interp(file_stops, ranks, bytes_before), shards, options.max_part_size)
+    stops = file_stops[firsts[1:] - 1]
+    starts = np.concatenate([[0], stops[:-1]])
+    first_bins = np.searchsorted(ranks, starts, side="right") - 1
+    last_bins = np.searchsorted(ranks, stops, side="left") - 1
+    return SplitPlan(
+        split, num_examples, num_shards, first_group,
+        lows=histogram.bins[first_bins],
+        highs=_last_keys(histogram.bins[last_bins], histogram.shift),
+        received=ranks[last_bins + 1] - ranks[first_bins],
+        skips=starts - ranks[first_bins],
+        firsts=firsts,
+        shards=shards,
+        takes=np.diff(file_stops, prepend=0),
+    )  # fmt: skip
+
+
+def choose_shards(split: str, num_examples: int, num_bytes: int, options: ShardingOptions) -> int:
+    """Returns the number of shards of a split.
+
+    Args:
+        split: the split's name.
+        num_examples: that it will have.
+        num_bytes: of all its records, framed.
+        options: what was asked for.
+
+    Raises:
+        BeamDatasetsError: more shards are asked for than there are examples.
+    """
+    num_shards = options.shards_of(split) or shard_rules.choose_num_shards(
+        num_examples,
+        num_bytes - tfrecord.OVERHEAD * num_examples,
+        min_shard_size=options.min_shard_size,
+        max_shard_size=options.max_shard_size,
+    )
+    if num_shards > num_examples:
+        raise BeamDatasetsError(
+            f"split {split!r} has {num_examples} examples, too few for {num_shards} shards; "
+            f"ask for at most num_shards={num_examples}."
+        )
+    return num_shards
+
+
+def _cut(
+    ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64], max_part_size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns (ranks where files end, shard of each file): shard ends, and cuts between bins inside large shards."""
+    size_at_ends = np.interp(ends, ranks, bytes_before)
+    sizes = np.diff(size_at_ends, prepend=0)
+    parts = np.maximum(1, -(-sizes // max_part_size)).astype(np.int64)  # of each shard
+    shard = np.repeat(np.arange(len(ends)), parts - 1)  # of each cut inside one
+    number = np.arange(len(shard)) - np.repeat(np.cumsum(parts - 1) - (parts - 1), parts - 1) + 1
+    at = size_at_ends[shard] - sizes[shard] * (1 - number / parts[shard])
+    inside = ranks[np.searchsorted(bytes_before, at.astype(np.int64))]
+    starts = np.concatenate([[0], ends])[shard]
+    stops = np.unique(np.concatenate([ends, inside[(inside > starts) & (inside < ends[shard])]]))
+    return stops, np.searchsorted(ends, stops).astype(np.int64)
+
+
+def _grouped(size_at_stops: NDArray[np.float64], shards: NDArray[np.int64], max_part_size: int) -> NDArray[np.int64]:
+    """Returns the first file of each group, and the number of files: a part is a group, and so are some small shards.
+
+    Args:
+        size_at_stops: (files,) bytes of all files up to the end of each.
+        shards: (files,) shard of each file.
+        max_part_size: a group with several shards is less than twice this size in bytes: those begin in one slot, and
+            none of them is larger than a slot is.
+    """
+    size = max(1.0, min(GROUP_SIZE, max_part_size, float(size_at_stops[-1]) / MIN_GROUPS))
+    slots = np.concatenate([[0.0], size_at_stops[:-1]]) // size
+    alone = (np.bincount(shards)[shards] > 1) | (np.diff(size_at_stops, prepend=0) > size)
+    begins = (slots[1:] != slots[:-1]) | alone[1:] | alone[:-1]
+    return np.concatenate([[0], np.flatnonzero(begins) + 1, [len(shards)]])
+
+
+def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
+    """Returns the last sort key of each bin (n, 2)."""
+    ones = (1 << shift) - 1
+    return bins | np.array([ones >> 64, ones & (2**64 - 1)], np.uint64)
+
+
+def route(block: AnyBlock, plan: SplitPlan) -> Iterator[tuple[int, AnyBlock]]:
+    """Yields (number of the group, the records of the block that it is sent), in order.
+
+    A record in a bin that straddles two groups goes to both.
+    """
+    keys, sizes = block.load()
+    ascending = np.frombuffer(keys, "S16")
+    groups = _groups_near(ascending, plan)
+    firsts = np.searchsorted(ascending, _as_bytes(plan.lows[groups]), side="left")
+    lasts = np.searchsorted(ascending, _as_bytes(plan.highs[groups]), side="right")
+    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)])
+    some = lasts > firsts
+    firsts, lasts = firsts[some], lasts[some]
+    cuts = zip(
+        groups[some].tolist(), firsts.tolist(), lasts.tolist(), offsets[firsts].tolist(), offsets[lasts].tolist()
+    )
+    for group, first, last, start, stop in cuts:
+        yield plan.first_group + group, block.cut(first, last, start, stop)
+
+
+def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:
+    """Returns the groups that a block's keys may go to, maybe some more: of very many groups it meets only a few."""
+    if len(plan) <= len(keys):
+        return np.arange(len(plan))
+    high = keys.view(">u8")[::2].astype(np.uint64)
+    firsts = np.searchsorted(plan.highs[:, 0], high, side="left")
+    lasts = np.searchsorted(plan.lows[:, 0], high, side="right")
+    if (lasts - firsts > 2).any():  # groups that differ in their low halves only
+        return np.arange(len(plan))
+    near = np.unique(np.concatenate([firsts, np.maximum(lasts - 1, firsts)]))
+    return near[near < len(plan)]
+
+
+def _as_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+    """Returns keys (n, 2) as 16 big-endian bytes each, which compare like the numbers."""
+    return np.ascontiguousarray(keys.astype(">u8")).view("S16").ravel()

@@ -1,0 +1,603 @@
+"""Publishing: everything is staged, complete and counted; then the version becomes visible at once.
+
+On a local disk the staging directory stands beside the final one and gets its name in one rename, which fails if
+another run published first; everything is on the disk (fsync) before. On an object store the phases are those of
+`runs`. A reader never sees half a version, and a published version never changes.
+
+    announce -> reserve -> (shards are staged) -> decide -> commit_file, for each file -> make_visible
+
+An engine may run each phase several times, late, and at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import platform
+import tempfile
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import crc32c
+
+from beam_datasets import catalog, storage
+from beam_datasets import features as feature_trees
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    JobStateUnknownError,
+    LostExamplesError,
+    ResultKeptError,
+    StorageError,
+)
+from beam_datasets.generate import compatibility, runs, shard_writer
+from beam_datasets.generate.owners import OWNER_FILE, Owner
+from beam_datasets.generate.runs import Decision, Run, StagedFile
+from beam_datasets.generate.shard_writer import WrittenShard
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
+from beam_datasets.metadata.names import FilenameTemplate
+from beam_datasets.metadata.version import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from beam_datasets.generate.plan import ShardingOptions
+    from beam_datasets.metadata.info import DatasetInfo
+    from beam_datasets.metadata.version import VersionOrStr
+
+RESULT_DIR = "result"
+"""Directory in a staging directory of an object store with a complete version that was not published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A version that is about to be published: all that is known before its examples are.
+
+    Attributes:
+        info: the content of dataset_info.json, without the splits.
+        features: the feature tree.
+        dataset_dir: the version's directory.
+        owner: the process that runs it, with the run's id, the runner and the start.
+        builder: module and class of the builder, for the manifest.
+        options: options that decide the bytes, for the manifest.
+        source: where a materialized dataset came from; None for a generated one.
+        check_against: directory of a published version, to whose readers this one must keep what its number promises.
+        spill_dir: directory of intermediate files; None if there are none.
+        notes: remarks for readers, for run.json.
+    """
+
+    info: DatasetInfo
+    features: Any
+    dataset_dir: str
+    owner: Owner
+    builder: str
+    options: Mapping[str, Any]
+    source: Mapping[str, Any] | None
+    check_against: str | None = None
+    spill_dir: str | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The dataset's name."""
+        return self.info.name
+
+    @property
+    def full_name(self) -> str:
+        """The dataset's name, configuration and version."""
+        return self.info.display_name
+
+    @property
+    def job(self) -> str:
+        """The run's id."""
+        return self.owner.job
+
+    @property
+    def staging_dir(self) -> str:
+        """Directory in which the version is put together."""
+        return runs.staging_dir(self.dataset_dir, self.job)
+
+    @property
+    def run(self) -> Run:
+        """The run, for the records on an object store."""
+        outside = self.spill_dir and storage.dirname(self.spill_dir) != self.staging_dir
+        return Run(self.dataset_dir, self.owner, spill_dir=self.spill_dir if outside else None)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether this very run has published already."""
+        return is_published_by(self.job, self.dataset_dir)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the version is published on an object store."""
+        return storage.is_remote(self.dataset_dir)
+
+    @property
+    def worker_log(self) -> str:
+        """File for the logs of the worker processes of a local run."""
+        folder = tempfile.gettempdir() if self.is_remote else self.staging_dir
+        return storage.join(folder, f"workers-{self.job}.log")
+
+
+def announce(
+    info: DatasetInfo,
+    dataset_dir: str,
+    *,
+    sharding: ShardingOptions,
+    runner: str,
+    builder: str,
+    source: Mapping[str, Any] | None = None,
+    check_against: str | None = None,
+    notes: Sequence[str] = (),
+) -> Publication:
+    """Returns what is going to be published, after checking that it can be; changes nothing.
+
+    Args:
+        info: the dataset's description, without splits.
+        dataset_dir: the version's directory.
+        sharding: options that decide the shards.
+        runner: name of the runner.
+        builder: module and class of the builder, as 'module:Class'.
+        source: where a materialized dataset comes from.
+        check_against: see `Publication`. What can be known before the examples are is checked here.
+        notes: see `Publication`.
+
+    Raises:
+        AlreadyPublishedError: the version is published already.
+        StorageError: the storage cannot be published to.
+        VersionError: the version's number promises more than its features and description keep.
+    """
+    storage.check_can_create(dataset_dir)
+    check_free(dataset_dir, info.display_name)
+    if check_against:
+        compatibility.check_known(check_against, info)
+    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), runner)
+    options = _byte_options(sharding)
+    return Publication(
+        info, info.features, dataset_dir, owner, builder, options, source, check_against, notes=tuple(notes)
+    )
+
+
+def check_free(dataset_dir: str, full_name: str) -> None:
+    """Checks that a version is not published in this directory, and that nothing else is in its place.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or something else is there.
+    """
+    if catalog.is_published(dataset_dir):
+        raise AlreadyPublishedError(
+            f"{full_name} is already published in {dataset_dir}. A published version never changes: "
+            "raise the version to publish again."
+        )
+    if storage.is_remote(dataset_dir):
+        return  # files may be those of a run that is publishing: `reserve` finds out
+    if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or storage.list_dir(dataset_dir)):
+        raise AlreadyPublishedError(
+            f"{dataset_dir} exists but is no published dataset (it lacks dataset_info.json or features.json). "
+            f"Move it away to publish {full_name} there."
+        )
+
+
+def _byte_options(sharding: ShardingOptions) -> dict[str, Any]:
+    """Returns the options that decide what is written, if they differ from the defaults."""
+    defaults = type(sharding)()
+    names = ("num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates")
+    return {name: getattr(sharding, name) for name in names if getattr(sharding, name) != getattr(defaults, name)}
+
+
+def reserve(publication: Publication) -> None:
+    """Reserves the version on an object store, and makes the run's directories; may be called again.
+
+    `owner.json` in each directory contains the process that runs it, so that `gc` can find out whether it is gone.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or another run holds it.
+        AbandonedError: this run was given up.
+    """
+    if publication.is_remote:
+        runs.reserve(publication.run)
+    for directory in filter(None, (publication.staging_dir, publication.run.spill_dir)):
+        storage.make_dirs(directory)
+        publication.owner.write(directory)
+
+
+@contextlib.contextmanager
+def staging(publication: Publication, *, wait: bool = True) -> Iterator[None]:
+    """Reserves a version for the duration of a run; if the run fails, gives it up and removes what it wrote.
+
+    Nothing is removed if the engine has not confirmed that the job ended (JobStateUnknownError), if the run has decided
+    to publish and only the last steps failed, and if the result is kept to be published under another number.
+
+    Args:
+        publication: what is published.
+        wait: whether the run ends with the context. A job that is not waited for removes its intermediate files itself.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or another run holds it.
+        StorageError: the run has decided to publish, and then failed.
+    """
+    above = _missing_above(publication.staging_dir)
+    try:
+        reserve(publication)
+        yield
+    except JobStateUnknownError:
+        raise
+    except BaseException as error:
+        _give_up(publication, error)
+        with contextlib.suppress(StorageError):  # somebody else has put something there
+            for directory in above:
+                storage.remove_empty_dir(directory)
+        raise
+    else:
+        if publication.spill_dir and wait:
+            storage.remove_tree(publication.spill_dir)
+    finally:
+        if publication.is_remote:
+            storage.remove(publication.worker_log)
+
+
+def _give_up(publication: Publication, error: BaseException) -> None:
+    """Abandons a run that failed, and removes its files."""
+    try:
+        decided = publication.is_remote and runs.abandon(publication.dataset_dir, publication.job, by="its launcher")
+        if decided and decided.kind == runs.PUBLISH:
+            if isinstance(error, Exception):
+                raise StorageError(
+                    f"{publication.dataset_dir}: run {publication.job} has staged everything and decided to publish "
+                    f"it, but the last steps failed: {error}. To finish it, run the same command again, or "
+                    f"beam-datasets gc {storage.dirname(publication.dataset_dir)} --yes"
+                ) from error
+            return
+        if publication.run.spill_dir:
+            storage.remove_tree(publication.run.spill_dir)
+        if not isinstance(error, ResultKeptError):
+            storage.remove_tree(publication.staging_dir)
+        elif publication.is_remote:
+            _tidy(publication.staging_dir, {RESULT_DIR})
+    except StorageError as failed:
+        if failed.__cause__ is error:
+            raise  # else the run's own error is what matters; gc finds what is left
+
+
+def _missing_above(directory: str) -> list[str]:
+    """Returns the directories above one that do not exist yet, the nearest first; object stores have none."""
+    missing: list[str] = []
+    while not storage.is_remote(directory) and not storage.exists(directory := storage.dirname(directory)):
+        missing.append(directory)
+    return missing
+
+
+class PlannedSplit(Protocol):
+    """What was planned of a split."""
+
+    @property
+    def split(self) -> str:
+        """The split's name."""
+
+    @property
+    def num_shards(self) -> int:
+        """Shards that it has."""
+
+    @property
+    def num_examples(self) -> int:
+        """Examples that it has."""
+
+
+class AnyPlan(Protocol):
+    """What was planned of all splits, in their order."""
+
+    @property
+    def splits(self) -> Sequence[PlannedSplit]:
+        """The splits."""
+
+
+def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> str:
+    """Publishes staged shards and returns the version's directory: all phases from `decide` on, in this process.
+
+    Raises:
+        LostExamplesError: the shards do not hold just the examples that were planned.
+        AlreadyPublishedError: another run published this version, or holds it.
+        AbandonedError: this run was given up.
+        ResultKeptError: the version's number promises more than the data keep.
+    """
+    decision = decide(publication, plan, shards)
+    if publication.is_remote:
+        runs.commit_all(publication.run, decision)
+    return make_visible(publication, decision)
+
+
+def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
+    """Checks that all shards are staged, writes the metadata, and decides that this run publishes.
+
+    On an object store the files of the decision are to be committed next. The decision has no files if this run has
+    published already.
+
+    Raises:
+        LostExamplesError, AlreadyPublishedError, AbandonedError, ResultKeptError: see `publish`.
+    """
+    if not publication.is_published:
+        try:
+            return _decide(publication, plan, shards)
+        except (AlreadyPublishedError, LostExamplesError):
+            if not publication.is_published:  # else another attempt was faster, and has deleted the staged files
+                raise
+    return Decision(publication.job, runs.PUBLISH)
+
+
+def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
+    if publication.is_remote:
+        runs.reserve(publication.run)
+    columns = {
+        split.split: _columns(split.split, split.num_shards, split.num_examples, shards) for split in plan.splits
+    }
+    texts = _metadata(publication, columns)
+    manifest = Manifest(
+        name=publication.info.name,
+        config=publication.info.config_name,
+        version=str(publication.info.version),
+        splits=columns,
+        metadata={name: hashlib.sha256(text).hexdigest() for name, text in texts.items()},
+        builder=publication.builder,
+        options=publication.options,
+        source=publication.source,
+    )
+    texts |= {RUN_FILE: _run_report(publication, columns), MANIFEST_FILE: manifest.to_text().encode()}
+    files = _stage(publication, texts, shards)
+    if publication.check_against:
+        compatibility.check(publication.check_against, _result(publication, files))
+    if not publication.is_remote:
+        return Decision(publication.job, runs.PUBLISH, manifest.digest, files)
+    return runs.decide(publication.run, files, manifest.digest)
+
+
+def _stage(publication: Publication, texts: Mapping[str, bytes], shards: Sequence[WrittenShard]) -> list[StagedFile]:
+    """Writes the metadata into the staging directory; returns all staged files, after checking that they are there."""
+    root = publication.staging_dir
+    folder = shard_writer.new_dir(root)
+    for name, text in texts.items():
+        storage.write_bytes(storage.join(folder, name), text)
+    checksums = {storage.join(folder, name): crc32c.crc32c(text) for name, text in texts.items()}
+    for shard in shards:
+        checksums |= {shard.path: shard.crc32c, f"{shard.path}.index": shard.index_crc32c}
+    try:
+        sizes = storage.file_sizes(root)
+    except FileNotFoundError:
+        sizes = {}
+    staged = {path[len(root) + 1 :]: checksum for path, checksum in checksums.items()}
+    expected = {shard.path[len(root) + 1 :]: shard.file_bytes for shard in shards}
+    wrong = sorted(path for path in staged if path not in sizes or expected.get(path, sizes[path]) != sizes[path])
+    if wrong:
+        raise LostExamplesError(
+            f"{root}: {len(wrong)} of {len(staged)} files that were written are not there or of another size, such as "
+            f"{wrong[0]}. Somebody removed them, or the run was given up; nothing was published. Run it again."
+        )
+    return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, checksum in staged.items()]
+
+
+def _result(publication: Publication, files: Sequence[StagedFile]) -> str:
+    """Returns a directory that holds the complete version and nothing else, unpublished."""
+    root = publication.staging_dir
+    if not publication.is_remote:
+        _tidy(root, {file.name for file in files})
+        return root
+    result = storage.join(root, RESULT_DIR)
+    with ThreadPoolExecutor(runs.COPIES_AT_ONCE) as executor:
+        copies = [(storage.join(root, file.staged), storage.join(result, file.name)) for file in files]
+        for done in [executor.submit(storage.copy, *paths) for paths in copies]:
+            done.result()
+    return result
+
+
+def commit_file(publication: Publication, file: StagedFile) -> None:
+    """Copies one file of a decision to its final name, on an object store; see `runs.commit_file`."""
+    runs.commit_file(publication.run, file)
+
+
+def make_visible(publication: Publication, decision: Decision) -> str:
+    """Publishes a version of which all files are there, removes what the run needed, and returns the directory.
+
+    Raises:
+        StorageError: a file is missing.
+        AlreadyPublishedError: another run published this version.
+    """
+    if publication.is_published:  # an engine that ran all again has staged all again
+        runs.delete_files(publication.run) if publication.is_remote else storage.remove_tree(publication.staging_dir)
+    elif publication.is_remote:
+        runs.complete(publication.run, decision)
+    else:
+        _rename(publication, decision)
+    return publication.dataset_dir
+
+
+def _rename(publication: Publication, decision: Decision) -> None:
+    """Renames the staging directory to a name of this attempt, checks it, and renames it to its final name.
+
+    Under its own name, `gc` could remove it, and another attempt could make it anew, between the check and the rename.
+    """
+    sizes = {file.name: file.num_bytes for file in decision.files}
+    private = f"{publication.staging_dir}.{uuid.uuid4().hex[:8]}"
+    try:
+        _tidy(publication.staging_dir, {*sizes, OWNER_FILE})
+        storage.rename_dir(publication.staging_dir, private)
+        _tidy(private, set(sizes))
+        found = storage.file_sizes(private)
+        wrong = [name for name in sizes if name not in found or (name != RUN_FILE and found[name] != sizes[name])]
+        if wrong:
+            raise LostExamplesError(
+                f"{publication.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
+                f"{wrong[0]}; nothing was published. Run it again."
+            )
+        storage.rename_dir(private, publication.dataset_dir)
+    except BaseException as error:
+        try:
+            storage.rename_dir(private, publication.staging_dir)  # for another attempt, or the launcher to remove
+        except StorageError:
+            storage.remove_tree(private)
+        if not isinstance(error, (FileExistsError, FileNotFoundError)):
+            raise
+        if not publication.is_published:
+            check_free(publication.dataset_dir, publication.full_name)
+            raise
+        storage.remove_tree(publication.staging_dir)
+
+
+def _tidy(directory: str, wanted: set[str]) -> None:
+    """Removes what is not part of the dataset: spilled blocks, parts, what a killed attempt left."""
+    for name in storage.list_dir(directory):
+        if name not in wanted:
+            path = storage.join(directory, name)
+            (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)
+
+
+def publish_as(result_dir: str, version: VersionOrStr) -> str:
+    """Publishes a result that was kept because its number promised too much, under another version number.
+
+    Shards are taken as they are; metadata and manifest are written anew.
+
+    Args:
+        result_dir: directory of the result, as the error named it.
+        version: the new number.
+
+    Returns:
+        The directory of the published version, beside the one that was refused.
+
+    Raises:
+        AlreadyPublishedError: the version is published, or another run holds it.
+        StorageError: `result_dir` is not the directory of such a result.
+        VersionError: the number is too low for how the examples differ from those of the version published before it.
+    """
+    from beam_datasets.reading.opening import builder_from_directory
+
+    result = storage.normalize(result_dir)
+    root = storage.dirname(result) if storage.basename(result) == RESULT_DIR else result
+    path = storage.join(result, MANIFEST_FILE)
+    if not storage.basename(root).startswith("incomplete.") or not storage.exists(path):
+        raise StorageError(f"{result}: expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}.")
+    manifest = Manifest.from_text(storage.read_bytes(path), path=path)
+    info = builder_from_directory(result).info
+    publication = _renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
+    compatibility.check_number(publication.dataset_dir, result)
+    columns = {split: manifest.splits[split] for split in info.splits}  # the manifest has them by name
+    shards = [shard for split in columns for shard in _kept(manifest.name, split, columns[split])]
+    with staging(publication):
+        folder = shard_writer.new_dir(publication.staging_dir)
+        for shard in shards:
+            for name in (shard.path, f"{shard.path}.index"):
+                _take(storage.join(result, name), storage.join(folder, name))
+        staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
+        directory = publish(publication, _KeptPlan(columns), staged)
+    storage.remove_tree(root)
+    return directory
+
+
+def _take(source: str, target: str) -> None:
+    """Gives a file another name, or copies it on an object store or a file system without hard links."""
+    try:
+        storage.link(source, target)
+    except StorageError:
+        storage.copy(source, target)
+
+
+def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
+    from beam_datasets.generate.plan import ShardingOptions
+
+    identity = replace(info.identity, version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir)
+    made = announce(
+        info.replace(identity=identity),
+        dataset_dir,
+        sharding=ShardingOptions(),
+        runner="",
+        builder=manifest.builder,
+        source=manifest.source,
+    )
+    return replace(made, options=manifest.options)
+
+
+def _kept(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
+    """Yields the shards of a split with their file names as paths."""
+    name = FilenameTemplate(dataset, split, "tfrecord").pattern(columns.num_shards)
+    values = zip(
+        columns.num_examples, columns.num_bytes, columns.file_bytes, columns.crc32c, columns.index_crc32c, strict=True
+    )
+    for shard, row in enumerate(values):
+        yield WrittenShard(split, shard, 0, name(shard), *row)
+
+
+class _KeptSplit(NamedTuple):
+    split: str
+    num_shards: int
+    num_examples: int
+
+
+class _KeptPlan:
+    """The plan of a manifest's splits."""
+
+    def __init__(self, splits: Mapping[str, ShardColumns]) -> None:
+        self.splits = [_KeptSplit(name, c.num_shards, sum(c.num_examples)) for name, c in splits.items()]
+
+
+def is_published_by(job: str, dataset_dir: str) -> bool:
+    """Returns whether this very run has published already (an engine may run any step again, even then)."""
+    path = storage.join(dataset_dir, RUN_FILE)
+    if not catalog.is_published(dataset_dir) or not storage.exists(path):
+        return False
+    return bool(json.loads(storage.read_bytes(path)).get("job") == job)
+
+
+def _columns(split: str, num_shards: int, num_examples: int, shards: Sequence[WrittenShard]) -> ShardColumns:
+    """Returns what the manifest says of a split's shards, having checked that all are there, once, and complete."""
+    own = sorted((shard for shard in shards if shard.split == split), key=lambda shard: shard.shard)
+    written = sum(shard.num_examples for shard in own)
+    if [shard.shard for shard in own] != list(range(num_shards)) or written != num_examples:
+        raise LostExamplesError(
+            f"split {split!r}: {len(own)} shards with {written} examples were written, planned were {num_shards} with "
+            f"{num_examples}. The engine lost or doubled some; nothing was published. Run it again."
+        )
+    return ShardColumns(
+        num_examples=[shard.num_examples for shard in own],
+        num_bytes=[shard.num_bytes for shard in own],
+        file_bytes=[shard.file_bytes for shard in own],
+        crc32c=[shard.crc32c for shard in own],
+        index_crc32c=[shard.index_crc32c for shard in own],
+    )
+
+
+def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
+    """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it."""
+    features = publication.features
+    texts = {
+        "features.json": feature_trees.to_json_text(features),
+        **features.label_files(),
+        **publication.info.extra_files(),
+    }
+    texts["dataset_info.json"] = publication.info.to_json_text(
+        {split: (list(c.num_examples), sum(c.num_bytes)) for split, c in columns.items()}
+    )
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -> bytes:
+    seconds = time.time() - publication.owner.started
+    examples = sum(sum(c.num_examples) for c in columns.values())
+    return _json(
+        {
+            "job": publication.job,
+            "runner": publication.owner.runner,
+            "started": publication.owner.started,
+            "seconds": round(seconds, 3),
+            "examples": examples,
+            "bytes": sum(sum(c.num_bytes) for c in columns.values()),
+            "examples_per_second": round(examples / max(seconds, 1e-9), 1),
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+            **({"notes": list(publication.notes)} if publication.notes else {}),
+        }
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True).encode()

@@ -1,0 +1,478 @@
+"""Which run may publish a directory on an object store: decided once, by files that are only ever created.
+
+An object store creates single files on the condition that they do not exist; it has no rename, and its deletions are
+unconditional. A process may be suspended before any call and go on hours later. So final names are created, never
+replaced or deleted, and only one run ever creates any:
+
+    <parent>/incomplete.runs.<name>/00000001.reservation.json    run 1 may publish <parent>/<name>
+    <parent>/incomplete.runs.<name>/<job>.decision.json          "publish", with all staged files, or "abandon"
+
+* A run reserves the next number when it starts. It may do so only if the run that holds the highest number has the
+  decision "abandon".
+* When all of its files are staged, the run creates its decision "publish". To give up a run is to create its decision
+  "abandon". The file can be created once, so exactly one of the two wins, for ever.
+* After "abandon", the run creates no final name, and its staged files may be deleted.
+* After "publish", anybody may put the staged files in place, any number of times: each is copied to its final name if
+  that does not exist, all are checked, and the marker (dataset_info.json), which makes the directory visible, is
+  created last. Staged files are deleted only after that.
+* The records are deleted after that, too. A late run may then create a record anew, so a process that creates or
+  reads a record and continues looks for the marker afterwards. Records are deleted only once the marker is there,
+  so without a marker the record is valid.
+
+No clock is read, and nothing expires. A reservation is abandoned by its own run, by a process that knows that the run's
+process is gone, or by an explicit command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import crc32c
+
+from beam_datasets import storage
+from beam_datasets.errors import AbandonedError, AlreadyPublishedError, PathNotFoundError, StorageError
+from beam_datasets.generate.owners import Owner
+from beam_datasets.metadata.info import INFO_FILE
+from beam_datasets.metadata.manifest import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PUBLISH, ABANDON = "publish", "abandon"
+RUNS_PREFIX = "incomplete.runs."
+"""How the names of directories with the records of runs begin; TFDS and `catalog` skip `incomplete.*`."""
+EXPORT_FILE = "_export.json"
+"""The marker of an export. Readers of Parquet directories skip names that begin with an underscore."""
+
+COPIES_AT_ONCE = 8
+_CHUNK_BYTES = 8 << 20
+_RESERVATION = re.compile(r"(\d{8})\.reservation\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that publishes one directory.
+
+    Attributes:
+        target: the directory.
+        owner: the process that runs it, with the run's id.
+        marker: the file that makes the directory visible, created last.
+        spill_dir: directory of intermediate files outside of the staging directory; None if there is none.
+    """
+
+    target: str
+    owner: Owner
+    marker: str = INFO_FILE
+    spill_dir: str | None = None
+
+    @property
+    def job(self) -> str:
+        """The run's id."""
+        return self.owner.job
+
+    @property
+    def staging_dir(self) -> str:
+        """Directory in which the run puts its files together."""
+        return staging_dir(self.target, self.job)
+
+    @property
+    def text(self) -> str:
+        """The run and its owner, for messages."""
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.owner.started))
+        return f"run {self.job} ({self.owner.text}{f', {self.owner.runner}' * bool(self.owner.runner)}, since {since})"
+
+    def to_json(self) -> bytes:
+        """Returns the content of the run's reservation."""
+        return _json({"owner": asdict(self.owner), "marker": self.marker, "spill_dir": self.spill_dir})
+
+    @classmethod
+    def from_json(cls, text: bytes, *, target: str) -> Run:
+        """Returns the run of a reservation.
+
+        Raises:
+            ValueError: the content is damaged.
+        """
+        content = json.loads(text)
+        spill_dir = content["spill_dir"]
+        if spill_dir is not None:
+            spill_dir = storage.with_options_if_remote(spill_dir, None, beside=target)
+        return cls(target, Owner.from_json(content["owner"]), str(content["marker"]), spill_dir)
+
+
+class StagedFile(NamedTuple):
+    """A file of a run that is complete.
+
+    Attributes:
+        name: in the directory that is published.
+        staged: path below the staging directory; its first part is unique to the attempt that wrote it.
+        num_bytes: size.
+        crc32c: CRC-32C of the content.
+    """
+
+    name: str
+    staged: str
+    num_bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided of a run; never changes.
+
+    Attributes:
+        job: the run's id.
+        kind: 'publish' or 'abandon'.
+        digest: identifies the content that is published.
+        files: all files of the directory that is published, the marker included.
+        by: who abandoned the run.
+    """
+
+    job: str
+    kind: str
+    digest: str = ""
+    files: Sequence[StagedFile] = ()
+    by: str = ""
+
+    def to_json(self) -> bytes:
+        """Returns the content of the decision's file."""
+        return _json({name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Decision:
+        """Returns the decision that a file holds.
+
+        Raises:
+            ValueError: the content is damaged.
+        """
+        content = json.loads(text)
+        return cls(**{**content, "files": [StagedFile(*file) for file in content["files"]]})
+
+
+class Holder(NamedTuple):
+    """The run with the highest reservation of a directory.
+
+    Attributes:
+        number: of the reservation.
+        run: which has it.
+        decision: of the run; None if there is none yet.
+    """
+
+    number: int
+    run: Run
+    decision: Decision | None
+
+
+def staging_dir(target: str, job: str) -> str:
+    """Returns the staging directory of a run that publishes `target`."""
+    return storage.join(storage.dirname(target), f"incomplete.{job}_{storage.basename(target)}")
+
+
+def runs_dir(target: str) -> str:
+    """Returns the directory of the records of the runs that publish `target`."""
+    return storage.join(storage.dirname(target), RUNS_PREFIX + storage.basename(target))
+
+
+def is_complete(target: str) -> bool:
+    """Returns whether a run has made a directory visible: as a dataset, or as an export, of which some are datasets."""
+    names = ((INFO_FILE, MANIFEST_FILE), (EXPORT_FILE,))
+    return any(all(storage.exists(storage.join(target, name)) for name in some) for some in names)
+
+
+def holder(target: str) -> Holder | None:
+    """Returns the run with the highest reservation; None if there is no reservation.
+
+    Raises:
+        StorageError: a record is damaged.
+    """
+    folder = runs_dir(target)
+    try:
+        found = [match for name in storage.list_dir(folder) if (match := _RESERVATION.fullmatch(name))]
+        if not found:
+            return None
+        last = max(found, key=lambda match: match[1])
+        path = storage.join(folder, last[0])
+        text = storage.read_bytes(path)
+    except PathNotFoundError:  # deleted in the meantime, because the version is published
+        return None
+    try:
+        run = Run.from_json(text, target=target)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from error
+    return Holder(int(last[1]), run, decision_of(target, run.job))
+
+
+def decision_of(target: str, job: str) -> Decision | None:
+    """Returns what was decided of a run; None if nothing was.
+
+    Raises:
+        StorageError: the record is damaged.
+    """
+    path = _decision_path(target, job)
+    try:
+        return Decision.from_json(storage.read_bytes(path))
+    except PathNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def reserve(run: Run) -> None:
+    """Reserves the directory for a run; does nothing if the run has it already.
+
+    A run that has decided to publish and was not finished is finished first. A run whose process is certainly gone is
+    abandoned, and its files are deleted.
+
+    Raises:
+        AlreadyPublishedError: the directory is published, another run holds it, or it has other content.
+        AbandonedError: this run was abandoned.
+        StorageError: the store fails, or a record is damaged.
+    """
+    while True:
+        _check_not_complete(run.target)
+        own = decision_of(run.target, run.job)
+        if own is not None and own.kind == ABANDON:
+            raise _abandoned(run, own)
+        held = holder(run.target)
+        if held is None or (held.decision is not None and held.decision.kind == ABANDON):
+            number = held.number + 1 if held else 1
+            if not _create(storage.join(runs_dir(run.target), f"{number:08d}.reservation.json"), run.to_json()):
+                continue
+            _check_not_complete(run.target)  # records that were deleted in the meantime would not have stopped this run
+            _check_empty(run)
+            return
+        if held.run.job == run.job:
+            return
+        if held.decision is not None:
+            finish(run.target)
+            raise AlreadyPublishedError(
+                f"{run.target}: {held.run.text} had staged everything and decided to publish, but had not finished. "
+                "Its files have been put in place now, and the version is published."
+            )
+        if not held.run.owner.is_dead:
+            raise AlreadyPublishedError(
+                f"{run.target}: expected no other run, but {held.run.text} has reserved it. Wait for its end. If it "
+                f"has ended, give it up: beam-datasets gc {storage.dirname(run.target)} --abandon {held.run.job}"
+            )
+        discard(held.run, by=f"run {run.job}, because {held.run.owner.text} is gone")
+
+
+def decide(run: Run, files: Sequence[StagedFile], digest: str) -> Decision:
+    """Decides that a run publishes these files, and returns the decision; reserves the directory if need be.
+
+    Another attempt of the same run may have decided before: then that decision, with its files, is returned.
+
+    Args:
+        run: the run.
+        files: all files of the directory, staged, the marker included.
+        digest: identifies the content, so that attempts of one run agree.
+
+    Raises:
+        AlreadyPublishedError: see `reserve`; or another attempt of this run has decided to publish other content.
+        AbandonedError: this run was abandoned.
+    """
+    reserve(run)
+    wanted = Decision(run.job, PUBLISH, digest, list(files))
+    created = _create(_decision_path(run.target, run.job), wanted.to_json())
+    decision = wanted if created else decision_of(run.target, run.job)
+    _check_not_complete(run.target)  # as in `reserve`: "abandon" may have been deleted
+    if decision is None:
+        raise StorageError(f"{_decision_path(run.target, run.job)}: expected a record, but it was deleted.")
+    if decision.kind == ABANDON:
+        raise _abandoned(run, decision)
+    if decision.digest != digest:
+        raise AlreadyPublishedError(
+            f"{run.target}: another attempt of run {run.job} has decided to publish other content (digest "
+            f"{decision.digest}, here {digest}). Either one pipeline object was run twice, or its examples differ from "
+            f"attempt to attempt. Finish the first: beam-datasets gc {storage.dirname(run.target)} --yes"
+        )
+    return decision
+
+
+def commit_file(run: Run, file: StagedFile) -> None:
+    """Copies a staged file to its final name; if that exists, checks that it has the same content.
+
+    Only for a run whose decision is to publish, as returned by `decide`. Of the marker it does nothing: see `complete`.
+
+    Raises:
+        StorageError: the final name exists with other content, or the staged file does not exist.
+    """
+    if file.name == run.marker:
+        return
+    source, target = storage.join(run.staging_dir, file.staged), storage.join(run.target, file.name)
+    try:
+        storage.create_copy(source, target)
+    except (FileExistsError, FileNotFoundError) as error:  # the latter: published, and the staged files are deleted
+        try:
+            num_bytes, checksum = _content_of(target)
+        except FileNotFoundError:
+            raise error from None
+        if (num_bytes, checksum) != (file.num_bytes, file.crc32c):
+            raise StorageError(
+                f"{target}: expected {file.num_bytes} bytes with CRC-32C {file.crc32c:08x}, as {source} has, got "
+                f"{num_bytes} with {checksum:08x}. Another program wrote it; move it away and run gc."
+            ) from None
+
+
+def complete(run: Run, decision: Decision) -> None:
+    """Makes the directory visible: checks its files, creates the marker last, deletes what the run needed.
+
+    Raises:
+        StorageError: a file is missing or has another size.
+        AlreadyPublishedError: there is a marker with other content.
+    """
+    marker = next(file for file in decision.files if file.name == run.marker)
+    path = storage.join(run.target, run.marker)
+    try:
+        text = storage.read_bytes(storage.join(run.staging_dir, marker.staged))
+    except FileNotFoundError:
+        if not storage.exists(path) or _content_of(path) != (marker.num_bytes, marker.crc32c):
+            raise
+    else:
+        _check_files(run, decision)
+        if not _create(path, text):
+            _check_not_complete(run.target)
+    delete_files(run)
+
+
+def _check_files(run: Run, decision: Decision) -> None:
+    found = storage.file_sizes(run.target)
+    wrong = [file for file in decision.files if file.name != run.marker and found.get(file.name) != file.num_bytes]
+    if wrong:
+        raise StorageError(
+            f"{storage.join(run.target, wrong[0].name)}: expected {wrong[0].num_bytes} bytes, got "
+            f"{found.get(wrong[0].name, 'no file')} ({len(wrong)} of {len(decision.files)} files are wrong). Run gc to "
+            "put the staged files in place."
+        )
+
+
+def finish(target: str) -> bool:
+    """Puts the files of a run in place that has decided to publish; returns False if no run has.
+
+    Anybody may call this, any number of times, also while the run is at it.
+    """
+    held = holder(target)
+    if held is None or held.decision is None or held.decision.kind != PUBLISH:
+        return False
+    if is_complete(target):  # else the decision is valid
+        delete_files(held.run)
+        return True
+    commit_all(held.run, held.decision)
+    complete(held.run, held.decision)
+    return True
+
+
+def commit_all(run: Run, decision: Decision) -> None:
+    """Commits all files but the marker, a few at once; dataset_info.json of an export after the others."""
+    with ThreadPoolExecutor(COPIES_AT_ONCE) as executor:
+        for done in [executor.submit(commit_file, run, file) for file in decision.files if file.name != INFO_FILE]:
+            done.result()
+    for file in decision.files:
+        if file.name == INFO_FILE:
+            commit_file(run, file)
+
+
+def abandon(target: str, job: str, *, by: str) -> Decision:
+    """Decides that a run publishes nothing; returns what is decided, which may be that it publishes.
+
+    Args:
+        target: the directory that the run would publish.
+        job: the run's id. It need not have reserved the directory.
+        by: who gives it up, for messages.
+    """
+    wanted = Decision(job, ABANDON, by=by)
+    while not is_complete(target):  # nobody publishes there any more, and records would be left
+        if _create(_decision_path(target, job), wanted.to_json()):
+            return wanted
+        if (found := decision_of(target, job)) is not None:
+            return found
+    return wanted
+
+
+def discard(run: Run, *, by: str) -> bool:
+    """Abandons a run and deletes its files; returns False if it has decided to publish, and deletes nothing then."""
+    if abandon(run.target, run.job, by=by).kind == PUBLISH:
+        return False
+    _delete_staged(run)
+    return True
+
+
+def _delete_staged(run: Run) -> None:
+    for directory in filter(None, (run.spill_dir, run.staging_dir)):
+        storage.remove_tree(directory)
+
+
+def delete_files(run: Run) -> None:
+    """Deletes staged files and records of a directory that is published; what is left does no harm, and gc finds it."""
+    with contextlib.suppress(StorageError):
+        _delete_staged(run)
+        storage.remove_tree(runs_dir(run.target))
+
+
+def _check_not_complete(target: str) -> None:
+    """Raises if a directory is visible; then records are of no use, and those that came late are deleted."""
+    if is_complete(target):
+        with contextlib.suppress(StorageError):
+            storage.remove_tree(runs_dir(target))
+        raise AlreadyPublishedError(
+            f"{storage.basename(target)} is already published in {target}. A published version never changes: "
+            "raise the version to publish again."
+        )
+
+
+def _check_empty(run: Run) -> None:
+    """Checks that nothing is in a directory that this run has just reserved: no run has put anything there."""
+    try:
+        names = storage.list_dir(run.target)
+    except PathNotFoundError:
+        return
+    if names:
+        abandon(run.target, run.job, by="itself")
+        raise AlreadyPublishedError(
+            f"{run.target} exists but is no published dataset (it lacks {run.marker}), and no run is known that put "
+            f"{names[0]} there. Move it away to publish there."
+        )
+
+
+def _create(path: str, content: bytes) -> bool:
+    """Creates a file and returns whether it is there with this content: the reply to an earlier attempt may be lost."""
+    try:
+        storage.create_bytes(path, content)
+    except FileExistsError:
+        try:
+            return storage.read_bytes(path) == content
+        except PathNotFoundError:
+            return False
+    return True
+
+
+def _content_of(path: str) -> tuple[int, int]:
+    """Returns size and CRC-32C of a file."""
+    checksum = 0
+    with storage.open_reader(path) as reader:
+        for start in range(0, reader.size, _CHUNK_BYTES):
+            checksum = crc32c.crc32c(reader.read(start, min(start + _CHUNK_BYTES, reader.size)), checksum)
+        return reader.size, checksum
+
+
+def _decision_path(target: str, job: str) -> str:
+    return storage.join(runs_dir(target), f"{job}.decision.json")
+
+
+def _abandoned(run: Run, decision: Decision) -> AbandonedError:
+    return AbandonedError(f"{run.target}: run {run.job} was given up by {decision.by}; it published nothing.")
+
+
+def _damaged(path: str, error: Exception) -> StorageError:
+    return StorageError(
+        f"{path}: expected the record of a run, got something else ({error}). Delete the file if no run is active."
+    )
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()

@@ -1,0 +1,405 @@
+"""What a dataset says of itself: identity, documentation and splits, and how they stand in dataset_info.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import posixpath
+import textwrap
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from beam_datasets.errors import MetadataError
+from beam_datasets.metadata import info_arguments, info_json
+from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
+from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.supervised_keys import check_supervised_keys, read_supervised_keys, write_supervised_keys
+from beam_datasets.metadata.version import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INFO_FILE = "dataset_info.json"
+METADATA_FILE = "metadata.json"
+LICENSE_FILE = "LICENSE"
+
+SplitSizes: TypeAlias = "Mapping[str, tuple[Sequence[int], int]]"  # split -> (shard lengths, bytes)
+
+
+class MetadataDict(dict[str, Any]):
+    """Further facts about a dataset, anything that JSON can express; they are kept in metadata.json."""
+
+
+@dataclass(frozen=True)
+class DatasetIdentity:
+    """Which dataset it is.
+
+    Attributes:
+        name: the dataset's, in snake case.
+        version: of the dataset.
+        data_dir: the directory of this version.
+        module_name: where the builder is defined.
+        config_name: None where the dataset has no configs.
+        config_description: what the config is.
+        config_tags: of the config.
+        release_notes: version -> what is new in it.
+    """
+
+    name: str
+    version: Version
+    data_dir: str = ""
+    module_name: str = ""
+    config_name: str | None = None
+    config_description: str | None = None
+    config_tags: Sequence[str] = ()
+    release_notes: Mapping[str, str] | None = None
+
+    @classmethod
+    def from_builder(cls, builder: Any) -> DatasetIdentity:
+        """Returns the identity of what a builder builds."""
+        config = builder.builder_config
+        return cls(
+            name=builder.name,
+            version=Version(builder.version),
+            data_dir=builder.dataset_dir,
+            module_name=str(builder.__module__),
+            config_name=config.name if config else None,
+            config_description=config.description if config else None,
+            config_tags=tuple(config.tags or ()) if config else (),
+            release_notes=builder.release_notes,
+        )
+
+
+_NOT_RESTORED = ("identity", "splits", "file_format", "extra")
+_NOBODY = DatasetIdentity("", Version("0.0.0"))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DatasetInfo:
+    """What is known of a dataset.
+
+    Attributes:
+        description: of the dataset; common indentation is taken away.
+        features: the tree of feature connectors; a dict is taken for the FeaturesDict that it means.
+        supervised_keys: (input, target) or (input, target, sample weight): names of features, or tuples and dicts of
+            them; what `as_supervised` yields.
+        disable_shuffling: whether examples stand in the order of their keys, instead of a shuffled one.
+        nondeterministic_order: whether the order was left to chance when the dataset was written.
+        homepage: a URL.
+        citation: usually BibTeX.
+        license: the text of a licence, or its name.
+        metadata: further facts, kept in metadata.json.
+        splits: what was written; empty before the dataset is built.
+        file_format: of the shards.
+        alternative_file_formats: in which the shards exist as well.
+        download_size: of the sources, in bytes; 0 where it is not known.
+        is_blocked: why the dataset must not be used; None where it may.
+        identity: which dataset it is.
+        extra: fields of a dataset_info.json that the rest would not write alike, by their names in snake_case.
+
+    Raises:
+        TypeError, ValueError: an argument is of no use.
+    """
+
+    builder: InitVar[Any] = None
+    description: str = ""
+    features: Any = None
+    supervised_keys: tuple[Any, ...] | None = None
+    disable_shuffling: bool = False
+    nondeterministic_order: bool = False
+    homepage: str = ""
+    citation: str = ""
+    metadata: MetadataDict | None = None
+    license: str | None = None
+    redistribution_info: InitVar[Mapping[str, str] | None] = None
+    split_dict: InitVar[SplitDict | None] = None
+    splits: SplitDict = field(default_factory=SplitDict)
+    file_format: str = "tfrecord"
+    alternative_file_formats: Sequence[str] = ()
+    download_size: int = 0
+    is_blocked: str | None = None
+    identity: DatasetIdentity = _NOBODY
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(
+        self, builder: Any, redistribution_info: Mapping[str, str] | None, split_dict: SplitDict | None
+    ) -> None:
+        if builder is not None:
+            known = isinstance(builder, DatasetIdentity)
+            self._set(identity=builder if known else DatasetIdentity.from_builder(builder))
+        if split_dict is not None:
+            self._set(splits=split_dict)
+        if self.features is not None:
+            self._set_features()
+        check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
+        licence = _licence(self.license, redistribution_info)
+        self._set(**info_arguments.checked_flags(vars(self)))
+        info_arguments.check({**vars(self), "license": licence})
+        self._set(
+            description=_dedent(self.description),
+            citation=_dedent(self.citation),
+            homepage=self.homepage or "",
+            license=_dedent(licence) or None,
+        )
+
+    def _set_features(self) -> None:
+        from beam_datasets.features import FeatureConnector, FeaturesDict, features_dict
+
+        if isinstance(self.features, Mapping):
+            self._set(features=FeaturesDict(self.features))
+        if isinstance(self.features, FeatureConnector):
+            features_dict.check_label_files(self.features)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def replace(self, **changes: Any) -> DatasetInfo:
+        """Returns a copy with some attributes changed."""
+        extra = {name: value for name, value in self.extra.items() if name not in changes}
+        return dataclasses.replace(self, **{"extra": extra, **changes})
+
+    def with_published(self, published: DatasetInfo) -> DatasetInfo:
+        """Returns this info with what was published: its splits, and each field that this one leaves open.
+
+        Args:
+            published: what stands on disk, of the same version.
+
+        Raises:
+            MetadataError: it is of another dataset or version.
+        """
+        if published.full_name != self.full_name:
+            raise MetadataError(
+                f"{published.data_dir} holds {published.display_name}, but the code is {self.display_name}. "
+                "Move the directory to where it belongs."
+            )
+        open_here = [
+            f.name for f in dataclasses.fields(self) if f.name not in _NOT_RESTORED and not getattr(self, f.name)
+        ]
+        restored = {name: getattr(published, name) for name in open_here}
+        return self.replace(**restored, splits=published.splits, file_format=published.file_format)
+
+    @property
+    def name(self) -> str:
+        """The dataset's name."""
+        return self.identity.name
+
+    @property
+    def version(self) -> Version:
+        """The dataset's version."""
+        return self.identity.version
+
+    @property
+    def config_name(self) -> str | None:
+        """The config's name; None where the dataset has no configs."""
+        return self.identity.config_name
+
+    @property
+    def config_description(self) -> str | None:
+        """What the config is."""
+        return self.identity.config_description
+
+    @property
+    def config_tags(self) -> Sequence[str]:
+        """The config's tags."""
+        return self.identity.config_tags
+
+    @property
+    def release_notes(self) -> Mapping[str, str] | None:
+        """Version -> what is new in it."""
+        return self.identity.release_notes
+
+    @property
+    def module_name(self) -> str:
+        """Where the builder is defined."""
+        return self.identity.module_name
+
+    @property
+    def data_dir(self) -> str:
+        """The directory of this version."""
+        return self.identity.data_dir
+
+    @property
+    def full_name(self) -> str:
+        """Name, config and version with slashes between: the directory within the data_dir, as in TFDS."""
+        return posixpath.join(*filter(None, (self.name, self.config_name, str(self.version))))
+
+    @property
+    def display_name(self) -> str:
+        """Name, config and version as commands and `load` take them, such as 'digits/small:1.0.0'."""
+        return str(DatasetName(self.name, self.config_name, str(self.version)))
+
+    @property
+    def dataset_size(self) -> int:
+        """Bytes of all serialized examples, without what the file format adds."""
+        return sum(split.num_bytes for split in self.splits.values())
+
+    @property
+    def as_json(self) -> str:
+        """The text of dataset_info.json."""
+        return self.to_json_text()
+
+    def to_json_text(self, splits: SplitSizes | None = None) -> str:
+        """Returns the text of dataset_info.json.
+
+        Args:
+            splits: what to say of the splits, in the order in which they are to be stored; None for `self.splits`.
+        """
+        values = {**self._values(), **self.extra}
+        if splits is not None:
+            values["splits"] = [
+                _split_values(SplitInfo(name, list(lengths), num_bytes))
+                for name, (lengths, num_bytes) in splits.items()
+            ]
+        return info_json.to_text(values)
+
+    def _values(self) -> dict[str, Any]:
+        supervised = self.supervised_keys
+        notes = {str(version): text for version, text in (self.release_notes or {}).items()}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "version": str(self.version),
+            "release_notes": notes or None,
+            "config_name": self.config_name,
+            "config_description": self.config_description,
+            "config_tags": list(self.config_tags),
+            "citation": self.citation,
+            "download_size": self.download_size,
+            "location": {"urls": [self.homepage]} if self.homepage else None,
+            "splits": [_split_values(split) for split in self.splits.values()],
+            "supervised_keys": None if supervised is None else write_supervised_keys(supervised),
+            "redistribution_info": {"license": self.license} if self.license else None,
+            "module_name": self.module_name,
+            "disable_shuffling": self.disable_shuffling,
+            "file_format": self.file_format,
+            "alternative_file_formats": list(self.alternative_file_formats),
+            "is_blocked": self.is_blocked,
+            "nondeterministic_order": self.nondeterministic_order,
+        }
+
+    @classmethod
+    def from_json_text(cls, text: str | bytes, *, path: str, directory: str = "") -> DatasetInfo:
+        """Returns what a dataset_info.json says; `to_json_text` gives the same text back.
+
+        Features and metadata stand in other files: `replace(features=..., metadata=...)` adds them.
+
+        Args:
+            text: the file's content.
+            path: the file, for errors.
+            directory: the version's directory, where the shards lie.
+
+        Raises:
+            MetadataError: the text is damaged or has a field that is not known.
+        """
+        values = info_json.from_text(text, path=path)
+        try:
+            info = cls._from_values(values, directory)
+        except (MetadataError, ValueError) as error:
+            raise MetadataError(f"{path}: {error}") from error
+        written = info._values()
+        names = sorted(written.keys() | values.keys())
+        return info.replace(
+            extra={name: values.get(name) for name in names if values.get(name) != (written.get(name) or None)}
+        )
+
+    @classmethod
+    def _from_values(cls, values: Mapping[str, Any], directory: str) -> DatasetInfo:
+        for needed in ("name", "version"):
+            if not values.get(needed):
+                raise MetadataError(f"field {needed!r} is missing.")
+        identity = DatasetIdentity(
+            name=values["name"],
+            version=Version(values["version"]),
+            data_dir=directory,
+            module_name=values.get("module_name", ""),
+            config_name=values.get("config_name") or None,
+            config_description=values.get("config_description") or None,
+            config_tags=tuple(values.get("config_tags", ())),
+            release_notes=values.get("release_notes"),
+        )
+        file_format = values.get("file_format") or "tfrecord"
+        supervised = values.get("supervised_keys")
+        return cls(
+            builder=identity,
+            description=values.get("description", ""),
+            supervised_keys=None if supervised is None else read_supervised_keys(supervised),
+            disable_shuffling=values.get("disable_shuffling", False),
+            nondeterministic_order=values.get("nondeterministic_order", False),
+            homepage=next(iter(values.get("location", {}).get("urls", ())), ""),
+            citation=values.get("citation", ""),
+            license=values.get("redistribution_info", {}).get("license"),
+            splits=SplitDict(
+                [_split_info(identity.name, file_format, directory, split) for split in values.get("splits", [])],
+                dataset_name=str(DatasetName(identity.name, identity.config_name, str(identity.version))),
+            ),
+            file_format=file_format,
+            alternative_file_formats=tuple(values.get("alternative_file_formats", ())),
+            download_size=values.get("download_size") or values.get("size_in_bytes", 0),
+            is_blocked=values.get("is_blocked"),
+        )
+
+    def extra_files(self) -> dict[str, str]:
+        """Returns the small files beside dataset_info.json, by name: metadata.json and LICENSE, where there is any."""
+        files = {}
+        if self.metadata is not None:
+            files[METADATA_FILE] = json.dumps(self.metadata)
+        if self.license:
+            files[LICENSE_FILE] = self.license
+        return files
+
+    def __repr__(self) -> str:
+        shown = {
+            "full_name": self.full_name,
+            "description": self.description,
+            "homepage": self.homepage,
+            "data_dir": self.data_dir,
+            "file_format": self.file_format,
+            "dataset_size": self.dataset_size,
+            "features": self.features,
+            "supervised_keys": self.supervised_keys,
+            "disable_shuffling": self.disable_shuffling,
+            "splits": dict(self.splits),
+            "citation": self.citation,
+            "license": self.license,
+        }
+        lines = [f"    {name}={textwrap.indent(repr(value), '    ').lstrip()}," for name, value in shown.items()]
+        return "\n".join(["DatasetInfo(", *lines, ")"])
+
+
+def _dedent(text: str | None) -> str:
+    return textwrap.dedent(text).strip() if text else ""
+
+
+def _licence(licence: str | None, redistribution_info: Mapping[str, str] | None) -> str | None:
+    info = dict(redistribution_info or {})
+    other = info.pop("license", licence)
+    if info:
+        raise ValueError(f"redistribution_info has the unknown keys {sorted(info)}; known is 'license'.")
+    if licence is not None and licence != other:
+        raise ValueError(f"license is {licence!r}, but redistribution_info says {other!r}; give one of them.")
+    return other
+
+
+def _split_values(split: SplitInfo) -> dict[str, Any]:
+    template = split.filename_template
+    return {
+        "name": split.name,
+        "shard_lengths": split.shard_lengths,
+        "num_bytes": split.num_bytes,
+        "filepath_template": template.template if template else DEFAULT_FILENAME_TEMPLATE,
+    } | ({} if split.statistics is None else {"statistics": split.statistics})
+
+
+def _split_info(dataset: str, file_format: str, directory: str, values: Mapping[str, Any]) -> SplitInfo:
+    name = values.get("name", "")
+    template = values.get("filepath_template") or DEFAULT_FILENAME_TEMPLATE
+    return SplitInfo(
+        name=name,
+        shard_lengths=values.get("shard_lengths", []),
+        num_bytes=values.get("num_bytes", 0),
+        filename_template=FilenameTemplate(dataset, name, file_format, template),
+        directory=directory,
+        statistics=values.get("statistics"),
+    )

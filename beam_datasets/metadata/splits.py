@@ -1,0 +1,416 @@
+"""The language of splits: `train[:10%]+test`, from text or from objects to ranges of examples.
+
+    expression := term ('+' term)*           blanks may stand around '+'
+    term       := NAME | NAME[item:item] | NAME[<n>shard] | 'all'
+    item       := nothing | an integer | a number with '%' | an integer with 'shard'
+
+Negative items count from the end. It is the language of TensorFlow Datasets but for three things: two units in one
+slice, and a slice that ends before it begins, are errors; and `[:0shard]` selects nothing.
+"""
+
+from __future__ import annotations
+
+import numbers
+import operator
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import MissingDependencyError, SplitError
+from beam_datasets.metadata.names import did_you_mean
+
+Unit: TypeAlias = Literal["abs", "%", "shard"]
+Rounding: TypeAlias = Literal["closest", "pct1_dropremainder"]
+Spec: TypeAlias = "str | AbstractSplit"
+
+_TERM = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<selector>[^\[\]]*)\])?$")
+_ITEM = re.compile(r"(?P<number>-?[0-9_.]+)(?P<unit>%|shard)?\Z")
+_MAX_INDEX = 1 << 62  # of an example or a shard; a split has at most 2**60 examples
+_SUFFIX = {"abs": "", "%": "%", "shard": "shard"}
+_MEANING = {"abs": "an example index", "%": "a percentage", "shard": "a shard"}
+_FORM = (
+    "needed: NAME, NAME[from:to] or NAME[<n>shard], such as 'train', 'train[10:20]', 'train[:10%]', 'train[-1shard:]'"
+)
+
+
+class Shards(Protocol):
+    """What resolving an expression needs to know of a split."""
+
+    @property
+    def num_examples(self) -> int:
+        """Of the split."""
+
+    @property
+    def offsets(self) -> Sequence[Any]:
+        """The index of each shard's first example, and last the number of all examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteInstruction:
+    """Examples [start, stop) of a split that has `num_examples`."""
+
+    splitname: str
+    start: int
+    stop: int
+    num_examples: int
+
+    @property
+    def from_(self) -> int | None:
+        """`start`, or None for the split's first example."""
+        return self.start or None
+
+    @property
+    def to(self) -> int | None:
+        """`stop`, or None for the split's end."""
+        return None if self.stop == self.num_examples else self.stop
+
+
+class AbstractSplit(ABC):
+    """An expression that selects examples; `+` puts another behind it."""
+
+    @staticmethod
+    def from_spec(spec: Spec) -> AbstractSplit:
+        """Returns the expression that a text means; an expression stays what it is.
+
+        Examples:
+            >>> ReadInstruction.from_spec("train[:10%]+test")
+            ReadInstruction('train[:10%]', rounding='closest')+ReadInstruction('test')
+
+        Raises:
+            SplitError: the text cannot be read.
+        """
+        if isinstance(spec, AbstractSplit):
+            return spec
+        if not isinstance(spec, str):
+            raise TypeError(f"a split is a str or a ReadInstruction, not {spec!r} of type {type(spec).__name__}.")
+        terms = spec.split("+")  # blanks may stand around '+' only
+        terms[1:] = [term.lstrip() for term in terms[1:]]
+        terms[:-1] = [term.rstrip() for term in terms[:-1]]
+        parsed = tuple(_parse_term(term, spec) for term in terms)
+        return parsed[0] if len(parsed) == 1 else SplitAdd(parsed)
+
+    @abstractmethod
+    def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
+        """Returns the ranges that the expression means, in its order.
+
+        Args:
+            splits: what there is of each split, see `Shards`.
+
+        Raises:
+            SplitError: a split is not there, or a slice does not fit it.
+        """
+
+    def __add__(self, other: Spec) -> AbstractSplit:
+        if not isinstance(other, (str, AbstractSplit)):
+            raise TypeError(
+                f"a split and {other!r} of type {type(other).__name__} cannot be added; "
+                "give a str or a ReadInstruction."
+            )
+        return SplitAdd((*_terms(self), *_terms(self.from_spec(other))))
+
+
+def _terms(split: AbstractSplit) -> tuple[AbstractSplit, ...]:
+    return split.terms if isinstance(split, SplitAdd) else (split,)
+
+
+@dataclass(frozen=True, repr=False)
+class ReadInstruction(AbstractSplit):
+    """A slice of a split.
+
+    Attributes:
+        split_name: of the split.
+        from_: where the slice begins; None for the split's begin. Negative counts from the end.
+        to: where it ends, exclusive; None for the split's end. Negative counts from the end.
+        unit: what both count: 'abs' examples, '%' percent, 'shard' shards.
+        rounding: of percentages. 'closest' to the nearest example, halves to the even one;
+            'pct1_dropremainder' makes all percents equally large and drops what is left over.
+
+    Raises:
+        SplitError: an argument is out of its range.
+    """
+
+    split_name: str
+    from_: float | None = None
+    to: float | None = None
+    unit: Unit = "abs"
+    rounding: Rounding = "closest"
+
+    def __post_init__(self) -> None:
+        if self.unit not in _SUFFIX:
+            raise SplitError(
+                f"unit {self.unit!r} of split {self.split_name!r} is unknown; known are 'abs', '%' and 'shard'."
+            )
+        if self.rounding not in ("closest", "pct1_dropremainder"):
+            raise SplitError(
+                f"rounding {self.rounding!r} of split {self.split_name!r} is unknown; "
+                "known are 'closest' and 'pct1_dropremainder'."
+            )
+        for name in ("from_", "to"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, self._checked(value))
+
+    def _checked(self, value: Any) -> float:
+        """Returns a border of the slice, validated."""
+        what = f"split {self.split_name!r}: expected {_MEANING[self.unit]}"
+        is_number = isinstance(value, numbers.Real)
+        if is_number and abs(value) > _MAX_INDEX:
+            raise SplitError(f"{what}, got a number beyond 2**62.")
+        if self.unit == "%":
+            if not is_number:
+                raise SplitError(f"{what}, got {value!r:.100}, which is not a number.")
+            if not -100 <= value <= 100:
+                raise SplitError(f"{what} within [-100%, 100%], got {_number(value)}%.")
+            return int(value) if isinstance(value, numbers.Integral) else float(value)
+        try:
+            return operator.index(value)
+        except TypeError:
+            raise SplitError(f"{what}, which is an integer, got {value!r:.100}.") from None
+
+    def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
+        """Returns the one range that the slice means; see `AbstractSplit.to_absolute`."""
+        split = _known(self.split_name, splits)
+        total = split.num_examples
+        start = 0 if self.from_ is None else self._index(self.from_, split)
+        stop = total if self.to is None else self._index(self._end(self.to, split), split)
+        if start > stop:
+            raise SplitError(
+                f"split {str(self)!r} is reversed: it begins at example {start} and ends before example {stop} "
+                f"of {total}. Write the smaller one first."
+            )
+        return [AbsoluteInstruction(self.split_name, start, stop, total)]
+
+    def _end(self, value: float, split: Shards) -> float:
+        # TFDS counts the end from the last shard once more, which shows only beyond the first shard: of 5 shards,
+        # [:-6shard] are 4.
+        return value + len(split.offsets) - 1 if self.unit == "shard" and value < 0 else value
+
+    def _index(self, value: float, split: Shards) -> int:
+        total = split.num_examples
+        if self.unit == "shard":
+            return _examples_before(int(value), split.offsets)
+        if self.unit == "%":
+            value = self._examples_of(value, total)
+        if abs(value) > total:
+            raise SplitError(
+                f"split {str(self)!r} reaches to example {value}, but {self.split_name} has {total} examples."
+            )
+        return int(value + total if value < 0 else value)
+
+    def _examples_of(self, percent: float, total: int) -> int:
+        if self.rounding == "closest":
+            return round(percent * total / 100.0)
+        if total < 100:
+            raise SplitError(
+                f"split {str(self)!r} with rounding='pct1_dropremainder' needs at least 100 examples, but "
+                f"{self.split_name} has {total}. Use rounding='closest'."
+            )
+        examples = percent * (total // 100)
+        if examples != int(examples):
+            raise SplitError(
+                f"split {str(self)!r}: {_number(percent)}% of {total} examples is {examples} with "
+                "rounding='pct1_dropremainder'. Give a whole percentage, or use rounding='closest'."
+            )
+        return int(examples)
+
+    def __str__(self) -> str:
+        """Returns the slice as it is written in the language of splits."""
+        if self.from_ is None and self.to is None:
+            return self.split_name
+        begin, end = ("" if item is None else _number(item) + _SUFFIX[self.unit] for item in (self.from_, self.to))
+        return f"{self.split_name}[{begin}:{end}]"
+
+    def __repr__(self) -> str:
+        rounding = f", rounding={self.rounding!r}" if self.unit == "%" else ""
+        return f"ReadInstruction({str(self)!r}{rounding})"
+
+
+def _number(value: float) -> str:
+    return repr(int(value) if value == value // 1 else float(value))
+
+
+def _examples_before(shard: int, offsets: Sequence[Any]) -> int:
+    # As many shards as the list slice [:shard] would have: beyond the end it clips.
+    return int(offsets[len(range(len(offsets) - 1)[:shard])])
+
+
+@dataclass(frozen=True, repr=False)
+class SplitAdd(AbstractSplit):
+    """Several expressions, one after the other."""
+
+    terms: tuple[AbstractSplit, ...]
+
+    def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
+        """Returns the ranges of each term; see `AbstractSplit.to_absolute`."""
+        return [part for term in self.terms for part in term.to_absolute(splits)]
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.terms))
+
+    def __repr__(self) -> str:
+        return "+".join(map(repr, self.terms))
+
+
+@dataclass(frozen=True)
+class SplitAll(AbstractSplit):
+    """Every split of the dataset, in the order in which they are stored."""
+
+    def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
+        """Returns the whole range of each split; see `AbstractSplit.to_absolute`."""
+        return [part for name in splits for part in ReadInstruction(name).to_absolute(splits)]
+
+    def __str__(self) -> str:
+        return "all"
+
+
+@dataclass(frozen=True)
+class EvenSplit(AbstractSplit):
+    """Part `index` of `count` parts of an expression that are as equal as can be; `even_splits` makes them."""
+
+    split: Spec
+    index: int
+    count: int
+    drop_remainder: bool = False
+
+    def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
+        """Returns the part of each of the expression's ranges; see `AbstractSplit.to_absolute`."""
+        return [self._part(whole) for whole in self.from_spec(self.split).to_absolute(splits)]
+
+    def _part(self, whole: AbsoluteInstruction) -> AbsoluteInstruction:
+        size, rest = divmod(whole.stop - whole.start, self.count)
+        if self.drop_remainder:
+            rest = 0
+        start, stop = (whole.start + size * i + min(i, rest) for i in (self.index, self.index + 1))
+        return AbsoluteInstruction(whole.splitname, start, stop, whole.num_examples)
+
+
+def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[AbstractSplit]:
+    """Returns n expressions that divide a split into parts of equal size, without overlap.
+
+    What is left over goes one each to the first parts, or is dropped. Each range of `a+b` is divided by itself, so
+    that every part has some of both. Whether the expression fits shows when a part is used.
+
+    Args:
+        split: the expression to divide.
+        n: how many parts; none where it is not positive.
+        drop_remainder: whether all parts are to have exactly the same size.
+
+    Examples:
+        >>> from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+        >>> splits = SplitDict([SplitInfo("train", [6, 5], 0)])
+        >>> [splits[part].num_examples for part in even_splits("train", 3)]
+        [4, 4, 3]
+    """
+    drop = boolean("drop_remainder", drop_remainder)
+    return [EvenSplit(split, i, n, drop) for i in range(integer("n", n))]
+
+
+def split_for_jax_process(
+    split: Spec, *, process_index: int | None = None, process_count: int | None = None, drop_remainder: bool = False
+) -> AbstractSplit:
+    """Returns the part of a split that a JAX process reads.
+
+    Args:
+        split: the expression to divide among the processes.
+        process_index: of this process; None asks JAX.
+        process_count: of all processes; None asks JAX.
+        drop_remainder: see `even_splits`.
+
+    Raises:
+        IndexError: there is no process of this index.
+        MissingDependencyError: JAX is to be asked, and is not installed.
+    """
+    if process_index is None or process_count is None:
+        try:
+            import jax
+        except ImportError as error:
+            raise MissingDependencyError(
+                "split_for_jax_process() needs JAX: give it process_index and process_count, or pip install jax"
+            ) from error
+
+        process_index = jax.process_index() if process_index is None else process_index
+        process_count = jax.process_count() if process_count is None else process_count
+    return even_splits(split, process_count, drop_remainder=drop_remainder)[process_index]
+
+
+def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
+    """Returns a nest of lists, tuples and dicts of splits with each split replaced by what the function makes of it.
+
+    Examples:
+        >>> map_splits(str.upper, {"a": ["x", "y"], "b": ("z",)})
+        {'a': ['X', 'Y'], 'b': ('Z',)}
+    """
+    if isinstance(nest, Mapping):
+        return {key: map_splits(function, value) for key, value in nest.items()}
+    if isinstance(nest, (list, tuple)):
+        return type(nest)([map_splits(function, value) for value in nest])
+    return function(nest)
+
+
+def _known(name: str, splits: Mapping[str, Any]) -> Any:
+    if name in splits:
+        return splits[name]
+    owner = getattr(splits, "dataset_name", "") or "the dataset"
+    there = ", ".join(map(repr, sorted(splits))) or "none"
+    raise SplitError(f"no split {name!r} in {owner}; it has {there}.{did_you_mean(name, splits)}")
+
+
+def _parse_term(term: str, whole: str) -> AbstractSplit:
+    found = _TERM.match(term)
+    if not found:
+        raise SplitError(f"split {whole!r:.1000}: cannot read {term!r:.100}; {_FORM}.")
+    name, selector = found["name"], found["selector"]
+    if selector is None:
+        return SplitAll() if name == "all" else ReadInstruction(name)
+    items = selector.split(":")
+    if len(items) > 2 or not any(items):
+        raise SplitError(f"split {whole!r:.1000}: cannot read '[{selector:.100}]'; {_FORM}.")
+    borders = [_parse_item(item, whole) if item else None for item in items]
+    if name == "all":
+        raise SplitError(
+            f"split {whole!r:.1000}: 'all' cannot be sliced. Slice each split, such as 'train[:10]+test[:10]'."
+        )
+    if len(borders) == 2:
+        return _slice(name, borders, whole)
+    (single,) = borders
+    if single is None or single[1] != "shard":
+        raise SplitError(
+            f"split {whole!r:.1000}: expected a range, got '[{selector:.100}]'; only a shard can be selected without "
+            f"':'. Write a range, such as '{name}[10:20]' or '{name}[:10%]'."
+        )
+    shard = int(single[0])
+    # Shard 0 from the end does not exist: what follows the last shard is the end.
+    return ReadInstruction(name, shard, shard + 1 or None, "shard")
+
+
+def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
+    found = _ITEM.match(item)
+    if not found:
+        raise SplitError(f"split {whole!r:.1000}: cannot read {item!r:.100}; {_FORM}.")
+    number = found["number"]
+    unit: Unit = {"%": "%", "shard": "shard"}.get(found["unit"], "abs")  # type: ignore[assignment]
+    kind = "a number" if unit == "%" else "an integer"
+    try:
+        value = float(number) if unit == "%" else int(number)
+    except ValueError:
+        raise SplitError(f"split {whole!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.") from None
+    if abs(value) > _MAX_INDEX:
+        raise SplitError(f"split {whole!r:.1000}: expected {kind} within [-2**62, 2**62], got {item!r:.100}.")
+    return value, unit
+
+
+def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) -> AbstractSplit:
+    begin, end = borders
+    if begin and end and begin[1] != end[1]:
+        one, other = (_number(number) + _SUFFIX[unit] for number, unit in (begin, end))
+        units = [_SUFFIX[unit] for _, unit in (begin, end)]
+        readings = [f"{name}[{_number(begin[0])}{unit}:{_number(end[0])}{unit}]" for unit in units]
+        raise SplitError(
+            f"split {whole!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
+            f"Write {readings[0]!r} or {readings[1]!r}."
+        )
+    unit = (begin or end or (0, "abs"))[1]
+    return ReadInstruction(name, begin and begin[0], end and end[0], unit)

@@ -1,0 +1,380 @@
+"""What should be in a dataset's directory, by its small files; and what is wrong with these."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import catalog, features, storage
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.features import FeaturesDict
+from beam_datasets.features.unknown import UnknownFeature
+from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
+from beam_datasets.metadata.lineage import Lineage
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
+from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
+from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.verifying.findings import Finding
+from beam_datasets.verifying.shard_facts import ShardTask
+from beam_datasets.verifying.unexpected import find_unexpected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_MOST_EXAMPLES = 1 << 60  # of a split, as a reader takes it
+
+
+@dataclass(frozen=True)
+class KnownSplit:
+    """What should be of a split.
+
+    Attributes:
+        name: of the split.
+        filenames: of its shards, relative to the directory.
+        num_examples: of each shard; None where nothing says it.
+        num_bytes: of all its records without framing; None where nothing says it.
+        columns: what the manifest says of the shards; None if there is no manifest that could be believed.
+        new_starts: the examples, beside the first, with which the sort keys begin anew; None where nothing says it.
+    """
+
+    name: str
+    filenames: Sequence[str]
+    num_examples: Sequence[int] | None
+    num_bytes: int | None
+    columns: ShardColumns | None
+    new_starts: frozenset[int] | None = frozenset()
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The index in the split of each shard's first example."""
+        return list(accumulate(self.num_examples or (), initial=0))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What should be of a dataset.
+
+    Attributes:
+        directory: of the version.
+        manifest: what was published; None where there is none, or it is damaged.
+        manifest_text: what manifest.json holds, damaged or not; None where there is none.
+        info: of dataset_info.json, without features; None where it cannot be read.
+        features: of features.json, with labels; None where they cannot be read.
+        splits: what should be of each.
+        names: of the files in the directory; None where it cannot be listed.
+        indexed: whether each shard should have an index.
+        findings: what is wrong with the small files, and which files there are that should not be.
+        not_known: what nothing says.
+    """
+
+    directory: str
+    manifest: Manifest | None
+    manifest_text: bytes | None
+    info: DatasetInfo | None
+    features: Any
+    splits: tuple[KnownSplit, ...]
+    names: tuple[str, ...] | None
+    indexed: bool
+    findings: tuple[Finding, ...]
+    not_known: tuple[str, ...]
+
+    @property
+    def full_name(self) -> str:
+        """The dataset's name, config and version, such as 'digits/small:1.0.0'; '' if no file names them."""
+        if self.manifest is not None:
+            return str(DatasetName(self.manifest.name, self.manifest.config, self.manifest.version))
+        return self.info.display_name if self.info is not None else ""
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards there should be."""
+        return sum(len(split.filenames) for split in self.splits)
+
+    @cached_property
+    def places(self) -> dict[str, tuple[KnownSplit, int]]:
+        """For each shard its split, and its number in it."""
+        return {name: (split, number) for split in self.splits for number, name in enumerate(split.filenames)}
+
+    @property
+    def file_bytes(self) -> int | None:
+        """How many bytes the shards should have; None where nothing says it."""
+        totals = [
+            sum(split.columns.file_bytes)
+            if split.columns
+            else (split.num_bytes or 0) + 16 * sum(split.num_examples or ())
+            for split in self.splits
+        ]
+        return sum(totals) or None
+
+    @cached_property
+    def filenames(self) -> tuple[str, ...]:
+        """The names of all shards, split by split."""
+        return tuple(chain.from_iterable(split.filenames for split in self.splits))
+
+    def tasks(self, *, decode: bool = False, which: Iterable[int] | None = None) -> Iterator[ShardTask]:
+        """Yields the shards to read, split by split.
+
+        Args:
+            decode: whether to decode each record.
+            which: their places among `filenames`; None for all.
+        """
+        tree = self.record_features(decode=decode)
+        names = self.filenames if which is None else map(self.filenames.__getitem__, which)
+        return (ShardTask(self.directory, name, tree, decode) for name in names)
+
+    def record_features(self, *, decode: bool) -> Any:
+        """Returns the features that records are to be checked against; None where they are not known."""
+        return _without_unknown(self.features) if decode else self.features
+
+
+def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Known:
+    """Returns what should be in a dataset's directory.
+
+    Args:
+        dataset_dir: the directory, or its URL.
+        instead: file name -> content of small files, to be taken instead of what they hold.
+
+    Raises:
+        DatasetNotFoundError: the directory does not exist, or contains no file of a dataset.
+        MetadataError: the shards are of a format that cannot be read.
+    """
+    small = _SmallFiles(storage.normalize(dataset_dir), instead or {})
+    small.read_all()
+    if small.info is not None and small.info.file_format != "tfrecord" and not small.is_damaged(INFO_FILE):
+        raise MetadataError(
+            f"{small.directory}: the examples are stored as {small.info.file_format}; only tfrecord can be verified."
+        )
+    splits = tuple(small.splits())
+    shards = set(chain.from_iterable(split.filenames for split in splits))
+    other_formats = small.info.alternative_file_formats if small.info is not None else ()
+    extra = find_unexpected(small.directory, small.names, shards, other_formats)
+    return Known(
+        small.directory,
+        small.manifest,
+        small.manifest_text,
+        small.info,
+        small.features,
+        splits,
+        small.names,
+        small.indexed,
+        (*small.findings, *extra),
+        tuple(small.not_known),
+    )
+
+
+class _SmallFiles:
+    """The small files of a directory, as far as they can be read; what cannot becomes a finding."""
+
+    def __init__(self, directory: str, instead: Mapping[str, bytes]) -> None:
+        self.directory = directory
+        self._texts: dict[str, bytes | None] = dict(instead)
+        self.findings: list[Finding] = []
+        self.not_known: list[str] = []
+        self.manifest: Manifest | None = None
+        self.manifest_text: bytes | None = None
+        self.info: DatasetInfo | None = None
+        self.features: Any = None
+        self._lineage: Lineage | None = None
+        self.names = self._list()
+        self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
+
+    def _list(self) -> tuple[str, ...] | None:
+        try:
+            return tuple(storage.list_dir(self.directory))
+        except PathNotFoundError:
+            raise DatasetNotFoundError(f"{self.directory}: there is no such directory.") from None
+        except StorageError as error:
+            if not storage.is_remote(self.directory):
+                raise
+            self.not_known.append(f"whether there are files too many: {error}")
+            return None
+
+    def read_all(self) -> None:
+        """Reads all small files.
+
+        Raises:
+            DatasetNotFoundError: there are none.
+        """
+        texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
+        if not any(text is not None for text in texts.values()) and not any(map(self._is_shard, self.names or ())):
+            raise DatasetNotFoundError(f"{self.directory} is no dataset: it has no {INFO_FILE}, and no shards.")
+        self.manifest_text = texts[MANIFEST_FILE]
+        self._read_manifest()
+        self._check_sums()
+        for name, read in ((INFO_FILE, self._read_info), (catalog.FEATURES_FILE, self._read_features)):
+            text = texts[name]
+            if text is None:
+                self._miss(name)
+            else:
+                read(text)
+        self._read_metadata()
+        self._compare()
+
+    def _is_shard(self, name: str) -> bool:
+        return ShardFilename.is_valid(name)
+
+    def _read(self, name: str) -> bytes | None:
+        if name not in self._texts:
+            self._texts[name] = None
+            try:
+                self._texts[name] = storage.read_bytes(storage.join(self.directory, name))
+            except PathNotFoundError:
+                pass
+            except StorageError as error:
+                self._find(name, "unreadable", str(error))
+        return self._texts[name]
+
+    def _find(self, name: str, kind: str, message: str) -> None:
+        """Adds a finding; of one file only the first."""
+        if not self.is_damaged(name):
+            path = storage.join(self.directory, name)
+            self.findings.append(Finding(name, None, None, kind, message.removeprefix(path).lstrip(": ")))
+
+    def is_damaged(self, name: str) -> bool:
+        """Whether there is a finding of a file."""
+        return any(finding.file == name for finding in self.findings)
+
+    def _miss(self, name: str) -> None:
+        self._find(name, "missing", "there is no such file")
+
+    def _read_manifest(self) -> None:
+        if self.manifest_text is None:
+            if self.indexed:
+                self._find(MANIFEST_FILE, "manifest", "there is no such file, though the shards have indexes")
+            self.not_known.append(
+                "checksums of files, as there is no manifest.json: a record has its own, but a file that was replaced "
+                "by a whole one of as many records looks the same, and so do small files that still make sense"
+            )
+            return
+        try:
+            self.manifest = Manifest.from_text(self.manifest_text, path=storage.join(self.directory, MANIFEST_FILE))
+            self.indexed = True
+            if self.manifest.source is not None:
+                self._lineage = Lineage.from_json(self.manifest.source, path=MANIFEST_FILE)
+        except MetadataError as error:
+            self._find(MANIFEST_FILE, "manifest", str(error))
+            self.not_known.append("checksums of files, as manifest.json is damaged")
+
+    def _check_sums(self) -> None:
+        """Compares the small files with what the manifest says of them."""
+        for name, published in self.manifest.metadata.items() if self.manifest else ():
+            content = self._read(name)
+            if content is None:
+                self._miss(name)
+            elif (found := hashlib.sha256(content).hexdigest()) != published:
+                self._find(name, "metadata", f"its SHA-256 is {found}, published was {published}")
+
+    def _read_info(self, text: bytes) -> None:
+        path = storage.join(self.directory, INFO_FILE)
+        try:
+            info = DatasetInfo.from_json_text(text, path=path, directory=self.directory)
+            for split in info.splits.values():
+                if sum(split.shard_lengths) > _MOST_EXAMPLES:
+                    raise MetadataError(f"split {split.name!r} cannot have {sum(split.shard_lengths)} examples")
+            self.info = info
+        except MetadataError as error:
+            self._find(INFO_FILE, "metadata", str(error))
+
+    def _read_features(self, text: bytes) -> None:
+        path = storage.join(self.directory, catalog.FEATURES_FILE)
+        try:
+            tree = features.from_json_text(text.decode(), path=path)
+        except (MetadataError, UnicodeDecodeError) as error:
+            self._find(catalog.FEATURES_FILE, "metadata", str(error))
+            return
+        label_files: list[str] = []
+        tree.load_labels(lambda name: label_files.append(name))
+        for name in label_files:
+            tree = self._with_labels(tree, name)
+        if unknown := [name for name, _ in _unknown(tree)]:
+            self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
+        if not self.is_damaged(catalog.FEATURES_FILE):
+            self.features = tree  # of another version, it would find fault with each record
+
+    def _with_labels(self, tree: Any, file: str) -> Any:
+        """Returns the features with the labels of one file, so that an error is of this file."""
+        content = self._read(file)
+        try:
+            text = None if content is None else content.decode()
+            return tree.load_labels(lambda name: text if name == file else None)
+        except (MetadataError, UnicodeDecodeError) as error:
+            self._find(file, "metadata", str(error))
+            return tree
+
+    def _read_metadata(self) -> None:
+        text = self._read(METADATA_FILE) if self.names is None or METADATA_FILE in self.names else None
+        try:
+            dict(json.loads(text or "{}"))
+        except (ValueError, TypeError, RecursionError) as error:
+            self._find(METADATA_FILE, "metadata", f"it is no JSON object: {error}")
+
+    def _compare(self) -> None:
+        """Compares what manifest.json and dataset_info.json say, where each is as it was published."""
+        if self.manifest is None or self.info is None:
+            return
+        lengths = {name: list(split.shard_lengths) for name, split in self.info.splits.items()}
+        published = {name: list(columns.num_examples) for name, columns in self.manifest.splits.items()}
+        identity = self.info.name, self.info.config_name, str(self.info.version)
+        if identity != (self.manifest.name, self.manifest.config, self.manifest.version):
+            self._find(INFO_FILE, "metadata", f"it is of {self.info.display_name}, {MANIFEST_FILE} of another dataset")
+        elif lengths != published:
+            self._find(INFO_FILE, "metadata", f"its splits or shard lengths differ from those of {MANIFEST_FILE}")
+        else:
+            for name, columns in self.manifest.splits.items():
+                if (size := self.info.splits[name].num_bytes) != sum(columns.num_bytes):
+                    message = f"by it split {name!r} has {size} bytes, by {MANIFEST_FILE} {sum(columns.num_bytes)}"
+                    self._find(INFO_FILE, "metadata", message)
+
+    def splits(self) -> Iterator[KnownSplit]:
+        """Yields what should be of each split: by the manifest, else by dataset_info.json, else by the files' names."""
+        if self.manifest is not None:
+            for name, columns in self.manifest.splits.items():
+                template = self._template(self.manifest.name, name, columns.num_shards)
+                examples, size = list(columns.num_examples), sum(columns.num_bytes)
+                filenames, starts = template.filenames(columns.num_shards), self._new_starts(name)
+                yield KnownSplit(name, filenames, examples, size, columns, starts)
+        elif self.info is not None:
+            for name, split in self.info.splits.items():
+                starts = self._new_starts(name)
+                yield KnownSplit(name, split.shard_names, split.shard_lengths, split.num_bytes or None, None, starts)
+        else:
+            yield from self._splits_by_name()
+
+    def _new_starts(self, split: str) -> frozenset[int] | None:
+        """Returns with which examples the sort keys begin anew, as those of a materialized dataset may."""
+        if self._lineage is not None and split in self._lineage.splits:
+            return frozenset(ascent.start for ascent in self._lineage.splits[split].keys or ())
+        materialized = self.manifest_text is not None and b'"source": {' in self.manifest_text
+        return None if materialized else frozenset()
+
+    def _template(self, dataset: str, split: str, num_shards: int) -> FilenameTemplate:
+        """Returns how shards are called: as dataset_info.json says, unless that is damaged, and so they are not."""
+        usual = FilenameTemplate(dataset, split)
+        known = self.info.splits.get(split) if self.info is not None else None
+        if known is None or known.filename_template is None:
+            return usual
+        told = FilenameTemplate(dataset, split, template=known.filename_template.template)
+        return usual if self.is_damaged(INFO_FILE) and usual.filename(0, num_shards) in (self.names or ()) else told
+
+    def _splits_by_name(self) -> Iterator[KnownSplit]:
+        self.not_known.append("how many examples each shard should have: no file says it")
+        shards = [ShardFilename.parse(name) for name in self.names or () if self._is_shard(name)]
+        for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):
+            yield KnownSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
+
+
+def _unknown(tree: Any) -> list[tuple[str, Any]]:
+    """Returns the features at the top that are of a class that is not known here."""
+    fields = tree.features if isinstance(tree, FeaturesDict) else {}
+    return [(name, feature) for name, feature in fields.items() if isinstance(feature, UnknownFeature)]
+
+
+def _without_unknown(tree: Any) -> Any:
+    """Returns the features with the stored form of those whose class is not known."""
+    unknown = _unknown(tree)
+    stored = {name: feature.stored() for name, feature in unknown}
+    return tree.with_features({**tree.features, **stored}) if unknown else tree

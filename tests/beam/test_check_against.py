@@ -1,0 +1,129 @@
+"""Builds that are checked against what was published before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from beam_datasets import features as F
+from beam_datasets.builders import BuilderConfig, DatasetBuilder
+from beam_datasets.errors import ResultKeptError, VersionError
+from beam_datasets.generate.compatibility import earlier_version
+from beam_datasets.generate.publish import publish_as
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.reading.opening import builder_from_directory
+
+
+def builder(version: str, data_dir: Path | str, values: range = range(20), **more: Any) -> DatasetBuilder:
+    """Returns the builder of numbers by their squares, with further features."""
+
+    class Squares(DatasetBuilder, skip_registration=True):
+        VERSION = version
+        BUILDER_CONFIGS = [BuilderConfig(name="small")]  # noqa: RUF012
+
+        def _info(self) -> DatasetInfo:
+            tree = F.FeaturesDict({"n": np.int64, **dict.fromkeys(more, np.int64)})
+            return DatasetInfo(builder=self, features=tree)
+
+        def _split_generators(self) -> dict[str, Any]:
+            return {"train": ((n * n, {"n": n, **more}) for n in values)}
+
+    return Squares(data_dir=data_dir)
+
+
+class Unread:
+    """A source that nobody may read."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("the job was started")
+
+
+def versions(data_dir: Path) -> list[str]:
+    return sorted(path.name for path in (data_dir / "squares" / "small").iterdir())
+
+
+def test_a_kept_result_keeps_the_order_of_its_splits(tmp_path: Path) -> None:
+    """P7: 'all' is the splits in the builder's order, which the manifest does not have."""
+
+    def in_order(version: str, data_dir: Path, values: range = range(20)) -> DatasetBuilder:
+        base: Any = type(builder(version, data_dir, values))
+
+        class Squares(base, skip_registration=True):  # type: ignore[misc]
+            def _split_generators(self) -> dict[str, Any]:
+                return {**super()._split_generators(), "also": [(1, {"n": 1})]}
+
+        return Squares(data_dir=data_dir)
+
+    in_order("1.0.0", tmp_path).build(num_workers=1)
+    with pytest.raises(ResultKeptError):
+        in_order("1.0.1", tmp_path, range(19)).build(num_workers=1, check_against="latest")
+    (kept,) = (tmp_path / "squares" / "small").glob("incomplete.*_1.0.1")
+    made = Path(publish_as(str(kept), "2.0.0"))
+    expected = Path(in_order("2.0.0", tmp_path / "again", range(19)).build(num_workers=1))
+    assert [*builder_from_directory(made).info.splits] == ["train", "also"]
+    for path in expected.iterdir():
+        if path.name != "run.json":
+            assert (made / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_workers: int) -> None:
+    """P7: what only the examples tell is said when all is written, which is kept to be published under another."""
+    builder("1.0.0", tmp_path).build(num_workers=1)
+    refused = (
+        r"squares/small:1\.0\.1 was not published: it was compared with squares/small:1\.0\.0\.\n"
+        r"  MAJOR  split 'train': 1 removed, of 20 examples\n"
+        r"Needed: MAJOR; 1\.0\.0 -> 1\.0\.1 is a PATCH version: it promises more than the data keep\. Call it 2\.0\.0\."
+    )
+    with pytest.raises(ResultKeptError, match=refused) as error:
+        builder("1.0.1", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
+    (kept,) = (tmp_path / "squares" / "small").glob("incomplete.*_1.0.1")
+    assert str(error.value).endswith(f"To publish it under that number: beam-datasets publish {kept} --version 2.0.0")
+    assert versions(tmp_path) == ["1.0.0", kept.name]
+    assert publish_as(str(kept), "2.0.0") == str(tmp_path / "squares" / "small" / "2.0.0")
+    assert versions(tmp_path) == ["1.0.0", "2.0.0"]
+    assert_as_built(tmp_path, "2.0.0", range(19))
+
+
+def assert_as_built(data_dir: Path, version: str, values: range) -> None:
+    """Checks that a version is, byte by byte, what a build of this number would have published."""
+    built = builder(version, data_dir.parent / f"{data_dir.name}-again", values).build(num_workers=1)
+    found = {
+        where: {path.name: path.read_bytes() for path in Path(where).iterdir() if path.name != "run.json"}
+        for where in (built, str(data_dir / "squares" / "small" / version))
+    }
+    one, other = found.values()
+    assert one == other
+
+
+def test_the_number_decides(tmp_path: Path) -> None:
+    """P7: what features and description tell is said before the job starts."""
+    builder("1.0.0", tmp_path).build(num_workers=1, check_against="latest")  # there is nothing to check against yet
+    builder("1.0.1", tmp_path).build(num_workers=1, check_against="latest", num_shards=4)
+    with pytest.raises(VersionError, match=r"MINOR  feature 'm' was added: int64") as error:
+        builder("1.0.2", tmp_path, Unread(), m=1).build(num_workers=1, check_against="1.0.0")  # type: ignore[arg-type]
+    assert not isinstance(error.value, ResultKeptError)
+    assert versions(tmp_path) == ["1.0.0", "1.0.1"]
+    builder("1.1.0", tmp_path, m=1).build(num_workers=1, check_against="1.0.0")
+    builder("1.1.1", tmp_path, range(5)).build(num_workers=1)  # nobody asked
+    assert versions(tmp_path) == ["1.0.0", "1.0.1", "1.1.0", "1.1.1"]
+
+
+def test_which_version_is_checked_against(tmp_path: Path) -> None:
+    for version in ("1.0.0", "1.2.0", "3.0.0"):
+        builder(version, tmp_path).build(num_workers=1)
+    (tmp_path / "squares" / "small" / "1.5.0").mkdir()  # not published
+    wanted = builder("2.0.0", tmp_path)
+    folder = str(tmp_path / "squares" / "small")
+    assert earlier_version(wanted.dataset_dir) == f"{folder}/1.2.0"
+    assert earlier_version(wanted.dataset_dir, "1.0.0") == f"{folder}/1.0.0"
+    assert earlier_version(builder("1.0.0", tmp_path).dataset_dir) is None
+    for other in ("3.0.0", "1.5.0"):
+        with pytest.raises(VersionError, match=rf"cannot be checked against {other}.* are 1\.0\.0, 1\.2\.0\."):
+            wanted.build(num_workers=1, check_against=other)
+    with pytest.raises(ValueError, match="'last' is no version"):
+        wanted.build(num_workers=1, check_against="last")
+    assert not (tmp_path / "squares" / "small" / "2.0.0").exists()

@@ -1,0 +1,156 @@
+"""Which runner is chosen, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam import write
+from beam_datasets.beam.engine import check_code_is_shared, choose_engine
+from beam_datasets.errors import BeamDatasetsError, StorageError
+from beam_datasets.generate.spill_dir import choose_spill_dir
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.test_determinism import digests
+
+CLOUD = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
+
+
+@pytest.mark.parametrize("runner", ["DirectRunner", "directrunner", "Direct", "fnapirunner", "FnApiRunner", ""])
+def test_local_runners_are_known_as_beam_writes_them(runner):
+    options = [f"--runner={runner}"] if runner else []
+    assert choose_engine(options, num_workers=1).local
+    with pytest.raises(ValueError, match="multi_threading loses records"):
+        choose_engine([*options, "--direct_running_mode=multi_threading"])
+
+
+@pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner", "PortableRunner"])
+def test_other_runners_are_not_local(runner):
+    assert not choose_engine([f"--runner={runner}", *CLOUD]).local
+
+
+@pytest.mark.parametrize(
+    "options, spilled",
+    [
+        ([], True),
+        (["--runner=FlinkRunner"], True),
+        (["--runner=PortableRunner"], True),
+        (["--runner=DataflowRunner"], False),
+    ],
+)
+def test_how_payload_travels(options, spilled):
+    engine = choose_engine([*options, *(CLOUD if not spilled else [])])
+    assert choose_spill_dir(engine, "/data/incomplete", payload=None, spill_dir=None) == (
+        "/data/incomplete/spill" if spilled else None
+    )
+    assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
+
+
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"block_size": 2**70}, ValueError, f"block_size must be at most {2**62}, got {2**70}"),
+        ({"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
+        ({"block_size": "1M"}, TypeError, "block_size must be an int, not '1M'"),
+        ({"wait": "no"}, TypeError, "wait must be True or False, not 'no'"),
+        ({"shared_disk": "no"}, TypeError, "shared_disk must be True or False, not 'no'"),
+        ({"spill_dir": 3}, TypeError, "spill_dir must be a path, as str or os.PathLike, or None, not 3"),
+        ({"spill_dir": __file__}, ValueError, "spill_dir is '.*', where no file can be written: .*: Not a directory"),
+    ],
+    ids=str,
+)
+def test_options_of_the_way_are_refused_by_name_before_anything_is_made(tmp_path, options, kind, words):
+    with pytest.raises(kind, match=words):
+        Numbers(data_dir=tmp_path / "data").build(num_workers=1, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_largest_block_is_one_of_all_records(tmp_path):
+    built = [Numbers(data_dir=tmp_path / str(size)).build(num_workers=1, block_size=size) for size in (100, 2**62)]
+    assert digests(built[0]) == digests(built[1])
+
+
+@pytest.mark.slow
+def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch):
+    def build(name, **options):
+        builder = Numbers(data_dir=tmp_path / name, count=20_000)
+        return digests(builder.build(num_workers=1, num_shards={"train": 3, "test": 1}, **options))
+
+    expected = build("expected")
+    monkeypatch.setattr(engines, "_HOLD_BUNDLES", frozenset({"fnapi"}))
+    monkeypatch.setattr(write, "HELD_BLOCK_SIZE", 10_000)
+    monkeypatch.setattr(write, "HELD_PART_SIZE", 100_000)
+    assert build("held", payload="inline") == expected
+    assert build("spilled") == expected
+    monkeypatch.setattr(write, "HELD_BUNDLE_SIZE", 1 << 20)
+    with pytest.raises(BeamDatasetsError, match="one bundle has more than 1 MiB, .* Use payload='spilled'"):
+        build("too_much", payload="inline")
+
+
+def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
+    with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
+        engines._check(None, str(tmp_path), "job", str(tmp_path / "published"))
+    (tmp_path / "owner.json").write_text("{}")
+    engines._check(None, str(tmp_path), "job", str(tmp_path / "published"))
+
+
+def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, monkeypatch):
+    """P1: an engine that restarts a job as a whole runs every stage again, also after the last one has ended."""
+    Numbers(data_dir=tmp_path, count=20).build(num_workers=1)
+    directory = tmp_path / "numbers" / "1.0.0"
+    job = json.loads((directory / "run.json").read_text())["job"]
+    engines._check(None, str(tmp_path / "gone"), job, str(directory))
+    with pytest.raises(StorageError, match="does not see it"):
+        engines._check(None, str(tmp_path / "gone"), "another", str(directory))
+    monkeypatch.setattr(write.publishing, "reserve", None)  # is not called
+    write._reserve(None, SimpleNamespace(is_published=True))
+
+
+def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):
+    elsewhere = ["--runner=PortableRunner", "--environment_type=EXTERNAL", "--environment_config=there:1"]
+    path = str(tmp_path / "dataset.py")
+    check_code_is_shared(path, elsewhere, shared_disk=False)  # it travels with the job
+    (tmp_path / "__init__.py").touch()
+    with pytest.raises(ValueError, match="is in a package of this machine"):
+        check_code_is_shared(path, elsewhere, shared_disk=False)
+    check_code_is_shared(path, elsewhere, shared_disk=True)
+
+
+def test_views_of_the_options_are_made_once_and_share_them():
+    options = choose_engine(["--job_name=mine"], num_workers=3).options
+    view = options.view_as(PortableOptions)
+    assert options.view_as(PortableOptions) is view
+    view.environment_cache_millis = 7
+    copied = copy.deepcopy(options)
+    copied.view_as(PortableOptions).environment_cache_millis = 8
+    assert options.get_all_options(drop_default=True)["environment_cache_millis"] == 7
+    assert copied.get_all_options(drop_default=True)["environment_cache_millis"] == 8
+    assert copied.get_all_options(drop_default=True)["job_name"] == "mine"
+
+
+def test_the_options_that_were_given_stay_as_they_are():
+    options = PipelineOptions(["--direct_running_mode=multi_processing", "--job_name=mine"])
+    before = options.get_all_options(drop_default=True)
+    engine = choose_engine(options, num_workers=3)
+    assert options.get_all_options(drop_default=True) == before
+    assert engine.options.get_all_options(drop_default=True)["job_name"] == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module, may", [("json", True), ("obstore", False)])
+def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
+    code = f"import {module}; from beam_datasets.beam.local_runner import can_fork; print(can_fork())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(may and sys.platform == "linux")]
+
+
+@pytest.mark.parametrize("count", [-1, 1025, 2**70])
+def test_no_machine_is_asked_for_so_many_processes(count):
+    with pytest.raises(ValueError, match=f"num_workers is {count}; give 1 to 1024 processes, or 0 for one a core"):
+        choose_engine([], num_workers=count)

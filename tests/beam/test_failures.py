@@ -1,0 +1,190 @@
+"""The one error that is made of what a runner raises, out of texts as Beam's workers send them."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from beam_datasets import errors
+from beam_datasets.beam.failures import GenerationError, SourceError, pair_of, reason
+
+
+class Unlucky(Exception):
+    """An author's own error, whose name does not end in Error."""
+
+
+def unlucky() -> None:
+    raise Unlucky("row 7 is bad [while running 'Generate train']")
+
+
+def chained() -> None:
+    try:
+        int("x")
+    except ValueError as error:
+        raise Unlucky("row 7 [while running 'Generate train']") from error
+
+
+def several_lines() -> None:
+    raise ValueError("cannot read row\nKeyError: not the reason\nlast line [while running 'Generate train']")
+
+
+def missing_key() -> None:
+    raise KeyError("no such column [while running 'Generate train']")
+
+
+def without_words() -> None:
+    raise Unlucky
+
+
+def sent_by_a_worker(fault) -> RuntimeError:
+    """Returns what FnApiRunner raises for an error in another process: its traceback as text."""
+    try:
+        fault()
+    except Exception:
+        return RuntimeError(traceback.format_exc())
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "fault, message",
+    [
+        (unlucky, "Unlucky: row 7 is bad\n"),
+        (chained, "Unlucky: row 7\n"),
+        (several_lines, "ValueError: cannot read row\nKeyError: not the reason\nlast line\n"),
+        (missing_key, "KeyError: no such column\n"),
+        (without_words, "Unlucky: \n"),
+    ],
+)
+def test_the_last_exception_is_the_reason_and_names_the_place(fault, message):
+    made = reason(sent_by_a_worker(fault))
+    assert type(made) is GenerationError
+    assert str(made).startswith(message)
+    assert str(made).endswith(f"in {fault.__name__})")
+    assert "Traceback" not in str(made)
+
+
+def test_an_exception_group_is_the_error_in_it_and_no_traceback():
+    frame = '  |   File "/home/me/dataset.py", line 24, in rows\n  |     raise ExceptionGroup("several", found)\n'
+    text = f"  + Exception Group Traceback (most recent call last):\n{frame}"
+    text += "  | ExceptionGroup: several [while running 'Generate train'] (1 sub-exception)\n"
+    text += "  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------\n"
+    made = str(reason(RuntimeError(text)))
+    assert made == "ExceptionGroup: several\n  (in stage 'Generate train', at /home/me/dataset.py:24 in rows)"
+
+
+def ours() -> None:
+    raise errors.DuplicateKeyError("split 'train': two examples\n  a: 1 [while running 'Write']")
+
+
+def test_our_own_error_comes_back_as_its_class():
+    made = reason(sent_by_a_worker(ours))
+    assert type(made) is errors.DuplicateKeyError
+    assert str(made) == "split 'train': two examples\n  a: 1"
+
+
+def test_a_folder_called_as_the_package_may_hold_an_author_s_files():
+    frame = 'Traceback (most recent call last):\n  File "{}", line 3, in f\nValueError: bad'
+    for file in ("/home/me/beam_datasets/my.py", "/home/me/beam_datasets/datasets/transforms.py"):
+        assert f"{file}:3 in f" in str(reason(RuntimeError(frame.format(file))))
+    for file in ("/x/beam_datasets/beam/write.py", "/x/beam_datasets/builders.py"):
+        assert file not in str(reason(RuntimeError(frame.format(file))))
+
+
+def test_the_place_is_the_author_s_and_not_where_it_was_raised():
+    site = "/usr/local/lib/python3.11/site-packages"
+    author, ours, library = "/home/me/digits.py", "/opt/beam_datasets/statistics/spread.py", f"{site}/pandas/core.py"
+    around = ["apache_beam/runners/common.py", "/usr/local/lib/python3.11/concurrent/futures/thread.py"]
+
+    def place(*files: str) -> str:
+        lines = [f'  File "{file}", line {n}, in f{n}' for n, file in enumerate([*around, *files])]
+        text = "\n".join(["Traceback (most recent call last):", *lines, "ValueError: bad [while running 'Read']"])
+        return str(reason(RuntimeError(text))).removeprefix("ValueError: bad\n")
+
+    assert place(author, library, "numpy/random/mtrand.pyx") == f"  (in stage 'Read', at {author}:2 in f2)"
+    assert place(ours, author, ours, library) == f"  (in stage 'Read', at {author}:3 in f3)"
+    assert place(ours) == place(f"{site}/beam_datasets/exports.py") == "  (in stage 'Read')"
+    # Workers that got the author's code as a package.
+    assert place(ours, f"{site}/mine/digits.py", library) == f"  (in stage 'Read', at {site}/mine/digits.py:3 in f3)"
+
+
+def damaged() -> None:
+    raise errors.CorruptRecordError("data CRC differs", path="/data/a, b/x-00000-of-00001", offset=12, record=3)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        sent_by_a_worker(damaged),
+        # As Beam makes it, which cannot make another error of such a class.
+        RuntimeError(
+            "beam_datasets.errors.CorruptRecordError: /data/a, b/x-00000-of-00001, byte 12 (record 3): "
+            "data CRC differs [while running 'Copy']"
+        ),
+    ],
+    ids=["a worker", "this process"],
+)
+def test_a_damaged_record_keeps_its_place(raised):
+    made = reason(raised)
+    assert type(made) is errors.CorruptRecordError
+    assert str(made) == "/data/a, b/x-00000-of-00001, byte 12 (record 3): data CRC differs"
+    assert (made.path, made.offset, made.record) == ("/data/a, b/x-00000-of-00001", 12, 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions",
+        "panic in stage.Execute bundle processing goroutine: send on closed channel, stage: &{ID:stage-022},stackTrace:"
+        "\ngoroutine 89 [running]:\nruntime/debug.Stack()\n\t/usr/local/go/src/runtime/debug/stack.go:26 +0x5e",
+    ],
+    ids=["working", "about to"],
+)
+def test_a_worker_that_prism_has_lost(text):
+    assert "a worker process died" in str(reason(RuntimeError(text)))
+
+
+def behind_example(error: Exception) -> None:
+    try:
+        raise error
+    except Exception as caught:
+        told = SourceError.after(caught, "a]'b", 2000, "train")
+        told.args = (f"{told} [while running 'Encode train']",)
+        raise told from None
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (Unlucky("row: 7"), "Unlucky: row: 7\n"),
+        (Unlucky(), "Unlucky: \n"),
+        (KeyError("a'b"), "KeyError: a'b\n"),
+        (KeyError(5), "KeyError: 5\n"),
+        (FileNotFoundError(2, "nothing there", "x.csv"), "FileNotFoundError: [Errno 2] nothing there: 'x.csv'\n"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"),
+    ],
+)
+@pytest.mark.parametrize("in_worker", [True, False])
+def test_what_a_generator_raises_names_the_example_before(error, message, in_worker):
+    if in_worker:
+        raised = sent_by_a_worker(lambda: behind_example(error))
+    else:
+        with pytest.raises(SourceError) as told:
+            behind_example(error)
+        raised = told.value
+    made = str(reason(raised))
+    assert made.startswith(message)
+    assert "\n  (in stage 'Encode train', after key \"a]'b\" (example 2,000 of 'train'), at " in made
+    assert made.endswith("in behind_example)")
+    assert made.count("after key") == 1
+
+
+def test_a_pair_is_one():
+    assert pair_of(("key", {"n": 1}), "train") == pair_of(["key", {"n": 1}], "train") == ("key", {"n": 1})
+
+
+@pytest.mark.parametrize("element", [{"n": 1, "t": ""}, {"n": 1}, "ab", b"ab", 7, None, (1, 2, 3), ()])
+def test_what_is_no_pair_is_shown(element):
+    with pytest.raises(errors.BeamDatasetsError, match=r"^split 'train': an element is .*; expected a pair") as raised:
+        pair_of(element, "train")
+    assert repr(element) in str(raised.value)

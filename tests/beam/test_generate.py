@@ -1,0 +1,143 @@
+"""Builders that mix what Beam makes with iterables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import apache_beam as beam
+import numpy as np
+import pytest
+
+from beam_datasets import features as F
+from beam_datasets.builders import DatasetBuilder
+from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.metadata.info import DatasetInfo
+
+
+class Mixed(DatasetBuilder, skip_registration=True):
+    """A split on the pipeline and one from an iterable."""
+
+    VERSION = "1.0.0"
+
+    def _info(self):
+        return DatasetInfo(builder=self, features=F.FeaturesDict({"n": np.int64}))
+
+    def _split_generators(self, pipeline):
+        return {"train": pipeline | beam.Create([(1, {"n": 1})]), "test": ((i, {"n": i}) for i in range(3))}
+
+
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_iterable_beside_a_split_on_the_pipeline(tmp_path, num_workers):
+    made = Path(Mixed(data_dir=tmp_path).build(num_workers=num_workers))
+    assert sorted(path.name for path in made.glob("*-00001")) == [
+        "mixed-test.tfrecord-00000-of-00001",
+        "mixed-train.tfrecord-00000-of-00001",
+    ]
+
+
+def test_shards_of_a_split_that_there_is_not(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"num_shards names the splits \['trian'\]; the dataset has \['test', 'train'\]"
+    ):
+        Mixed(data_dir=tmp_path).build(num_shards={"test": 2, "trian": 1})
+    assert not list(tmp_path.iterdir())
+
+
+class Made(DatasetBuilder, skip_registration=True):
+    """A split of given pairs, as an iterable or by Beam."""
+
+    VERSION = "1.0.0"
+
+    def __init__(self, pairs, by_beam, features=None, **options):
+        self.pairs, self.by_beam, self.features = pairs, by_beam, features or {"n": np.int64}
+        super().__init__(**options)
+
+    def _info(self):
+        return DatasetInfo(builder=self, features=self.features)
+
+    def _split_generators(self):
+        return {"train": beam.Create([0]) | beam.FlatMap(self._pairs) if self.by_beam else self._pairs(0)}
+
+    def _pairs(self, _):
+        yield from self.pairs
+
+
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_iterable_and_beam_make_the_same_bytes(tmp_path, num_workers):
+    pairs = [(f"key {i}", {"n": i}) for i in range(1000)]
+    made = [
+        Path(Made(pairs, by_beam, data_dir=tmp_path / str(by_beam)).build(num_workers=num_workers, num_shards=3))
+        for by_beam in (False, True)
+    ]
+    names = [sorted(path.name for path in directory.iterdir()) for directory in made]
+    assert names[0] == names[1]
+    for name in names[0]:
+        if name != "run.json":
+            assert (made[0] / name).read_bytes() == (made[1] / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("by_beam", [False, True])
+def test_a_plain_dict_is_the_features_dict_that_it_means(tmp_path, by_beam):
+    builder = Made([(1, {"n": 5, "s": {"t": "x"}})], by_beam, {"n": np.int64, "s": {"t": F.Text()}}, data_dir=tmp_path)
+    assert builder.info.features == F.FeaturesDict({"n": np.int64, "s": {"t": F.Text()}})
+    builder.build(num_workers=1)
+    assert list(builder.as_dataset("train")) == [{"n": 5, "s": {"t": b"x"}}]
+
+
+@pytest.mark.parametrize(
+    "features, message",
+    [
+        ({"a": {"b": np.int64}, "a/b": np.int64}, "two features are stored as 'a/b'"),
+        (F.Text(), "the features of an example are a dict"),
+        (5, "5 is not a feature"),
+        ({"label": F.ClassLabel()}, "neither num_classes nor names"),
+    ],
+)
+def test_features_that_cannot_be_encoded_are_refused_before_anything_is_read(tmp_path, features, message):
+    def never(_):
+        raise AssertionError("it was read")
+        yield
+
+    builder = Made([], False, features, data_dir=tmp_path)
+    builder._pairs = never
+    with pytest.raises(ValueError, match=message):
+        builder.build(num_workers=1)
+    assert not list(tmp_path.glob("made/*"))
+
+
+@pytest.mark.parametrize("key", [1.5, None, "half\ud800"])
+def test_an_unusable_key_is_named_with_its_split(tmp_path, key):
+    with pytest.raises(InvalidKeyError) as caught:
+        Made([(key, {"n": 1})], False, data_dir=tmp_path).build(num_workers=1)
+    assert str(caught.value).startswith(f"split 'train': key {key!r} ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_half_a_surrogate_pair_in_what_beam_made(tmp_path, num_workers):
+    with pytest.raises(InvalidKeyError, match=r"half of a surrogate pair(.|\n)*in stage 'Generate train"):
+        Made([("half\ud800", {"n": 1})], True, data_dir=tmp_path).build(num_workers=num_workers)
+
+
+def test_no_example_at_all_is_no_limit(tmp_path):
+    with pytest.raises(ValueError, match="max_examples_per_split is 0"):
+        Made([(1, {"n": 1})], False, data_dir=tmp_path).download_and_prepare(
+            download_config=SimpleNamespace(max_examples_per_split=0)
+        )
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("element", [{"n": 1, "word": ""}, {"n": 1, "word": "", "more": 0}, "ab"], ids=str)
+def test_an_example_without_its_key_is_no_pair(tmp_path, element, ordered):
+    class Words(DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+        def _info(self):
+            return DatasetInfo(builder=self, features={"n": np.int64, "word": F.Text()}, disable_shuffling=ordered)
+
+        def _split_generators(self):
+            return {"train": lambda: [(0, {"n": 0, "word": "x"}), element]}
+
+    with pytest.raises(BeamDatasetsError, match=r"^split 'train': an element is .*; expected a pair"):
+        Words(data_dir=tmp_path).build(num_workers=1)

@@ -1,0 +1,203 @@
+"""How a run is followed: what is known of a job when contact with its engine fails, and what is logged meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_datasets import errors
+from beam_datasets.beam import logging_filters, running
+
+
+class Job:
+    """A submitted job whose engine answers what it is told to; `calls` lists what it was asked."""
+
+    def __init__(self, waits=(), states=()):
+        self.waits, self.states = list(waits), list(states)
+        self.calls = []
+
+    def wait_until_finish(self):
+        self.calls.append("wait")
+        return self._next(self.waits)
+
+    @property
+    def state(self):
+        self.calls.append("state")
+        return self._next(self.states)
+
+    def cancel(self):
+        self.calls.append("cancel")
+
+    def _next(self, answers):
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "/a.py", line 3, in f\nValueError: bad row\n\tat A.java:5'
+LOST = ConnectionError("connection refused")
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr(running, "RETRY_SECONDS", (0, 0, 0))
+    monkeypatch.setattr(running, "POLL_SECONDS", 0)
+    monkeypatch.setattr(running, "CANCEL_SECONDS", 0)
+    monkeypatch.setattr(running, "ANSWER_SECONDS", 5)
+
+
+def follow(job):
+    running._follow(running._Job(job, "job-1", "https://page", None), PipelineOptions([]))
+
+
+@pytest.mark.parametrize(
+    "waits, states, calls",
+    [
+        (["DONE"], [], ["wait"]),
+        ([LOST], ["DONE"], ["wait", "state"]),
+        ([LOST, "DONE"], ["RUNNING"], ["wait", "state", "wait"]),
+        ([LOST], [LOST, LOST, "DONE"], ["wait", "state", "state", "state"]),
+        (["UNKNOWN", "RUNNING", "DONE"], ["UNKNOWN", "RUNNING"], ["wait", "state", "wait", "state", "wait"]),
+        ([LOST, LOST], ["PENDING", "RUNNING", "CANCELLING", "DONE"], ["wait", "state"] * 4),
+    ],
+)
+def test_a_job_is_followed_until_its_end_is_confirmed(waits, states, calls):
+    """P3: an exception while waiting, or a state that is not final, is no end of a job."""
+    job = Job(waits, states)
+    follow(job)
+    assert job.calls == calls
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "DRAINED"])
+def test_a_confirmed_failure_is_an_error_of_the_job(state):
+    for job in (Job([RuntimeError("boom")], [state]), Job([state])):
+        with pytest.raises(errors.BeamDatasetsError) as caught:
+            follow(job)
+        assert not isinstance(caught.value, errors.JobStateUnknownError)
+
+
+def test_without_an_answer_the_state_is_unknown():
+    """P3: the error names the job, where to look and what to run later."""
+    job = Job([LOST], [LOST])
+    with pytest.raises(errors.JobStateUnknownError) as caught:
+        follow(job)
+    for part in ("job job-1: ", "connection refused", "https://page", "beam-datasets gc", "run it again"):
+        assert part in str(caught.value)
+    assert job.calls == ["wait"] + ["state"] * 4
+
+
+def test_an_engine_that_does_not_answer_at_all(monkeypatch):
+    monkeypatch.setattr(running, "ANSWER_SECONDS", 0.01)
+    silent = threading.Event()
+
+    class Silent(Job):
+        state = property(lambda job: silent.wait())
+
+    with pytest.raises(errors.JobStateUnknownError, match="no answer within"):
+        follow(Silent([LOST]))
+    silent.set()
+
+
+@pytest.mark.parametrize(
+    "states, error",
+    [
+        (["CANCELLED"], KeyboardInterrupt),
+        (["DONE"], KeyboardInterrupt),
+        (["RUNNING"], errors.JobStateUnknownError),
+        ([LOST], errors.JobStateUnknownError),
+        ([KeyboardInterrupt()], errors.JobStateUnknownError),
+    ],
+)
+def test_ctrl_c_cancels_and_waits_for_the_end(states, error):
+    """P3: an interrupt is passed on once the engine has confirmed the end; otherwise the state is unknown."""
+    job = Job([KeyboardInterrupt()], states)
+    with pytest.raises(error):
+        follow(job)
+    assert job.calls[:2] == ["wait", "cancel"]
+
+
+def test_ctrl_c_while_contact_is_lost_cancels_too(monkeypatch):
+    """P3: an interrupt while the state is asked for, or between two waits, must not count as the job's end."""
+    asked = Job([LOST], [KeyboardInterrupt(), "CANCELLED"])
+    with pytest.raises(KeyboardInterrupt):
+        follow(asked)
+    assert asked.calls == ["wait", "state", "cancel", "state"]
+
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running.time, "sleep", interrupted)
+    waiting = Job([LOST], ["RUNNING", LOST])
+    with pytest.raises(errors.JobStateUnknownError):
+        follow(waiting)
+    assert waiting.calls[:3] == ["wait", "state", "cancel"]
+
+
+def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
+    """P3: the engine may have accepted the job before the interrupt; its data is kept."""
+
+    class Pipeline:
+        options = PipelineOptions(["--runner=DataflowRunner", "--job_name=job-1"])
+
+        def run(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(errors.JobStateUnknownError, match="job-1.*interrupted while it was submitted"):
+        running._run_job(Pipeline(), own=False, wait=True)
+    with pytest.raises(KeyboardInterrupt):
+        running._run_job(Pipeline(), own=True, wait=True)
+
+
+def configure_nothing(monkeypatch):
+    """Makes logging what it is in a program that has not configured it, with the handler that Beam's import adds."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(sys.stderr)])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+
+
+def of_beam(level, text, name="apache_beam.runners.dataflow.dataflow_runner"):
+    logger = logging.getLogger(name)
+    if logger.isEnabledFor(level):
+        logger.handle(logger.makeRecord(name, level, "/site-packages/apache_beam/runners/x.py", 1, text, (), None))
+
+
+def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
+    """P8: one line each, and no hook of the process is replaced."""
+    configure_nothing(monkeypatch)
+    hooks = threading.excepthook, sys.excepthook
+    with logging_filters.job_reported():
+        assert (threading.excepthook, sys.excepthook) == hooks
+        of_beam(logging.INFO, "Job job-1 is in state JOB_STATE_RUNNING")
+        of_beam(logging.INFO, "some detail")
+        of_beam(logging.WARNING, "quota\nis\nlow", name="root")
+        of_beam(logging.ERROR, "boom")
+        of_beam(logging.ERROR, f"java.lang.RuntimeException: {TRACEBACK}")
+    lines = capsys.readouterr().err.splitlines()
+    shown = [line.split(" ", 1)[1] for line in lines]
+    assert shown == [
+        "INFO Job job-1 is in state JOB_STATE_RUNNING",
+        "WARNING quota (and 2 lines more)",
+        "ERROR boom",
+        "ERROR java.lang.RuntimeException: ValueError: bad row (and 3 lines more)",
+    ]
+    of_beam(logging.INFO, "Job job-1 is in state JOB_STATE_DONE")
+    of_beam(logging.WARNING, "as before")
+    assert capsys.readouterr().err == "as before\n"
+
+
+def test_a_local_run_shows_nothing_of_beam(monkeypatch, capsys):
+    """P8: filters of handlers alone, which are removed afterwards."""
+    configure_nothing(monkeypatch)
+    hooks, level = (threading.excepthook, sys.excepthook), logging.getLogger("apache_beam").level
+    with logging_filters.beam_silenced():
+        assert (threading.excepthook, sys.excepthook) == hooks
+        assert logging.getLogger("apache_beam").level == level
+        of_beam(logging.ERROR, "boom")
+        logging.getLogger("mine").error("mine")
+    of_beam(logging.ERROR, "later")
+    assert capsys.readouterr().err == "mine\nlater\n"

@@ -1,0 +1,117 @@
+"""VerifyDataset: the report of the pipeline is that of the function."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import TYPE_CHECKING
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+
+import beam_datasets as bd
+from beam_datasets.beam import VerifyDataset, verify
+from beam_datasets.beam.main import main
+from beam_datasets.beam.verify import _conclude, _tasks, run
+from beam_datasets.errors import LostExamplesError
+from beam_datasets.verifying.judging import conclude
+from beam_datasets.verifying.known import inspect
+from beam_datasets.verifying.many_shards import ShardTable, read_shards
+from beam_datasets.verifying.shard_facts import read_shard
+from tests.verifying import test_corruptions as corruptions
+from tests.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pipeline() -> beam.Pipeline:
+    return beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corrupt", corruptions.ALL[::3], ids=lambda corrupt: corrupt.__name__)
+def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+    whole = contents(copy)
+    with pipeline() as p:
+        assert_that(p | VerifyDataset(copy), equal_to([bd.verify(copy)]))
+    corrupt(copy, random.Random(0))
+    expected = bd.verify(copy, decode=True)
+    assert not expected.whole
+    with pipeline() as p:
+        assert_that(p | VerifyDataset(copy, decode=True), equal_to([expected]))
+    restore(copy, whole)
+
+
+def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:  # noqa: F811
+    known = inspect(str(copy))
+    facts = [(number, ShardTable.of([read_shard(task)])) for number, task in enumerate(known.tasks())]
+    assert _conclude(facts[::-1], known) == bd.verify(copy)
+    for wrong in (facts[:-1], facts[1:], [], facts + facts, facts[:3] + facts[2:], facts[:2] + facts[1:-1]):
+        with pytest.raises(LostExamplesError, match=r"of 6 shards .* verified\. The engine lost or doubled some"):
+            _conclude(wrong, known)
+        if len(wrong) != len(facts):
+            with pytest.raises(ValueError, match=f"{len(wrong)} shards were read of 6"):
+                conclude(known, ShardTable.joined([table for _, table in wrong]))
+
+
+def test_elements_of_several_shards(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    shards = corruptions.shards(copy)
+    shards[4].write_bytes(shards[4].read_bytes()[:-1])
+    known = inspect(str(copy))
+    assert [len(task.filenames) for _, task in _tasks(known, decode=False)] == [1] * 6
+    for elements, size, expected in ((1, 8 << 20, [6]), (2, 8 << 20, [3, 3]), (3, 8 << 20, [2, 2, 2]), (1, 1, [1] * 6)):
+        monkeypatch.setattr(verify, "_ELEMENTS", elements)
+        monkeypatch.setattr(verify, "_ELEMENT_BYTES", size)
+        for decode in (False, True):
+            tasks = list(_tasks(known, decode=decode))
+            assert [len(task.filenames) for _, task in tasks] == expected
+            found = [pickle.loads(pickle.dumps((first, read_shards(task)))) for first, task in tasks]
+            assert _conclude(found[::-1], known) == bd.verify(copy, decode=decode)
+            with pytest.raises(LostExamplesError):
+                _conclude(found[1:], known)
+        with pipeline() as p:
+            assert_that(p | VerifyDataset(copy), equal_to([bd.verify(copy)]))
+
+
+def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+    corruptions.zero_a_stretch(copy, random.Random(0))
+    report = tmp_path / "report.json"
+    assert run(copy, report=str(report), num_workers=2) == bd.verify(copy)
+    assert report.exists()
+
+
+def test_a_flag_is_a_bool(copy: Path) -> None:  # noqa: F811
+    with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
+        VerifyDataset(copy, decode="no")  # type: ignore[arg-type]
+
+
+def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -> None:  # noqa: F811
+    before = contents(copy)
+    for report in (copy, copy / "features.json" / "below"):
+        with pytest.raises(ValueError, match=r"report is '.*', where no file can be written: .* directory"):
+            run(copy, report=str(report), num_workers=1)
+    with pytest.raises(ValueError, match=f"no file can be written: {copy}/nope: there is no such directory; make it"):
+        run(copy, report=f"{copy}/nope/r.json", num_workers=1)
+    assert contents(copy) == before
+
+
+def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
+    assert main(["verify", "--beam", *arguments]) == 0
+    assert "whole; read 6 shards, 72 records" in capsys.readouterr().out
+    corruptions.flip_in_shard(copy, random.Random(0))
+    assert main(["verify", "--beam", *arguments]) == 1
+    assert "example" in capsys.readouterr().out
+    assert main(["verify", "--beam", *arguments, "--repair"]) == 2
+    assert "leave out --beam" in capsys.readouterr().err
+
+
+def test_paths_that_workers_cannot_see(copy: Path) -> None:  # noqa: F811
+    elsewhere = ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=DOCKER"]
+    with pytest.raises(ValueError, match="--report"):
+        run(copy, beam_options=elsewhere)
+    with pytest.raises(ValueError, match="the dataset is .* cannot see"):
+        run(copy, beam_options=elsewhere, report="/shared/report.json")

@@ -1,0 +1,460 @@
+"""What killed runs leave, told from what runs under way need: with processes that run, and that were killed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from beam_datasets import catalog, storage
+from beam_datasets.cli import main
+from beam_datasets.errors import AbandonedError, PathNotFoundError
+from beam_datasets.generate import leftovers, publish, runs
+from beam_datasets.generate.leftovers import WEEK, find_leftovers, remove_leftover
+from beam_datasets.generate.owners import Owner
+from tests.generate.test_publish import announced
+from tests.generate.test_publish import staged as staged_shards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BUILDER = """
+import time
+import beam_datasets as bd
+
+class Slow(bd.DatasetBuilder, skip_registration=True):
+    VERSION = "1.0.0"
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features=bd.features.FeaturesDict({"n": bd.features.Scalar("int64")}))
+
+    def _split_generators(self):
+        return {"train": self._numbers()}
+
+    def _numbers(self):
+        from pathlib import Path
+        for n in range(10):
+            yield n, {"n": n}
+        while not Path("go_on").exists():
+            time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@contextlib.contextmanager
+def running_build(folder: Path, data_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Starts a build that waits for a file; gives the process and its staging directory."""
+    (folder / "slow.py").write_text(BUILDER)
+    command = [sys.executable, "-m", "beam_datasets.cli", "build", "slow.py", "--data_dir", str(data_dir)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    options = {"cwd": folder, "env": environment, "stderr": subprocess.STDOUT}
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen([*command, "--num_workers", "1"], stdout=log, **options)
+    try:
+        while not (found := list(data_dir.glob("slow/incomplete.*/owner.json"))):
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield process, found[0].parent
+    finally:
+        process.kill()
+        process.wait()
+
+
+def staged(data_dir: Path, name: str = "ds", *, owner: Owner | None, age: float = 0) -> Path:
+    """Makes a staging directory, last changed so many seconds ago."""
+    folder = data_dir / name / f"incomplete.{uuid.uuid4().hex[:8]}_1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "ds-train.tfrecord-00000-of-00001").write_bytes(bytes(100))
+    if owner is not None:
+        owner.write(str(folder))
+    make_old(folder, age)
+    return folder
+
+
+def make_old(path: Path, seconds: float) -> None:
+    when = time.time() - seconds
+    for entry in [*path.rglob("*"), path]:
+        os.utime(entry, (when, when), follow_symlinks=False)
+
+
+def this_process(**changes: object) -> Owner:
+    return dataclasses.replace(Owner.of_this_process("job", time.time(), "FnApiRunner"), **changes)
+
+
+def states(data_dir: Path, **options: float) -> dict[str, tuple[bool, str]]:
+    return {
+        storage.basename(found.path): (found.abandoned, found.reason) for found in find_leftovers(data_dir, **options)
+    }
+
+
+def test_a_run_that_is_under_way_is_let_alone_and_a_killed_one_is_removed(data_dir: Path, tmp_path: Path) -> None:
+    with running_build(tmp_path, data_dir) as (process, staging):
+        assert states(data_dir, older_than=0) == {staging.name: (False, f"in use by process {process.pid}")}
+        assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
+        assert staging.exists()
+        (tmp_path / "go_on").touch()
+        assert process.wait(240) == 0, (tmp_path / "log").read_text()
+    assert find_leftovers(data_dir) == []
+
+    (tmp_path / "go_on").unlink()
+    with running_build(tmp_path, data_dir / "other") as (killed, left):
+        killed.kill()
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # dead, but nobody has asked how it ended
+        assert states(data_dir / "other") == {left.name: (True, f"process {killed.pid} is gone")}
+    assert states(data_dir / "other") == {left.name: (True, f"process {killed.pid} is gone")}
+    assert main(["gc", str(data_dir / "other")]) == 0
+    assert left.exists()
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert not left.parent.exists()
+    assert catalog.list_datasets(data_dir) == ["slow"]
+
+
+def test_a_later_process_of_the_same_number_owns_nothing(data_dir: Path) -> None:
+    mine = this_process()
+    assert mine.is_running
+    assert mine.start_ticks is not None
+    earlier = staged(data_dir, owner=this_process(start_ticks=mine.start_ticks - 1))
+    untold = staged(data_dir, owner=this_process(start_ticks=None))
+    assert states(data_dir) == {
+        earlier.name: (True, f"process {os.getpid()} is gone"),
+        untold.name: (False, f"in use by process {os.getpid()}"),
+    }
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"pid_namespace": "another start of the machine"}], ids=str)
+def test_what_is_of_another_machine_counts_by_its_age(data_dir: Path, elsewhere: dict[str, str]) -> None:
+    owner = this_process(**elsewhere)
+    young, old = staged(data_dir, owner=owner), staged(data_dir, owner=owner, age=WEEK + 1)
+    found = states(data_dir)
+    assert (found[young.name][0], found[old.name][0]) == (False, True)
+    assert "which cannot be asked; changed lately" in found[young.name][1]
+    assert all(abandoned for abandoned, _ in states(data_dir, older_than=0).values())
+    assert not any(abandoned for abandoned, _ in states(data_dir, older_than=2 * WEEK).values())
+
+
+def test_one_new_file_in_it_makes_it_young(data_dir: Path) -> None:
+    folder = staged(data_dir, owner=None, age=2 * WEEK)
+    assert states(data_dir)[folder.name][0]
+    (folder / "spill").mkdir()
+    (folder / "spill" / "block").touch()
+    assert not states(data_dir)[folder.name][0]
+
+
+def test_an_engine_may_work_on_without_the_process_that_started_it(data_dir: Path) -> None:
+    flink = this_process(runner="FlinkRunner", start_ticks=1)
+    young, old = staged(data_dir, owner=flink), staged(data_dir, owner=flink, age=WEEK + 1)
+    found = states(data_dir)
+    assert (found[young.name][0], found[old.name][0]) == (False, True)
+    assert "but FlinkRunner may work on" in found[young.name][1]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 1}', '{"job": "a", "host": "h", "pid": "1", "started": 0}'])
+def test_an_owner_that_cannot_be_read_is_none(data_dir: Path, text: str) -> None:
+    folder = staged(data_dir, owner=None)
+    (folder / "owner.json").write_text(text)
+    assert states(data_dir) == {folder.name: (False, "no owner is known; changed lately")}
+
+
+def test_an_owner_of_an_earlier_version_of_this_library(data_dir: Path) -> None:
+    folder = staged(data_dir, owner=None)
+    host = this_process().host
+    (folder / "owner.json").write_text(f'{{"job": "a", "host": "{host}", "pid": {os.getpid()}, "started": 0.0}}')
+    assert states(data_dir) == {folder.name: (False, f"in use by process {os.getpid()}")}
+
+
+def test_unfinished_files(data_dir: Path) -> None:
+    version = data_dir / "ds" / "1.0.0"
+    version.mkdir(parents=True)
+    for name in ("dataset_info.json", "features.json"):
+        (version / name).touch()
+    old, young = version / f".tmp-{uuid.uuid4().hex}", data_dir / "ds" / f".tmp-{uuid.uuid4().hex}"
+    old.write_bytes(bytes(10))
+    young.write_bytes(bytes(10))
+    (version / ".tmp-mine").touch()  # no name that this library makes
+    make_old(version, 2 * WEEK)
+    assert states(data_dir) == {
+        old.name: (True, "no owner is known; not changed for long"),
+        young.name: (False, "no owner is known; changed lately"),
+    }
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert sorted(path.name for path in version.iterdir()) == [".tmp-mine", "dataset_info.json", "features.json"]
+    assert young.exists()
+
+
+def test_empty_directories(data_dir: Path) -> None:
+    for name in ("failed", "ds/config/1.0.0", "other/2.0.0", "not a dataset", "ds/1.0.0/train"):
+        (data_dir / name).mkdir(parents=True)
+    (data_dir / "ds" / "1.0.0" / "features.json").touch()
+    assert not any(abandoned for abandoned, _ in states(data_dir).values())
+    make_old(data_dir, 2 * 3600)
+    assert set(states(data_dir)) == {"failed", "1.0.0", "2.0.0"}
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert sorted(path.relative_to(data_dir).as_posix() for path in data_dir.rglob("*")) == [
+        "ds", "ds/1.0.0", "ds/1.0.0/features.json", "ds/1.0.0/train", "not a dataset",
+    ]  # fmt: skip
+
+
+def test_links_are_not_followed(data_dir: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"mine")
+    inside = staged(data_dir, owner=None)
+    (inside / "link").symlink_to(outside)
+    (data_dir / "incomplete.1234_1.0.0").symlink_to(outside)
+    (data_dir / f".tmp-{uuid.uuid4().hex}").symlink_to(outside / "precious")
+    (data_dir / "linked").symlink_to(outside)
+    hidden = staged(outside, owner=None)
+    assert set(states(data_dir, older_than=0)) == {inside.name}
+    assert main(["gc", str(data_dir), "--yes", "--older_than", "0"]) == 0
+    assert not inside.exists()
+    assert (outside / "precious").read_bytes() == b"mine"
+    assert hidden.exists()
+    assert (data_dir / "incomplete.1234_1.0.0").is_symlink()
+
+
+def test_published_versions_are_not_touched(data_dir: Path) -> None:
+    """Whatever their names; and what is in them neither, but for unfinished files."""
+    for name in ("incomplete/1.0.0", "ds/incomplete.a_b/1.0.0", "ds/1.0.0"):
+        (data_dir / name).mkdir(parents=True)
+        for file in ("dataset_info.json", "features.json", "ds-train.tfrecord-00000-of-00001"):
+            (data_dir / name / file).touch()
+    make_old(data_dir, 2 * WEEK)
+    assert find_leftovers(data_dir, older_than=0) == []
+
+
+def test_what_changed_since_it_was_listed_is_looked_at_again(data_dir: Path) -> None:
+    folder = staged(data_dir, owner=None, age=2 * WEEK)
+    (leftover,) = find_leftovers(data_dir)
+    this_process().write(str(folder))
+    assert not remove_leftover(leftover, data_dir)
+    assert folder.exists()
+    folder.rename(data_dir / "ds" / "1.0.0")  # it was published
+    assert not remove_leftover(leftover, data_dir)
+    assert (data_dir / "ds" / "1.0.0" / "owner.json").exists()
+
+
+def test_what_cannot_be_removed_is_told(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = sorted(staged(data_dir, owner=None, age=2 * WEEK) for _ in range(2))
+    remove = storage.remove_tree
+
+    def refuse(path: str) -> None:
+        if path == str(first):
+            raise storage.files.StorageError(f"{path}: it is in use")
+        remove(path)
+
+    monkeypatch.setattr(storage, "remove_tree", refuse)
+    assert main(["gc", str(data_dir), "--yes"]) == 1
+    printed = capsys.readouterr()
+    assert f"not removed: {first}: it is in use" in printed.err
+    assert "1 removed" in printed.out
+    assert first.exists()
+    assert not second.exists()
+
+
+@pytest.fixture
+def store() -> str:
+    pytest.importorskip("obstore")
+    return f"memory://{uuid.uuid4().hex}/data"
+
+
+def reserved(root: str, version: str = "1.0.0", **owner: object) -> publish.Publication:
+    """Returns a version that a run has reserved and staged."""
+    run = announced(root)
+    place = storage.join(root, "ds", version)
+    run = dataclasses.replace(run, dataset_dir=place, owner=dataclasses.replace(run.owner, **owner))
+    publish.reserve(run)
+    return run
+
+
+GONE = {"start_ticks": 1}  # a process of this number runs, but it is another one
+
+
+def test_a_run_that_has_reserved_a_version_of_a_store(store: str, tmp_path: Path) -> None:
+    """F7: what a killed build to a store spilled on this machine is found with its reservation, and removed."""
+    alive, dead, far = (reserved(store, f"{n}.0.0", **more) for n, more in enumerate([{}, GONE, {"host": "far"}], 1))
+    staged_shards(dead)
+    found = {leftover.job: leftover for leftover in find_leftovers(store, older_than=0)}
+    assert {job: (each.kind, each.abandoned) for job, each in found.items()} == {
+        alive.job: ("run", False),
+        dead.job: ("run", True),
+        far.job: ("run", False),
+    }
+    assert f"process {os.getpid()} on" in found[dead.job].reason
+    assert found[far.job].reason.endswith(f"--abandon {far.job} gives it up")
+    assert [remove_leftover(each, store, older_than=0) for each in found.values()] == [False, True, False]
+    assert not storage.exists(dead.staging_dir)
+    assert storage.exists(far.staging_dir)
+    assert remove_leftover(found[far.job], store, by_force=True)
+    assert not storage.exists(far.staging_dir)
+    assert [each.job for each in find_leftovers(store)] == [alive.job]
+    for run in (dead, far):
+        with pytest.raises(AbandonedError, match="given up by beam-datasets gc"):
+            publish.publish(run, *staged_shards(run))
+    publish.publish(alive, *staged_shards(alive))
+    assert catalog.is_published(alive.dataset_dir)
+
+
+@pytest.mark.parametrize("by_force", [False, True])
+def test_only_the_run_that_was_judged_is_given_up(store: str, monkeypatch: pytest.MonkeyPatch, by_force: bool) -> None:
+    """P4: gc that is suspended does not give up the run that has reserved the version meanwhile."""
+    reserved(store, **GONE)
+    (found,) = find_leftovers(store)
+    judged = leftovers._Search.judge
+
+    def suspended_after(search: object, *what: str) -> object:
+        result = judged(search, *what)
+        later.append(reserved(store))  # takes the version over from the dead run
+        return result
+
+    later: list[publish.Publication] = []
+    monkeypatch.setattr(leftovers._Search, "judge", suspended_after)
+    remove_leftover(found, store, by_force=by_force)
+    publish.publish(later[0], *staged_shards(later[0]))
+    assert catalog.is_published(later[0].dataset_dir)
+
+
+@pytest.mark.parametrize("owner, finished", [(GONE, True), ({"host": "far"}, False), ({}, False)], ids=str)
+def test_a_dead_run_that_has_decided_to_publish_is_finished(store: str, owner: dict, finished: bool) -> None:
+    run = reserved(store, **owner)
+    publish.decide(run, *staged_shards(run))
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned) == ("run", finished)
+    assert "decided to publish" in found.reason
+    assert remove_leftover(found, store) == finished
+    assert catalog.is_published(run.dataset_dir) == finished
+    if not finished:
+        assert remove_leftover(found, store, by_force=True)  # it can no longer be given up
+    assert catalog.is_published(run.dataset_dir)
+    assert storage.list_dir(storage.join(store, "ds")) == ["1.0.0"]
+
+
+def test_records_that_were_left_beside_a_published_version(store: str) -> None:
+    run = reserved(store)
+    publish.publish(run, *staged_shards(run))
+    storage.write_bytes(storage.join(runs.runs_dir(run.dataset_dir), "00000001.reservation.json"), run.run.to_json())
+    run.owner.write(run.staging_dir)
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned, found.reason) == ("run", True, "records of runs; the version is published")
+    assert remove_leftover(found, store)
+    assert catalog.is_published(run.dataset_dir)
+    assert [each.kind for each in find_leftovers(store)] == ["staging"]
+
+
+def test_staged_files_of_a_run_that_has_not_reserved(store: str) -> None:
+    """Before they are deleted, the run is given up: it could reserve and decide to publish them in the meantime."""
+    run = announced(store)
+    run = dataclasses.replace(run, owner=dataclasses.replace(run.owner, **GONE))
+    ready = staged_shards(run)
+    run.owner.write(run.staging_dir)
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned) == ("staging", True)
+    assert remove_leftover(found, store)
+    assert find_leftovers(store) == []
+    with pytest.raises(AbandonedError):
+        publish.publish(run, *ready)
+    again = reserved(store)
+    publish.publish(again, *staged_shards(again))
+    assert catalog.is_published(again.dataset_dir)
+
+
+def test_what_a_killed_build_to_a_store_spilled_here(store: str, tmp_path: Path) -> None:
+    """F7: by itself, in the directory for temporary files, and with the reservation."""
+    for way in ("here", "store"):
+        spill = tmp_path / f"incomplete.{way}_1.0.0.spill"
+        run = announced(f"{store}/{way}")
+        owner = dataclasses.replace(run.owner, **GONE)
+        publish.reserve(dataclasses.replace(run, spill_dir=str(spill), owner=owner))
+        (spill / "train.block").write_bytes(bytes(100))
+        place: object = tmp_path if way == "here" else f"{store}/{way}"
+        (found,) = find_leftovers(place)
+        assert found.abandoned
+        assert remove_leftover(found, place)
+        assert not spill.exists()
+
+
+def test_directories_that_were_being_removed(data_dir: Path) -> None:
+    """A removal gives a directory a temporary name first."""
+    trash = data_dir / "ds" / f".tmp-{uuid.uuid4().hex}"
+    (trash / "spill").mkdir(parents=True)
+    (trash / "spill" / "block").write_bytes(bytes(100))
+    make_old(data_dir, 2 * WEEK)
+    (found,) = find_leftovers(data_dir)
+    assert (found.kind, found.num_bytes, found.abandoned) == ("temporary", 100, True)
+    assert remove_leftover(found, data_dir)
+    assert not (data_dir / "ds").exists()
+
+
+def test_staging_on_an_object_store() -> None:
+    pytest.importorskip("obstore")
+    root = f"memory://{uuid.uuid4().hex}/data"
+    folder = storage.join(root, "ds", "incomplete.12345678_1.0.0")
+    storage.write_bytes(storage.join(folder, "shard"), bytes(100))
+    this_process().write(folder)
+    (found,) = find_leftovers(root)
+    assert (found.path, found.abandoned) == (folder, False)
+    this_process(start_ticks=1).write(folder)
+    (found,) = find_leftovers(root)
+    assert found.abandoned
+    assert found.num_bytes > 100
+    assert remove_leftover(found, root)
+    assert not storage.exists(folder)
+
+
+# ------------------------------------------------------------------------------------------------------- the command
+
+
+def test_what_the_command_prints(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gc", str(data_dir)]) == 0
+    assert capsys.readouterr().out == f"nothing is left over in {data_dir}\n"
+    old, used = staged(data_dir, owner=None, age=WEEK + 86400), staged(data_dir, owner=this_process())
+    assert main(["gc", str(data_dir)]) == 0
+    printed = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in printed.splitlines()}
+    assert "100 B  8.0 days ago  abandoned: no owner is known; not changed for long" in lines[f"ds/{old.name}"]
+    assert f"0 min ago  kept: in use by process {os.getpid()}" in lines[f"ds/{used.name}"]
+    assert printed.endswith("1 of 2 abandoned, 100 B; --yes removes them\n")
+    assert main(["gc", str(data_dir), "--yes"]) == 0
+    assert capsys.readouterr().out.endswith("1 removed, 100 B\n")
+    assert [path.name for path in (data_dir / "ds").iterdir()] == [used.name]
+
+
+@pytest.mark.parametrize(
+    "args, code, message",
+    [
+        (["{}/nowhere"], 1, "no such directory"),
+        ([], 2, "DATA_DIR"),
+        (["{}", "--older_than", "-1"], 2, "--older_than is -1.0"),
+        (["{}", "--older_than", "nan"], 2, "expected hours"),
+        (["{}", "--older-than", "a week"], 2, "invalid float"),
+        (["{}", "--dry_run"], 2, "--dry_run"),
+    ],
+    ids=str,
+)
+def test_wrong_usage(
+    data_dir: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: int, message: str
+) -> None:
+    assert main(["gc", *(arg.format(data_dir) for arg in args)]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(PathNotFoundError, match="no such directory"):
+        find_leftovers(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="older_than is -1"):
+        find_leftovers(tmp_path, older_than=-1)

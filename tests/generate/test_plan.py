@@ -1,0 +1,222 @@
+"""Plans against the obvious: sort everything, cut at exact ranks."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.generate import histogram, plan
+from beam_datasets.generate.blocks import Block, key_array, make_block, size_array
+from beam_datasets.metadata.shards import shard_ends
+
+
+def numbers(keys: bytes) -> list[int]:
+    return [int.from_bytes(keys[i : i + 16], "big") for i in range(0, len(keys), 16)]
+
+
+def block_of(keys: list[int], sizes: list[int]) -> Block:
+    return make_block("train", b"".join(k.to_bytes(16, "big") for k in keys), [bytes(n) for n in sizes])
+
+
+def counted(block: Block, max_bins: int) -> histogram.Histogram:
+    return histogram.count_keys(key_array(block.keys), size_array(block.sizes), max_bins)
+
+
+NARROW = st.integers(2**127 - 500, 2**127 + 500)
+WIDE = st.integers(0, 2**128 - 1)
+
+
+@given(
+    st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=300),
+    st.integers(1, 5),
+    st.one_of(st.integers(1, 12), st.integers(100, 300)),
+    st.integers(2, 300),
+    st.integers(20, 3000),
+    st.one_of(st.none(), st.integers(1, 300)),
+    st.randoms(use_true_random=False),
+)
+def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max_part_size, limit, random):
+    sizes = [random.randrange(40) for _ in keys]
+    parts = [[] for _ in range(num_blocks)]
+    for item in zip(keys, sizes):
+        random.choice(parts).append(item)
+    blocks = [block_of(*map(list, zip(*part))) for part in parts if part]
+    merged = histogram.merge([counted(b, max_bins) for b in blocks], max_bins)
+    examples = min(len(keys), limit or len(keys))
+    num_shards = min(num_shards, examples)
+    options = plan.ShardingOptions(num_shards=num_shards, max_part_size=max_part_size, max_examples_per_split=limit)
+    split = plan.plan_split("train", merged, options, first_group=7)
+    routed: dict[int, list[int]] = {}
+    for block in blocks:
+        for group, part in plan.route(block, split):
+            routed.setdefault(group - 7, []).extend(numbers(part.keys))
+            assert sum(len(k) for k in [part.sizes]) == 4 * len(part)
+            assert len(part.payload) == size_array(part.sizes).sum()
+    in_order, starts = sorted(keys), [0, *shard_ends(examples, num_shards)]
+    shards: dict[int, list[int]] = {}
+    assert sorted(routed) == list(range(len(split)))
+    for number in range(len(split)):
+        group = split.group(number)
+        assert len(routed[number]) == group.received
+        start = group.skip
+        for shard, take in enumerate(group.takes, group.shard):
+            shards.setdefault(shard, []).extend(sorted(routed[number])[start : start + take])
+            start += take
+    assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in itertools.pairwise(starts)]
+
+
+@given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=200), st.integers(1, 6), st.integers(2, 50))
+def test_merged_histogram_does_not_depend_on_the_grouping(keys, num_blocks, max_bins):
+    whole = counted(block_of(keys, [len(str(k)) for k in keys]), max_bins)
+    cuts = np.array_split(np.array(keys, object), num_blocks)
+    parts = [counted(block_of(list(c), [len(str(k)) for k in c]), max_bins) for c in cuts if len(c)]
+    merged = histogram.merge(parts, max_bins)
+    assert merged.shift == whole.shift
+    assert len(merged.bins) <= max_bins
+    for name in ("bins", "counts", "num_bytes"):
+        assert (getattr(merged, name) == getattr(whole, name)).all()
+
+
+@pytest.mark.parametrize("shift, max_bins", [(120, 256), (120, 100), (118, 1 << 10), (118, 1000), (118, 1)])
+def test_merging_hashes_counts_each_bin(shift, max_bins):
+    rng = np.random.default_rng(shift + max_bins)
+    parts = [sorted(rng.bytes(16) for _ in range(count)) for count in (700, 1, 3000)]
+    blocks = [block_of([int.from_bytes(k, "big") for k in part], rng.integers(0, 99, len(part))) for part in parts]
+    merged = histogram.merge(
+        [histogram.count_keys(key_array(b.keys), size_array(b.sizes), shift=shift) for b in blocks], max_bins
+    )
+    assert len(merged.bins) <= max_bins
+    expected: dict[int, list[int]] = {}
+    for block in blocks:
+        for key, size in zip(numbers(block.keys), size_array(block.sizes).tolist()):
+            count = expected.setdefault(key >> merged.shift << merged.shift, [0, 0])
+            count[:] = [count[0] + 1, count[1] + size]
+    found = zip(merged.bins.tolist(), merged.counts.tolist(), merged.num_bytes.tolist())
+    assert {(high << 64) + low: [count, size] for (high, low), count, size in found} == dict(sorted(expected.items()))
+    finer = {key >> merged.shift - 1 for block in blocks for key in numbers(block.keys)}
+    assert merged.shift == shift or len(finer) > max_bins
+
+
+@given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=60), st.integers(0, 127), st.integers(2, 50))
+def test_histograms_travel_as_they_are(keys, shift, max_bins):
+    block = block_of(keys, [2**k % 70_001 for k in range(len(keys))])
+    counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes), max_bins, shift)
+    for one in (counts, histogram.merge([])):
+        again = pickle.loads(pickle.dumps(one))
+        assert again.shift == one.shift
+        for name in ("bins", "counts", "num_bytes"):
+            got, want = getattr(again, name), getattr(one, name)
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            assert (got == want).all()
+
+
+def test_a_histogram_travels_in_few_bytes():
+    keys = np.random.default_rng(0).integers(0, 2**64, (10_000, 2), np.uint64)
+    keys = keys[keys[:, 0].argsort()]
+    counts = histogram.count_keys(keys, np.full(10_000, 300), shift=histogram.hash_shift(1 << 18))
+    assert len(pickle.dumps(counts)) < 9 * len(counts.counts) + 1000
+
+
+def test_outliers_leave_the_bins_fine():
+    keys = [0, 2**127 - 1, 2**128 - 1, *range(2**127, 2**127 + 1000)]
+    counts = counted(block_of(keys, [1] * len(keys)), 1 << 10)
+    assert counts.shift <= 1
+
+
+def test_a_large_shard_is_cut_into_parts():
+    rng = np.random.default_rng(0)
+    keys = [int.from_bytes(rng.bytes(16), "big") for _ in range(5000)]
+    split = plan.plan_split(
+        "train", counted(block_of(keys, [84] * 5000), 1 << 18), plan.ShardingOptions(num_shards=2, max_part_size=60_000)
+    )
+    groups = [split.group(i) for i in range(len(split))]
+    assert [g.num_parts for g in groups] == [5] * 10
+    assert sum(sum(g.takes) for g in groups) == 5000
+    assert max(sum(g.takes) for g in groups) < 800
+
+
+def test_small_shards_that_follow_each_other_are_one_group():
+    counts = counted(block_of(list(range(20_000)), [84] * 20_000), 1 << 18)
+    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=10_000))
+    groups = [split.group(i) for i in range(len(split))]
+    assert plan.MIN_GROUPS <= len(groups) <= 2 * plan.MIN_GROUPS
+    assert {take for group in groups for take in group.takes} == {2}
+    assert [group.shard for group in groups] == [0, *itertools.accumulate(len(group.takes) for group in groups)][:-1]
+    assert groups[0].text == f"split 'train', shards 0 to {groups[1].shard - 1} of 10000"
+    few = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=10_000, max_part_size=600))
+    assert {len(few.group(i).takes) for i in range(len(few) - 1)} == {3}
+
+
+@pytest.mark.parametrize("before", [1, 100, 101])
+def test_a_large_shard_is_not_written_with_small_ones(before):
+    sizes = [84] * before + [50_000] * 10 + [84] * 200
+    counts = counted(block_of(list(range(len(sizes))), sizes), 1 << 18)
+    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=len(sizes)))
+    most = sum(size + 16 for size in sizes) / plan.MIN_GROUPS
+    groups = [split.group(i) for i in range(len(split))]
+    for group in groups:
+        written = [sizes[shard] + 16 for shard in range(group.shard, group.shard + len(group.takes))]
+        assert len(written) == 1 or sum(written) < 2 * most
+    assert [group.shard for group in groups if sizes[group.shard] > 84] == list(range(before, before + 10))
+    assert len(groups) < len(sizes) / 4
+
+
+def test_the_size_rule_chooses_by_payload_and_examples():
+    counts = counted(block_of(list(range(1000)), [1000 - 16] * 1000), 1 << 18)
+    options = plan.ShardingOptions(min_shard_size=100_000, max_shard_size=1_000_000)
+    assert plan.plan_split("train", counts, options).num_shards == 8
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"num_shards": 0}, "num_shards is 0"),
+        ({"num_shards": {"train": -1}}, "num_shards is -1"),
+        ({"min_shard_size": 2, "max_shard_size": 1}, "min_shard_size"),
+        ({"max_examples_per_split": 0}, "max_examples_per_split is 0"),
+        ({"max_part_size": 0}, "max_part_size is 0"),
+    ],
+)
+def test_unusable_options_are_refused_at_birth(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        plan.ShardingOptions(**arguments)
+
+
+@pytest.mark.parametrize("name", ["num_shards", "min_shard_size", "max_examples_per_split", "max_part_size"])
+def test_numbers_are_ints_or_refused(name):
+    options = plan.ShardingOptions(**{name: np.int32(7)})
+    assert options == plan.ShardingOptions(**{name: 7})
+    assert type(getattr(options, name)) is int
+    for bad in (1.5, 2.0, "2", [2], np.array([2]), True, False, np.True_):
+        with pytest.raises(TypeError, match=f"{name} must be an int, not "):
+            plan.ShardingOptions(**{name: bad})
+
+
+def test_shards_are_asked_for_by_the_names_of_splits():
+    for bad in ({1: 2, "x": 2}, {None: 2, "x": 2}, {("a",): 1}):
+        with pytest.raises(TypeError, match=f"num_shards must be .*, but {re.escape(repr(next(iter(bad))))} is no str"):
+            plan.ShardingOptions(num_shards=bad)
+
+
+def test_what_drops_examples_is_said_as_a_bool():
+    for good in (np.True_, 1):
+        assert plan.ShardingOptions(ignore_duplicates=good).ignore_duplicates is True
+    for bad in ("no", "False", 2, None):
+        with pytest.raises(TypeError, match=f"ignore_duplicates must be True or False, not {bad!r}"):
+            plan.ShardingOptions(ignore_duplicates=bad)
+
+
+def test_a_split_without_examples_and_too_many_shards_are_errors():
+    with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
+        plan.make_plan({}, ["test"], plan.ShardingOptions())
+    counts = counted(block_of([1, 2], [1, 1]), 8)
+    with pytest.raises(BeamDatasetsError, match="2 examples, too few for 3 shards"):
+        plan.make_plan({"test": counts}, ["test"], plan.ShardingOptions(num_shards=3))

@@ -1,0 +1,258 @@
+"""Publishing, when a run does it twice, when another run was first, and when something is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, LostExamplesError, StorageError
+from beam_datasets.features import FeaturesDict, compile_encoder
+from beam_datasets.generate import histogram, plan, publish, shard_writer
+from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.version import Version
+from beam_datasets.verifying import verify
+
+
+@pytest.fixture(params=["local", "objects"])
+def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory://{uuid.uuid4().hex}/data" if request.param == "objects" else str(tmp_path)
+
+
+def announced(data_dir: str | Path, num_shards: int = 2) -> publish.Publication:
+    place = storage.join(data_dir, "ds", "1.0.0")
+    info = DatasetInfo(builder=DatasetIdentity("ds", Version("1.0.0"), place), features=FeaturesDict({"n": np.int64}))
+    options = plan.ShardingOptions(num_shards=num_shards)
+    return publish.announce(info, place, sharding=options, runner="", builder="a:B")
+
+
+def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan, list[shard_writer.WrittenShard]]:
+    """Writes the shards of ten examples into the staging directory."""
+    encode = compile_encoder(publication.features)
+    builder = BlockBuilder("train", lambda n: encode({"n": n}), block_size=1 << 20)
+    for n in range(count):
+        builder.add(n, n)
+    block = builder.flush()
+    counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
+    options = plan.ShardingOptions(num_shards=publication.options["num_shards"])
+    made = plan.make_plan({"train": counts}, ["train"], options)
+    where = shard_writer.Destination(publication.staging_dir, "ds")
+    routed = plan.route(block, made.split("train"))
+    groups = [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
+    return made, [shard for group in groups for shard in group]
+
+
+def contents(directory: str) -> dict[str, bytes]:
+    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.list_dir(directory)}
+
+
+def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):
+    publication = announced(data_dir)
+    made = publish.publish(publication, *staged(publication))
+    before = contents(made)
+    assert publish.publish(publication, *staged(publication)) == made
+    assert contents(made) == before
+    assert storage.list_dir(storage.join(data_dir, "ds")) == ["1.0.0"]
+
+
+def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypatch):
+    publication = announced(tmp_path)
+    rename = storage.rename_dir
+
+    def twin_first(source, target):
+        if target == publication.dataset_dir:
+            shutil.copytree(source, target)
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", twin_first)
+    assert publish.publish(publication, *staged(publication)) == publication.dataset_dir
+    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+
+
+def test_staging_that_was_made_anew_is_not_published(tmp_path, monkeypatch):
+    """P1: gc removes a staging directory just before it is renamed, and another attempt writes to it again."""
+    publication = announced(tmp_path)
+    rename = storage.rename_dir
+
+    def removed_and_made_anew(source, target):
+        if source == publication.staging_dir:
+            storage.remove_tree(source)
+            for name in ("dataset_info.json", "features.json"):
+                storage.write_bytes(storage.join(source, name), b"{}")
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", removed_and_made_anew)
+    with pytest.raises(LostExamplesError, match="were removed or changed"):
+        publish.publish(publication, *staged(publication))
+    assert catalog.list_datasets(tmp_path) == []
+
+
+def test_an_unfinished_file_of_another_attempt_is_not_published(tmp_path, monkeypatch):
+    publication = announced(tmp_path)
+    rename = storage.rename_dir
+
+    def other_attempt_writes(source, target):
+        if source == publication.staging_dir:
+            storage.write_bytes(storage.join(source, f".tmp-{0:032x}"), b"")
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", other_attempt_writes)
+    directory = publish.publish(publication, *staged(publication))
+    assert not [name for name in storage.list_dir(directory) if name.startswith(".tmp-")]
+
+
+def test_another_run_that_was_first_stays(data_dir):
+    one, other = announced(data_dir), announced(data_dir)
+    before = contents(publish.publish(one, *staged(one)))
+    with pytest.raises(AlreadyPublishedError, match="already published in"):
+        publish.publish(other, *staged(other))
+    assert contents(one.dataset_dir) == before
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda shards: shards[1:],
+        lambda shards: [*shards, shards[0]],
+        lambda shards: [shards[0], replace(shards[1], num_examples=4)],
+    ],
+    ids=["missing", "doubled", "short"],
+)
+def test_nothing_is_visible_where_shards_do_not_add_up(tmp_path, fault):
+    publication = announced(tmp_path)
+    made, shards = staged(publication)
+    with pytest.raises(LostExamplesError, match="planned were 2 with 10"):
+        publish.publish(publication, made, fault(shards))
+    assert catalog.list_datasets(tmp_path) == []
+
+
+def test_nothing_is_visible_where_files_were_removed_meanwhile(data_dir):
+    publication = announced(data_dir)
+    made, shards = staged(publication)
+    storage.remove(f"{shards[1].path}.index")
+    with pytest.raises(
+        LostExamplesError, match=r"1 of \d+ files .* are not there .*ds-train.tfrecord-00001-of-00002.index"
+    ):
+        publish.publish(publication, made, shards)
+    assert catalog.list_datasets(data_dir) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_run_that_does_not_end_well_leaves_no_directory_that_it_made(tmp_path, error):
+    def run(at, meanwhile):
+        with publish.staging(announced(at)):
+            assert len(list((at / "ds").glob("incomplete.*"))) == 1
+            meanwhile()
+            raise error
+
+    def fail(at, meanwhile=lambda: None):
+        with pytest.raises(error):
+            run(at, meanwhile)
+
+    fail(tmp_path / "some" / "data")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "ds").mkdir()
+    fail(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "ds"]  # was there before
+    fail(tmp_path / "data", meanwhile=(tmp_path / "data" / "ds" / "incomplete.of_another").mkdir)
+    assert [path.name for path in (tmp_path / "data" / "ds").iterdir()] == ["incomplete.of_another"]
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="Not a directory"), publish.staging(announced(tmp_path / "file")):
+        pass
+
+
+def test_nothing_is_visible_before_the_last_step(tmp_path, monkeypatch):
+    publication = announced(tmp_path)
+    seen = []
+    rename, write = storage.rename_dir, storage.write_bytes
+
+    def looking(action):
+        def act(*arguments):
+            seen.append((Path(arguments[0]).name.partition("_1.0.0")[0], catalog.list_datasets(tmp_path)))
+            return action(*arguments)
+
+        return act
+
+    monkeypatch.setattr(storage, "write_bytes", looking(write))
+    monkeypatch.setattr(storage, "rename_dir", looking(rename))
+    publish.publish(publication, *staged(publication))
+    staging = Path(publication.staging_dir).name[: -len("_1.0.0")]
+    assert [name for name, _ in seen][-3:] == ["manifest.json", staging, staging]
+    assert not any(visible for _, visible in seen)
+    assert catalog.list_datasets(tmp_path) == ["ds"]
+
+
+CHANGES = ("copy", "create_copy", "create_bytes", "write_bytes", "remove", "remove_tree")  # of a store
+
+
+class Attempt:
+    """An attempt to publish, in a thread that stops before its n-th change of the store until it may go on."""
+
+    def __init__(self, publication: publish.Publication, stop: int) -> None:
+        self.left, self.stopped, self.go_on = stop, threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(publication, staged(publication)))
+
+    def run(self, publication: publish.Publication, ready: Any) -> None:
+        with contextlib.suppress(BeamDatasetsError):
+            publish.publish(publication, *ready)
+        self.stopped.set()
+
+    def change(self, call: Any, *args: Any, **options: Any) -> Any:
+        if threading.current_thread() is self.thread:
+            self.left -= 1
+            if self.left == 0:
+                self.stopped.set()
+                self.go_on.wait()
+        return call(*args, **options)
+
+
+class InThread(contextlib.AbstractContextManager[Any]):
+    """An executor that calls at once."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+    def submit(self, function: Any, *args: Any) -> SimpleNamespace:
+        function(*args)
+        return SimpleNamespace(result=lambda: None)
+
+
+@pytest.mark.parametrize("stop", range(1, 20))
+def test_two_attempts_of_one_run_each_suspended_at_any_change(monkeypatch, stop):
+    """P1: an engine's retry beside a first attempt that is only cut off. A visible version has all its files."""
+    pytest.importorskip("obstore")
+    monkeypatch.setattr(publish, "ThreadPoolExecutor", InThread)
+    monkeypatch.setattr("beam_datasets.generate.runs.ThreadPoolExecutor", InThread, raising=False)
+    changes = {name: getattr(storage, name) for name in CHANGES if hasattr(storage, name)}
+    for other in range(1, 20):
+        publication = announced(f"memory://{uuid.uuid4().hex}/data")
+        attempts = [Attempt(publication, stop), Attempt(publication, other)]
+        for name, call in changes.items():
+            for attempt in attempts:
+                call = functools.partial(attempt.change, call)
+            monkeypatch.setattr(storage, name, call)
+        for attempt in attempts:
+            attempt.thread.start()
+            attempt.stopped.wait()
+        for attempt in attempts:
+            attempt.go_on.set()
+            attempt.thread.join()
+            if catalog.is_published(publication.dataset_dir):
+                assert {*EXPECTED} <= {*storage.list_dir(publication.dataset_dir)}, (stop, other)
+        assert storage.list_dir(storage.dirname(publication.dataset_dir)) == ["1.0.0"]
+        assert not verify(publication.dataset_dir).findings
+
+
+EXPECTED = ["dataset_info.json", "features.json", "manifest.json", "run.json"] + [
+    f"ds-train.tfrecord-{shard:05d}-of-00002{suffix}" for shard in range(2) for suffix in ("", ".index")
+]

@@ -1,0 +1,370 @@
+"""Repairing: what is brought back is what was published, to the byte, and nothing else is changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import re
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.formats.index import Index
+from beam_datasets.generate.repair import GoodCopy
+from beam_datasets.metadata.manifest import Manifest
+from tests.verifying import test_corruptions as corruptions
+from tests.verifying.conftest import (
+    as_tfds,  # noqa: F401 - fixtures
+    contents,
+    copy,  # noqa: F401
+    edit_json,
+    ordered,  # noqa: F401
+    publish_dataset,
+    published,  # noqa: F401
+    restore,
+)
+
+SHARD = "ds-train.tfrecord-00001-of-00004"
+INDEX = f"{SHARD}.index"
+ADVICE = "give one by --from, or generate a new version"
+
+
+def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
+def test_a_copy_brings_back_all(copy: Path, published: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+    whole = contents(copy)
+    for seed in range(20):
+        corrupt(copy, random.Random(seed))
+        damaged = contents(copy)
+        planned = bd.repair(copy, copy=published, dry_run=True)
+        assert contents(copy) == damaged
+        done = bd.repair(copy, copy=published)
+        assert [step.file for step in done.steps] == [step.file for step in planned.steps]
+        after = contents(copy)
+        added = damaged.keys() - whole.keys()
+        if corrupt is corruptions.edit_manifest_with_digest:  # it says of itself that it is the published one
+            assert not changed(damaged, after) - {step.file for step in done.steps}
+        else:
+            assert changed(whole, after) == added, (seed, done.refused)
+            assert done.after is not None
+            assert {finding.file for finding in done.after.findings} == added
+        restore(copy, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
+def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+    whole = contents(copy)
+    for seed in range(40):
+        corrupt(copy, random.Random(seed))
+        damaged = contents(copy)
+        done = bd.repair(copy)
+        after, steps = contents(copy), {step.file: step for step in done.steps}
+        assert changed(damaged, after) == steps.keys(), seed
+        assert not any(name in steps for name in after if ".tfrecord-" in name and not name.endswith(".index"))
+        for name, step in steps.items():
+            if "prove" in step.message or "published one" in step.message:
+                assert after[name] == whole[name], (seed, step)
+        assert bd.verify(copy) == done.after
+        again = bd.repair(copy)
+        assert again.steps == ()  # all was done that can be
+        restore(copy, whole)
+
+
+def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path) -> None:  # noqa: F811
+    (copy / SHARD).unlink()
+    roots = [published.parent, Path(shutil.copytree(published.parent, tmp_path / "other/ds")).parent]
+    for root, below in zip(roots, ("1.0.0", "ds/1.0.0")):
+        message = f"{root} is no version's directory; did you mean {root / below}?"
+        with pytest.raises(DatasetNotFoundError, match=re.escape(message)):
+            bd.repair(copy, copy=root)
+        assert bd.repair(copy, copy=root / below, dry_run=True).refused == {}
+    with pytest.raises(DatasetNotFoundError, match=r"is no version's directory\."):
+        bd.repair(copy, copy=tmp_path)
+    later = shutil.copytree(published, tmp_path / "ds/2.0.0")
+    manifest = Manifest.from_text((later / "manifest.json").read_bytes(), path="m")
+    (later / "manifest.json").write_text(dataclasses.replace(manifest, version="2.0.0").to_text())
+    with pytest.raises(MetadataError, match=f"{later} is ds:2.0.0, not ds:1.0.0; give a copy of this very version"):
+        bd.repair(copy, copy=later)
+
+
+def test_a_manifest_cannot_have_files_written_elsewhere(copy: Path, published: Path) -> None:  # noqa: F811
+    before = contents(copy)
+    for directory in (copy, shutil.copytree(published, copy.parents[2] / "other" / "ds" / "1.0.0")):
+        manifest = Manifest.from_text(before["manifest.json"], path="m")
+        outside = {"../../victim.txt": hashlib.sha256(b"mine").hexdigest()}
+        pointing = dataclasses.replace(manifest, metadata={**manifest.metadata, **outside})
+        (directory / "manifest.json").write_text(pointing.to_text())
+    (directory / "../../victim.txt").write_bytes(b"mine")
+    done = bd.repair(copy, copy=directory)
+    assert "'../../victim.txt'" in done.before.findings[0].message
+    assert not (copy / "../../victim.txt").exists()
+    assert contents(copy) == before  # the manifest was written again, of what is there
+
+
+def repaired(directory: Path, *files: str, **options: object) -> list[str]:
+    """Repairs, and returns what was told of the steps, which are of these files."""
+    done = bd.repair(directory, **options)
+    assert [step.file for step in done.steps] == list(files)
+    return [step.message for step in done.steps]
+
+
+def test_an_edited_count_is_put_right(copy: Path) -> None:  # noqa: F811
+    whole = contents(copy)
+    edit_json(
+        copy / "dataset_info.json",
+        lambda info: info["splits"][0]["shardLengths"].__setitem__(1, "14"),  # type: ignore[index]
+    )
+    (message,) = repaired(copy, "dataset_info.json")
+    assert message == "counts put right by manifest.json, whose SHA-256 proves it"
+    assert contents(copy) == whole
+
+
+@pytest.mark.slow
+def test_an_index_is_built_from_what_is_left_of_its_keys(copy: Path) -> None:  # noqa: F811
+    whole = contents(copy)
+    content = whole[INDEX]
+    for place in range(48 + 8 * 15):
+        (copy / INDEX).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        assert "checksums prove it" in repaired(copy, INDEX)[0]
+        assert contents(copy) == whole
+    for bad in (content[40:], content + b"behind", b"before" + content):
+        (copy / INDEX).write_bytes(bad)
+        repaired(copy, INDEX)
+        assert contents(copy) == whole
+
+
+def test_an_index_without_keys_serves_all_but_find(copy: Path, published: Path) -> None:  # noqa: F811
+    (copy / INDEX).unlink()
+    before = contents(copy)
+    (message,) = repaired(copy, INDEX)
+    assert "without keys: find() needs them" in message
+    assert changed(before, contents(copy)) == {INDEX}
+    (finding,) = bd.verify(copy).findings
+    assert (finding.file, finding.kind) == (INDEX, "keys")
+    assert "it has no sort keys" in finding.message
+    there, here = (bd.builder_from_directory(d) for d in (published, copy))
+    assert here.digest == there.digest
+    assert [e["n"] for e in here.as_dataset("train")[:]] == [e["n"] for e in there.as_dataset("train")[:]]
+    with pytest.raises(MetadataError, match="no"):
+        [here.as_dataset("train").find(key) for key in range(60)]
+    done = bd.repair(copy)
+    assert (done.steps, done.refused) == (
+        (),
+        {INDEX: f"its offsets serve, its keys are lost; only a good copy has them: {ADVICE}"},
+    )
+    repaired(copy, INDEX, copy=published)
+    assert contents(copy) == contents(published)
+
+
+def test_keys_that_are_positions_are_proved(ordered: Path, tmp_path: Path) -> None:  # noqa: F811
+    directory = Path(shutil.copytree(ordered, tmp_path / "ds" / "1.0.0"))
+    for index in directory.glob("*.index"):
+        index.unlink()
+    assert len(bd.repair(directory).steps) == 6
+    assert contents(directory) == contents(ordered)
+
+
+def test_swapped_indexes_find_back(copy: Path) -> None:  # noqa: F811
+    whole = contents(copy)
+    other = SHARD.replace("00001", "00003", 1) + ".index"
+    corruptions.swap(copy / INDEX, copy / other)
+    messages = repaired(copy, INDEX, other)
+    assert all("from another index's place" in message for message in messages)
+    assert contents(copy) == whole
+
+
+@pytest.mark.slow
+def test_a_manifest_is_written_again_where_its_digest_proves_it(copy: Path) -> None:  # noqa: F811
+    whole = contents(copy)
+    rng = random.Random(0)
+    for _ in range(100):
+        corruptions.edit_manifest(copy, rng)
+        assert repaired(copy, "manifest.json") == ["written again; its digest proves it"]
+        assert contents(copy) == whole
+    text = whole["manifest.json"]
+    proved = 0
+    for place in range(0, len(text), 7):
+        (copy / "manifest.json").write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        (message,) = repaired(copy, "manifest.json")
+        proved += "proves" in message
+        assert contents(copy) == whole or "proves" not in message, place
+        assert bd.verify(copy).whole
+        restore(copy, whole)
+    assert proved > 80 * len(range(0, len(text), 7)) // 100
+
+
+def test_a_manifest_without_a_proof_gets_the_digest_of_what_is_there(copy: Path) -> None:  # noqa: F811
+    before = Manifest.from_text((copy / "manifest.json").read_text(), path="")
+    (copy / "manifest.json").unlink()
+    (message,) = repaired(copy, "manifest.json")
+    after = Manifest.from_text((copy / "manifest.json").read_text(), path="")
+    assert f"with the digest {after.digest}; it was lost" in message
+    assert "builder, options, source could not be read" in message
+    assert (after.splits, after.metadata) == (before.splits, before.metadata)
+    assert (after.builder, after.options) == ("", {})
+    assert bd.verify(copy).whole
+
+
+def test_a_manifest_is_not_written_of_what_is_damaged(copy: Path) -> None:  # noqa: F811
+    (copy / "manifest.json").write_text("{}")
+    corruptions.cut_between_records(copy, random.Random(1))
+    before = contents(copy)
+    done = bd.repair(copy)
+    assert done.steps == ()
+    assert "all else is to be whole first" in done.refused["manifest.json"]
+    assert contents(copy) == before
+
+
+def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+    other = publish_dataset(tmp_path / "other", ordered=True)
+    corruptions.flip_in_shard(copy, random.Random(0))
+    before = contents(copy)
+    done = bd.repair(copy, copy=other)
+    assert done.steps == ()
+    advice = "give another one than this by --from, or generate a new version"
+    assert set(done.refused.values()) == {f"only a good copy can restore it: {advice}"}
+    (copy / "manifest.json").unlink()
+    with pytest.raises(MetadataError, match="cannot be told to be the same dataset"):
+        bd.repair(copy, copy=other)
+    del before["manifest.json"]
+    assert contents(copy) == before
+
+
+def test_no_copy(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+    with pytest.raises(PathNotFoundError, match="no such directory"):
+        bd.repair(copy, copy=tmp_path / "nowhere")
+    with pytest.raises(MetadataError, match="is the dataset itself"):
+        bd.repair(copy, copy=copy)
+
+
+def test_a_damaged_copy_gives_what_is_whole_of_it(copy: Path, published: Path, tmp_path: Path) -> None:  # noqa: F811
+    other = Path(shutil.copytree(published, tmp_path / "other"))
+    for directory, damaged in ((copy, (0, 1)), (other, (1, 2))):
+        for shard in damaged:
+            path = directory / f"ds-train.tfrecord-{shard:05d}-of-00004"
+            path.write_bytes(b"x" + path.read_bytes()[1:])
+    done = bd.repair(copy, copy=other)
+    assert [step.file for step in done.steps] == ["ds-train.tfrecord-00000-of-00004"]
+    assert list(done.refused) == [SHARD]
+    assert done.after is not None
+    assert [str(lost) for lost in done.after.lost] == ["train[15:16]"]
+
+
+# ------------------------------------------------------------------------------------------------------ no manifest
+
+
+def tfds(source: Path, directory: Path) -> Path:
+    return Path(shutil.copytree(source, directory))
+
+
+@pytest.mark.parametrize("corrupt", corruptions.OF_TFDS, ids=lambda corrupt: corrupt.__name__)
+def test_a_copy_without_a_manifest(as_tfds: Path, tmp_path: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+    directory = tfds(as_tfds, tmp_path / "ds" / "1.0.0")
+    whole = contents(directory)
+    for seed in range(20):
+        damaged = corrupt(directory, random.Random(seed))
+        bd.repair(directory, copy=as_tfds)
+        after = contents(directory)
+        if damaged.groups != [{"label.labels.txt"}]:
+            assert changed(whole, after) == after.keys() - whole.keys(), seed
+        restore(directory, whole)
+
+
+def test_a_copy_without_a_manifest_must_be_whole_and_the_same(as_tfds: Path, tmp_path: Path) -> None:  # noqa: F811
+    directory, other = tfds(as_tfds, tmp_path / "ds"), tfds(as_tfds, tmp_path / "other")
+    (directory / SHARD).unlink()
+    corruptions.flip_in_shard(other, random.Random(0))
+    with pytest.raises(MetadataError, match="is not whole itself"):
+        bd.repair(directory, copy=other)
+    restore(other, contents(as_tfds))
+    first, second = (other / f"ds-test.tfrecord-{i:05d}-of-00002" for i in (0, 1))
+    corruptions.swap(first, second)
+    edit_json(other / "dataset_info.json", lambda info: info.update(description="Of another run."))
+    with pytest.raises(MetadataError, match="is whole here, and another one there"):
+        bd.repair(directory, copy=other)
+    assert not (directory / SHARD).exists()
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) -> None:  # noqa: F811
+    """A reader that has the damaged file open goes on with it; all other files are not even touched."""
+    corruptions.cut_between_records(copy, random.Random(3))
+    (damaged,) = changed(contents(published), contents(copy))
+    inodes = {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in copy.iterdir()}
+    with open(copy / damaged, "rb") as file:
+        bd.repair(copy, copy=published)
+        assert len(file.read()) < (copy / damaged).stat().st_size
+    now = {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in copy.iterdir()}
+    assert {name for name in now if now[name] != inodes.get(name)} == {damaged}
+    assert now.keys() == inodes.keys()
+
+
+def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, published: Path) -> None:  # noqa: F811
+    (copy / SHARD).write_bytes(b"damaged")
+    good = GoodCopy(published, bd.reading.verifying.examine(copy))
+    with pytest.raises(StorageError, match="was changed while it was copied"):
+        good.copy_to(SHARD, str(copy / SHARD), 12345)
+    assert (copy / SHARD).read_bytes() == b"damaged"
+    assert not list(copy.glob(".tmp-*"))
+
+
+def test_a_directory_that_may_not_be_written(copy: Path, published: Path) -> None:  # noqa: F811
+    (copy / SHARD).write_bytes(b"damaged")
+    copy.chmod(0o500)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as root may write anywhere
+    try:
+        with pytest.raises(StorageError, match=SHARD):
+            bd.repair(copy, copy=published)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+        copy.chmod(0o700)
+    assert (copy / SHARD).read_bytes() == b"damaged"
+    assert not list(copy.glob(".tmp-*"))
+
+
+def test_nothing_is_done_to_a_whole_dataset(published: Path) -> None:  # noqa: F811
+    before = contents(published)
+    done = bd.repair(published)
+    assert (done.steps, done.refused, done.before.whole) == ((), {}, True)
+    assert done.after == done.before
+    assert contents(published) == before
+
+
+def test_flags_are_bools(published: Path) -> None:  # noqa: F811
+    for name in ("dry_run", "decode"):
+        with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+            bd.repair(published, **{name: "no"})
+
+
+def test_materialized_keys_are_proved_too(copy: Path) -> None:  # noqa: F811
+    """Keys of several stretches, as an index of a materialized dataset has them."""
+    index = Index.from_bytes((copy / INDEX).read_bytes(), path="")
+    keys = np.array(index.keys)
+    keys = np.concatenate([keys[8:], keys[:8]])
+    content = Index(np.array(index.offsets), keys, unsorted=True).to_bytes()
+    (copy / INDEX).write_bytes(content[:41] + bytes([content[41] ^ 1]) + content[42:])
+    text = json.loads((copy / "manifest.json").read_text())
+    from beam_datasets.formats.tfrecord import crc32c
+
+    text["splits"]["train"]["index_crc32c"][1] = f"{crc32c(content):08x}"
+    (copy / "manifest.json").write_text(Manifest._from_json(text).to_text())
+    repaired(copy, INDEX)
+    assert (copy / INDEX).read_bytes() == content

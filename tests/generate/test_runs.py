@@ -1,0 +1,398 @@
+"""Which run publishes on an object store: one at most, whoever else tries, is late, is killed or comes again."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import AbandonedError, AlreadyPublishedError, JobStateUnknownError, StorageError
+from beam_datasets.generate import publish, runs
+from beam_datasets.generate.owners import IN_PROCESS
+from beam_datasets.metadata.manifest import RUN_FILE
+from beam_datasets.verifying import verify
+from tests.generate.test_publish import InThread, announced, contents, staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def data_dir() -> str:
+    return f"memory://{uuid.uuid4().hex}/data"
+
+
+@pytest.fixture(scope="module")
+def dead() -> int:
+    """The number of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        return process.pid
+
+
+def owned(publication: publish.Publication, **changes: Any) -> publish.Publication:
+    return dataclasses.replace(publication, owner=dataclasses.replace(publication.owner, **changes))
+
+
+def killed(publication: publish.Publication, dead: int) -> publish.Publication:
+    """Returns the publication as one of a process that is gone."""
+    return owned(publication, pid=dead, start_ticks=None)
+
+
+def elsewhere(publication: publish.Publication) -> publish.Publication:
+    return owned(publication, host="elsewhere")
+
+
+def check_published_by(publication: publish.Publication) -> None:
+    found = contents(publication.dataset_dir)
+    shards = {f"ds-train.tfrecord-{i:05d}-of-00002" for i in range(2)}
+    small = {"dataset_info.json", "features.json", "manifest.json", "run.json"}
+    assert set(found) == small | shards | {f"{name}.index" for name in shards}
+    assert f'"job": "{publication.job}"'.encode() in found[RUN_FILE]
+    assert not verify(publication.dataset_dir).findings
+
+
+def test_a_zombie_of_an_abandoned_run_publishes_nothing(data_dir: str) -> None:
+    """P4: a publisher that slept for however long finds that it was given up; nothing expires, nothing is deleted."""
+    zombie = elsewhere(announced(data_dir))
+    publish.reserve(zombie)
+    ready = staged(zombie)
+    runs.discard(zombie.run, by="a test")
+    run = announced(data_dir)
+    publish.reserve(run)
+    with pytest.raises(AbandonedError, match=f"run {zombie.job} was given up by a test"):
+        publish.publish(zombie, *staged(zombie))
+    publish.publish(run, *staged(run))
+    before = contents(run.dataset_dir)
+    for attempt in range(2):
+        with pytest.raises(AlreadyPublishedError):
+            publish.publish(zombie, *(staged(zombie) if attempt else ready))
+    assert contents(run.dataset_dir) == before
+    check_published_by(run)
+
+
+def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
+    data_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: suspended right before its decision, given up, overtaken by a run that publishes and tidies up."""
+    zombie, run = elsewhere(announced(data_dir)), announced(data_dir, num_shards=5)
+    publish.reserve(zombie)
+    ready = staged(zombie)
+    create = storage.create_bytes
+
+    def overtaken(path: str, content: bytes) -> None:
+        monkeypatch.undo()
+        runs.discard(zombie.run, by="a test")
+        publish.reserve(run)
+        publish.publish(run, *staged(run))
+        assert not storage.exists(runs.runs_dir(run.dataset_dir))
+        create(path, content)
+
+    monkeypatch.setattr(storage, "create_bytes", overtaken)
+    with pytest.raises(AlreadyPublishedError):
+        publish.publish(zombie, *ready)
+    assert len(contents(run.dataset_dir)) == 4 + 2 * 5
+    assert not verify(run.dataset_dir).findings
+    assert not storage.exists(runs.runs_dir(run.dataset_dir))
+
+
+def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
+    one, other = announced(data_dir), announced(data_dir)
+    publish.reserve(one)
+    with pytest.raises(AlreadyPublishedError, match=rf"run {one.job} \(process \d+ on .*gc .* --abandon {one.job}$"):
+        publish.reserve(other)
+    assert not storage.exists(other.staging_dir)
+    publish.reserve(one)
+    publish.publish(one, *staged(one))
+    check_published_by(one)
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", IN_PROCESS])
+def test_a_holder_that_is_certainly_dead_is_replaced_and_its_files_are_removed(
+    data_dir: str, dead: int, tmp_path: Path, runner: str
+) -> None:
+    spill = str(tmp_path / "incomplete.0_1.0.0.spill")
+    gone = dataclasses.replace(killed(owned(announced(data_dir), runner=runner), dead), spill_dir=spill)
+    publish.reserve(gone)
+    staged(gone)
+    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["owner.json"]
+    run = announced(data_dir)
+    publish.reserve(run)
+    assert not storage.exists(gone.staging_dir)
+    assert not list(tmp_path.iterdir())
+    publish.publish(run, *staged(run))
+    check_published_by(run)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"host": "another"}, {"pid_namespace": "another container"}, {"pid_namespace": ""}, {"runner": "FlinkRunner"}],
+    ids=str,
+)
+def test_a_holder_that_may_be_alive_is_not_replaced(data_dir: str, dead: int, change: dict[str, str]) -> None:
+    """P4: another machine or container, or an engine that goes on without its launcher, cannot be asked."""
+    publish.reserve(owned(killed(announced(data_dir), dead), started=0.0, **change))
+    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+        publish.reserve(announced(data_dir))
+
+
+@pytest.mark.parametrize("committed", [0, 3, 7])
+def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str, dead: int, committed: int) -> None:
+    gone = elsewhere(announced(data_dir))
+    publish.reserve(gone)
+    decision = publish.decide(gone, *staged(gone))
+    for file in [file for file in decision.files if file.name != "dataset_info.json"][:committed]:
+        publish.commit_file(gone, file)
+    assert not catalog.is_published(gone.dataset_dir)
+    with pytest.raises(
+        AlreadyPublishedError, match=rf"run {gone.job} .*put in place now, and the version is published"
+    ):
+        publish.reserve(announced(data_dir))
+    check_published_by(gone)
+    assert storage.list_dir(storage.dirname(gone.dataset_dir)) == ["1.0.0"]
+    assert publish.make_visible(gone, decision) == gone.dataset_dir  # its own last step, late
+    for file in decision.files:
+        publish.commit_file(gone, file)
+    check_published_by(gone)
+
+
+def test_of_abandon_and_publish_one_wins(data_dir: str) -> None:
+    for first in (runs.ABANDON, runs.PUBLISH):
+        run = announced(f"{data_dir}/{first}")
+        publish.reserve(run)
+        ready = staged(run)
+        if first == runs.PUBLISH:
+            publish.decide(run, *ready)
+        assert runs.abandon(run.dataset_dir, run.job, by="a test").kind == first
+        assert runs.discard(run.run, by="a test") == (first == runs.ABANDON)
+        if first == runs.PUBLISH:
+            assert publish.publish(run, *ready)
+            check_published_by(run)
+
+
+def test_an_abandoned_run_cannot_reserve_again(data_dir: str) -> None:
+    run = announced(data_dir)
+    runs.abandon(run.dataset_dir, run.job, by="gc")  # before it has reserved
+    with pytest.raises(AbandonedError, match="given up by gc"):
+        publish.reserve(run)
+    other = announced(data_dir)
+    publish.reserve(other)
+    with pytest.raises(AbandonedError):
+        publish.decide(run, *staged(run))
+    publish.publish(other, *staged(other))
+    check_published_by(other)
+
+
+def test_an_attempt_with_other_content_is_an_error(data_dir: str) -> None:
+    """One pipeline object that is run twice has one id: the second must not report the content of the first."""
+    run = announced(data_dir)
+    publish.reserve(run)
+    publish.decide(run, *staged(run))
+    with pytest.raises(AlreadyPublishedError, match="decided to publish other content"):
+        publish.decide(run, *staged(run, count=11))
+
+
+def test_what_somebody_else_put_in_the_place_stays(data_dir: str) -> None:
+    run = announced(data_dir)
+    storage.write_bytes(storage.join(run.dataset_dir, "notes.txt"), b"mine")
+    with pytest.raises(AlreadyPublishedError, match=r"no run is known that put notes\.txt there"):
+        publish.reserve(run)
+    assert contents(run.dataset_dir) == {"notes.txt": b"mine"}
+    storage.remove(storage.join(run.dataset_dir, "notes.txt"))
+    again = announced(data_dir)
+    publish.reserve(again)
+    publish.publish(again, *staged(again))
+    check_published_by(again)
+
+
+def test_a_final_name_with_other_content_is_an_error_that_names_both(data_dir: str) -> None:
+    run = announced(data_dir)
+    publish.reserve(run)
+    decision = publish.decide(run, *staged(run))
+    file = decision.files[-1]
+    storage.write_bytes(storage.join(run.dataset_dir, file.name), bytes(file.num_bytes))
+    with pytest.raises(StorageError, match=rf"^{run.dataset_dir}/{file.name}: expected .* as {run.staging_dir}/.* has"):
+        publish.commit_file(run, file)
+    with pytest.raises(StorageError):
+        publish.publish(run, *staged(run))
+    assert not catalog.is_published(run.dataset_dir)
+
+
+def test_a_file_that_was_not_committed_keeps_the_version_invisible(data_dir: str) -> None:
+    run = announced(data_dir)
+    publish.reserve(run)
+    decision = publish.decide(run, *staged(run))
+    for file in decision.files[:-1]:
+        publish.commit_file(run, file)
+    with pytest.raises(StorageError, match=f"^{run.dataset_dir}/{decision.files[-1].name}: expected .* got no file"):
+        publish.make_visible(run, decision)
+    assert storage.exists(run.staging_dir)
+    assert runs.finish(run.dataset_dir)
+    check_published_by(run)
+
+
+@pytest.mark.parametrize("attempt", range(20))
+def test_two_publishers_at_once(data_dir: str, attempt: int) -> None:
+    race(data_dir)
+
+
+def race(data_dir: str) -> None:
+    """Lets two publish at once, and checks that one does."""
+    both = [announced(data_dir), announced(data_dir)]
+    barrier = threading.Barrier(2)
+
+    def go(run: publish.Publication) -> object:
+        barrier.wait()
+        try:
+            publish.reserve(run)
+            return publish.publish(run, *staged(run))
+        except AlreadyPublishedError as error:
+            return error
+
+    with ThreadPoolExecutor(2) as executor:
+        results = list(executor.map(go, both))
+    won = [run for run, result in zip(both, results) if result == run.dataset_dir]
+    assert len(won) == 1, results
+    assert isinstance(results[1 - both.index(won[0])], AlreadyPublishedError)
+    check_published_by(won[0])
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"owner": {}, "marker": "x", "spill_dir": null}', b"\xff"])
+def test_a_damaged_record_is_named(data_dir: str, text: bytes) -> None:
+    run = announced(data_dir)
+    path = storage.join(runs.runs_dir(run.dataset_dir), "00000001.reservation.json")
+    storage.write_bytes(path, text)
+    with pytest.raises(StorageError, match=f"^{path}: expected the record of a run"):
+        publish.reserve(run)
+
+
+@pytest.mark.parametrize("fails_at", range(14))
+def test_a_lost_reply_at_any_call(data_dir: str, fails_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call that changes the store is done, and reported as failed; the engine tries again."""
+    calls = [0]
+
+    def lossy(call: Any) -> Any:
+        def called(*args: Any) -> Any:
+            result = call(*args)
+            calls[0] += 1
+            if calls[0] == fails_at + 1:
+                raise StorageError("the reply was lost")
+            return result
+
+        return called
+
+    monkeypatch.setattr(runs, "ThreadPoolExecutor", InThread)
+    for name in ("create_bytes", "create_copy", "write_bytes", "remove_tree"):
+        monkeypatch.setattr(storage, name, lossy(getattr(storage, name)))
+    run = announced(data_dir)
+
+    def attempt(act: Any) -> Any:
+        try:
+            return act()
+        except StorageError as error:
+            assert "the reply was lost" in str(error)  # noqa: PT017
+            return act()
+
+    attempt(lambda: publish.reserve(run))
+    ready = attempt(lambda: staged(run))
+    assert attempt(lambda: publish.publish(run, *ready)) == run.dataset_dir
+    assert calls[0] > fails_at
+    check_published_by(run)
+
+
+class Killed(BaseException):
+    pass
+
+
+def everything(run: publish.Publication) -> str:
+    publish.reserve(run)
+    return publish.publish(run, *staged(run))
+
+
+def test_a_publisher_that_dies_before_any_call(data_dir: str, monkeypatch: pytest.MonkeyPatch, dead: int) -> None:
+    """At each call that changes the store a run dies; the next run on this machine publishes, or finds it published."""
+    for fails_at in range(17):
+        run = killed(announced(f"{data_dir}/{fails_at}"), dead)
+        left = [fails_at]
+
+        def dies(call: Any, left: list[int] = left) -> Any:
+            def called(*args: Any) -> Any:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+                return call(*args)
+
+            return called
+
+        monkeypatch.setattr(runs, "ThreadPoolExecutor", InThread)
+        for name in ("create_bytes", "create_copy", "write_bytes", "remove_tree", "remove"):
+            monkeypatch.setattr(storage, name, dies(getattr(storage, name)))
+        with pytest.raises(Killed):
+            everything(run)
+        monkeypatch.undo()
+        again = announced(f"{data_dir}/{fails_at}") if not catalog.is_published(run.dataset_dir) else run
+        try:
+            everything(again)
+            check_published_by(again)
+        except AlreadyPublishedError:
+            check_published_by(run)
+
+
+def test_a_job_whose_state_is_unknown_keeps_everything(data_dir: str, tmp_path: Path) -> None:
+    spill = tmp_path / "incomplete.x_1.0.0.spill"
+    run = dataclasses.replace(announced(data_dir), spill_dir=str(spill))
+
+    def lose_contact() -> None:
+        with publish.staging(run):
+            (spill / "a.block").write_bytes(b"1")
+            staged(run)
+            raise JobStateUnknownError("lost")
+
+    with pytest.raises(JobStateUnknownError):
+        lose_contact()
+    assert (spill / "a.block").exists()
+    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+        publish.reserve(announced(data_dir))
+    publish.publish(run, *staged(run))  # the job goes on
+    check_published_by(run)
+
+
+def test_a_failed_run_gives_the_version_free(data_dir: str, tmp_path: Path) -> None:
+    run = dataclasses.replace(announced(data_dir), spill_dir=str(tmp_path / "spill"))
+
+    def fail() -> None:
+        with publish.staging(run):
+            staged(run)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not list(tmp_path.iterdir())
+    assert not storage.exists(run.staging_dir)
+    again = announced(data_dir)
+    with publish.staging(again):
+        publish.publish(again, *staged(again))
+    check_published_by(again)
+
+
+def test_a_run_that_fails_after_its_decision_keeps_its_files_and_says_what_to_do(data_dir: str) -> None:
+    run = announced(data_dir)
+
+    def fail() -> None:
+        with publish.staging(run):
+            publish.decide(run, *staged(run))
+            raise StorageError("503")
+
+    with pytest.raises(StorageError, match=r"has staged everything .* 503\. To finish it, run the same command again"):
+        fail()
+    with pytest.raises(AlreadyPublishedError, match="put in place now"):
+        publish.reserve(announced(data_dir))
+    check_published_by(run)

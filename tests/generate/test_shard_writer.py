@@ -1,0 +1,195 @@
+"""Shards against the obvious: sort all examples, frame them one by one, cut."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+
+import crc32c
+import numpy as np
+import pytest
+
+from beam_datasets.errors import DuplicateKeyError, LostExamplesError
+from beam_datasets.formats import example, tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.generate import duplicates, histogram, plan, shard_writer
+from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.metadata.keys import hash_key
+from beam_datasets.metadata.shards import shard_ends
+from beam_datasets.storage import TEMPORARY_PREFIX
+
+
+def build_blocks(examples, num_blocks, spill_dir=None, ordered=False):
+    """Returns the blocks of (key, record) pairs dealt out at random."""
+    builders = [
+        BlockBuilder("train", bytes, block_size=1 << 40, ordered=ordered, spill_dir=spill_dir)
+        for _ in range(num_blocks)
+    ]
+    for key, record in examples:
+        random.choice(builders).add(key, record)
+    return [block for builder in builders if (block := builder.flush()) is not None]
+
+
+def write_all(blocks, options, directory, **destination):
+    """Plans, routes, writes and joins in a loop, as the pipeline does."""
+    where = shard_writer.Destination(
+        str(directory), "ds", ordered=options.ordered, ignore_duplicates=options.ignore_duplicates, **destination
+    )
+    if options.ignore_duplicates:
+        buckets = {}
+        for block in blocks:
+            for key, part in duplicates.split_by_key(block):
+                buckets.setdefault(key, []).append(part)
+        counts = histogram.merge([duplicates.merge_unique(parts) for parts in buckets.values()])
+    else:
+        counts = histogram.merge(
+            [histogram.count_keys(key_array(b.load()[0]), size_array(b.load()[1])) for b in blocks]
+        )
+    made = plan.make_plan({"train": counts}, ["train"], options).split("train")
+    groups = {}
+    for block in blocks:
+        for number, part in plan.route(block, made):
+            groups.setdefault(number, []).append(part)
+    shards = {}
+    for number, parts in groups.items():
+        written = shard_writer.write_group(made.group(number), parts, where)
+        shards.setdefault(written[0].shard, []).append(written)
+    return [shard for i in sorted(shards) for shard in shard_writer.join_groups(shards[i], made.num_shards, where)]
+
+
+def expected_files(examples, num_shards, sort_key):
+    """Returns [(file bytes, sort keys, offsets)] of each shard."""
+    in_order = sorted((sort_key(key), record) for key, record in examples)
+    starts = [0, *shard_ends(len(in_order), num_shards)]
+    files = []
+    for start, stop in itertools.pairwise(starts):
+        framed = [tfrecord.frame(record) for _, record in in_order[start:stop]]
+        offsets = np.cumsum([0, *map(len, framed)])
+        files.append((b"".join(framed), [key for key, _ in in_order[start:stop]], offsets.tolist()))
+    return files
+
+
+def check(shards, expected):
+    assert len(shards) == len(expected)
+    for shard, (content, keys, offsets) in zip(shards, expected):
+        with open(shard.path, "rb") as f:
+            assert f.read() == content
+        with open(shard.path + ".index", "rb") as f:
+            data = f.read()
+        index = Index.from_bytes(data, path="x")
+        assert index.offsets.tolist() == offsets
+        assert [row.tobytes() for row in index.keys] == keys
+        assert shard.crc32c == crc32c.crc32c(content)
+        assert shard.index_crc32c == crc32c.crc32c(data)
+        assert (shard.num_examples, shard.file_bytes) == (len(keys), len(content))
+        assert shard.num_bytes == len(content) - 16 * len(keys)
+
+
+def some_examples(n, seed=0):
+    rng = random.Random(seed)
+    return [(f"key-{i}", rng.randbytes(rng.randrange(60))) for i in range(n)]
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+@pytest.mark.parametrize(
+    "num_blocks, num_shards, max_part_size, chunk_bytes",
+    [
+        (1, 1, 1 << 30, 1 << 20),
+        (5, 3, 1 << 30, 300),
+        (7, 4, 2000, 1),
+        (3, 40, 100, 64),
+        (4, 300, 1 << 30, 64),
+        (4, 300, 1 << 30, None),
+    ],
+)
+def test_shards_are_the_sorted_examples_cut(tmp_path, spilled, num_blocks, num_shards, max_part_size, chunk_bytes):
+    examples = some_examples(500)
+    blocks = build_blocks(examples, num_blocks, str(tmp_path / "spill") if spilled else None)
+    options = plan.ShardingOptions(num_shards=num_shards, max_part_size=max_part_size)
+    shards = write_all(blocks, options, tmp_path / "out", chunk_bytes=chunk_bytes)
+    check(shards, expected_files(examples, num_shards, lambda key: hash_key("train", key)))
+
+
+def test_integer_keys_keep_their_order(tmp_path):
+    examples = [(i * i - 300 if i != 7 else 2**90, b"%d" % i) for i in range(60)]
+    blocks = build_blocks(examples, 4, ordered=True)
+    shards = write_all(blocks, plan.ShardingOptions(num_shards=5, ordered=True), tmp_path)
+    check(shards, expected_files(examples, 5, lambda key: (key + 2**127).to_bytes(16, "big")))
+
+
+@pytest.mark.parametrize("num_shards", [2, 200])
+def test_writing_a_group_twice_gives_the_same_bytes(tmp_path, num_shards):
+    blocks = build_blocks(some_examples(200), 3, str(tmp_path / "spill"))
+    options = plan.ShardingOptions(num_shards=num_shards)
+    first = write_all(blocks, options, tmp_path / "out")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+    assert write_all(list(reversed(blocks)), options, tmp_path / "out") == first
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
+
+
+def test_of_duplicates_the_smallest_record_stays(tmp_path):
+    rng = random.Random(3)
+    examples = [(rng.randrange(80), rng.randbytes(rng.randrange(5))) for _ in range(400)]
+    kept = {}
+    for key, record in examples:
+        kept[key] = min(kept.get(key, record), record)
+    options = plan.ShardingOptions(num_shards=6, ignore_duplicates=True)
+    shards = write_all(build_blocks(examples, 5), options, tmp_path)
+    check(shards, expected_files(kept.items(), 6, lambda key: hash_key("train", key)))
+
+
+def test_a_duplicate_key_is_an_error_that_shows_both(tmp_path):
+    blocks = build_blocks([*some_examples(20), ("key-3", b"the other")], 2)
+    with pytest.raises(DuplicateKeyError, match=r"two examples have a key \(its hash is \w+\)\. Keys(.|\n)*the other"):
+        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+    blocks = build_blocks([*some_examples(20), ("key-3", b"the other"), ("key-5", b"")], 2)
+    with pytest.raises(DuplicateKeyError, match=r"have a key \(its hash is \w+\), one of 2 such repeats\."):
+        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+    assert not list(tmp_path.glob("*.tfrecord*"))
+
+
+def test_what_is_shown_of_duplicates(tmp_path):
+    record = example.serialize({"image": [b"\x89PNG" * 9], "text": [b"x" * 1000], "id": [7], "numbers": list(range(9))})
+    blocks = build_blocks([*some_examples(20), ("key-3", record)], 2)
+    shown = (
+        f"\n  id: 7, numbers: 9 values, image: 36 bytes that begin with b'\\x89PNG', text: '{'x' * 80}' ... (1,000 ch"
+    )
+    with pytest.raises(DuplicateKeyError) as error:
+        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+    assert shown in str(error.value)
+
+
+@pytest.mark.parametrize("fault", ["drop", "double"])
+def test_a_lost_or_doubled_block_is_an_error(tmp_path, fault):
+    blocks = build_blocks(some_examples(300), 4)
+    counts = histogram.merge([histogram.count_keys(key_array(b.keys), size_array(b.sizes)) for b in blocks])
+    made = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=1))
+    parts = [part for block in blocks for _, part in plan.route(block, made)]
+    parts = parts[1:] if fault == "drop" else [*parts, parts[0]]
+    with pytest.raises(LostExamplesError, match="300 were counted"):
+        shard_writer.write_group(made.group(0), parts, shard_writer.Destination(str(tmp_path), "ds"))
+    assert not list(tmp_path.glob("*.tfrecord*"))
+
+
+def test_an_attempt_killed_half_way_does_no_harm(tmp_path):
+    examples = some_examples(300)
+    blocks, options = build_blocks(examples, 3, str(tmp_path / "spill")), plan.ShardingOptions(num_shards=1)
+    child = os.fork()
+    if child == 0:
+        checksum, calls = shard_writer.crc32c.crc32c, []
+
+        def checksum_or_die(*arguments):
+            calls.append(1)
+            return os.kill(os.getpid(), signal.SIGKILL) if len(calls) == 5 else checksum(*arguments)
+
+        shard_writer.crc32c = type("Dying", (), {"crc32c": staticmethod(checksum_or_die)})
+        try:
+            write_all(blocks, options, tmp_path / "out", chunk_bytes=500)
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert [path.name.startswith(TEMPORARY_PREFIX) for path in (tmp_path / "out").iterdir()] == [True]
+    shards = write_all(blocks, options, tmp_path / "out", chunk_bytes=500)
+    check(shards, expected_files(examples, 1, lambda key: hash_key("train", key)))

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import MetadataError
+from beam_datasets.metadata.manifest import FORMAT_VERSION, Manifest, ShardColumns
+from tests.work import lines_of
+
+TRAIN = ShardColumns([2, 3], [20, 30], [52, 78], [0, 0xFFFFFFFF], [1, 0xABCDEF])
+MANIFEST = Manifest(
+    name="digits",
+    config=None,
+    version="1.0.0",
+    splits={"train": TRAIN, "test": ShardColumns([1], [9], [25], [7], [8])},
+    metadata={"dataset_info.json": "ab" * 32, "features.json": "cd" * 32},
+    builder="my.module:Digits",
+    options={"num_shards": {"train": 2}, "ignore_duplicates": True},
+)
+TEXT = """\
+{
+ "builder": "my.module:Digits",
+ "config": null,
+ "format_version": 1,
+ "metadata": {
+  "dataset_info.json": "abababababababababababababababababababababababababababababababab",
+  "features.json": "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"
+ },
+ "name": "digits",
+ "needs": "beam_datasets>=0.1",
+ "options": {
+  "ignore_duplicates": true,
+  "num_shards": {
+   "train": 2
+  }
+ },
+ "source": null,
+ "splits": {
+  "test": {
+   "crc32c": ["00000007"],
+   "file_bytes": [25],
+   "index_crc32c": ["00000008"],
+   "num_bytes": [9],
+   "num_examples": [1]
+  },
+  "train": {
+   "crc32c": ["00000000","ffffffff"],
+   "file_bytes": [52,78],
+   "index_crc32c": ["00000001","00abcdef"],
+   "num_bytes": [20,30],
+   "num_examples": [2,3]
+  }
+ },
+ "version": "1.0.0"
+}"""
+
+
+def test_the_text_is_a_format():
+    digest = hashlib.sha256(TEXT.encode()).hexdigest()
+    assert MANIFEST.digest == digest
+    assert MANIFEST.to_text() == TEXT[:-2] + f',\n "digest": "{digest}"\n}}'
+
+
+def test_reading_what_is_written():
+    again = Manifest.from_text(MANIFEST.to_text(), path="m")
+    assert again == MANIFEST == Manifest.from_text(MANIFEST.to_text().encode(), path="m")
+    assert pickle.loads(pickle.dumps(again)) == MANIFEST
+    assert again.splits["train"].num_shards == 2
+
+
+@given(
+    st.permutations(["train", "test", "é"]),
+    st.dictionaries(st.text(), st.integers() | st.text() | st.lists(st.integers())),
+)
+def test_the_text_does_not_depend_on_the_order_of_entries(order, options):
+    one = dataclasses.replace(MANIFEST, splits=dict.fromkeys(sorted(order), TRAIN), options=options)
+    other = dataclasses.replace(
+        MANIFEST, splits=dict.fromkeys(order, TRAIN), options=dict(reversed(list(options.items())))
+    )
+    assert one.to_text() == other.to_text()
+    assert Manifest.from_text(one.to_text(), path="m") == one
+
+
+def test_another_layout_of_the_same_content_is_read():
+    assert Manifest.from_text(json.dumps(json.loads(MANIFEST.to_text())), path="m") == MANIFEST
+
+
+@pytest.mark.parametrize(
+    "old, new", [("[2,3]", "[2,4]"), ('"1.0.0"', '"1.0.1"'), ("cdcd", "cdce"), ("ffffffff", "fffffffe")]
+)
+def test_a_change_is_noticed(old, new):
+    changed = MANIFEST.to_text().replace(old, new, 1)
+    assert changed != MANIFEST.to_text()
+    for text in (changed, json.dumps(json.loads(changed))):
+        with pytest.raises(MetadataError, match=r"^m: the digest is .* was changed after it was published"):
+            Manifest.from_text(text, path="m")
+
+
+def test_every_truncation_is_noticed():
+    text = MANIFEST.to_text()
+    for end in range(len(text)):
+        with pytest.raises(MetadataError):
+            Manifest.from_text(text[:end], path="m")
+
+
+def test_a_later_format_says_what_it_needs():
+    content = json.loads(MANIFEST.to_text()) | {"format_version": FORMAT_VERSION + 1, "new": 1}
+    with pytest.raises(
+        MetadataError, match=r"m: it is of format version 2, .* reads 1\. Needed: a newer beam_datasets"
+    ):
+        Manifest.from_text(json.dumps({key: content[key] for key in content if key != "needs"}), path="m")
+    with pytest.raises(MetadataError, match=r"Needed: beam_datasets>=0\.7"):
+        Manifest.from_text(json.dumps(content | {"needs": "beam_datasets>=0.7"}), path="m")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"format_version": "1"}, r"format_version is '1'; needed: 1"),
+        ({"more": 1}, r"unknown are \['more'\], missing are \[\]"),
+        ({"name": 5}, r"field 'name' is 5"),
+        ({"splits": {"train": {}}}, r"unknown are \[\], missing are \['crc32c'"),
+        ({"splits": {"train": 5}}, r"missing are \['crc32c'"),
+        ({"metadata": {"features.json": "cd" * 31}}, r"'features.json' is 'cd.*64 hexadecimal digits"),
+        ({"metadata": {"features.json": 5}}, r"'features.json' is 5.*64 hexadecimal digits"),
+        ({"metadata": {"features.json": "cd" * 32 + "\n"}}, r"64 hexadecimal digits"),
+        *(
+            ({"metadata": {file: "cd" * 32}}, "no plain file name")
+            for file in (
+                "",
+                ".",
+                "..",
+                "../pwned",
+                "/etc/pwned",
+                "a/b",
+                "..\\pwned",
+                "s3://b/x",
+                "a\nb",
+                "a\x00",
+                "\x1b",
+            )
+        ),
+    ],
+)
+def test_damage_is_named(change, message):
+    with pytest.raises(MetadataError, match=f"^m: .*{message}"):
+        Manifest.from_text(json.dumps(json.loads(MANIFEST.to_text()) | change), path="m")
+
+
+@pytest.mark.parametrize(
+    "column, values, message",
+    [
+        ("num_examples", [1], "different lengths"),
+        ("num_examples", [1, -1], "no integer in"),
+        ("num_bytes", [1, 1.5], "no integer in"),
+        ("num_bytes", [1, True], "no integer in"),
+        ("crc32c", ["0000000g", "00000000"], "8 hexadecimal digits"),
+        ("crc32c", ["000000", "0000000000"], "8 hexadecimal digits"),
+        ("crc32c", ["000000  ", "00000000"], "8 hexadecimal digits"),
+        ("crc32c", [5, 6], "8 hexadecimal digits"),
+        ("file_bytes", 5, "is no list"),
+    ],
+)
+def test_damaged_columns(column, values, message):
+    content = json.loads(MANIFEST.to_text())
+    content["splits"]["train"][column] = values
+    with pytest.raises(MetadataError, match=message):
+        Manifest.from_text(json.dumps(content), path="m")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", b"\xff", "[" * 100_000])
+def test_no_manifest(text):
+    with pytest.raises(MetadataError, match=r"^m"):
+        Manifest.from_text(text, path="m")
+
+
+def test_reading_runs_no_python_for_each_shard():
+    def read(num_shards):
+        columns = ShardColumns(*[[i * 7919 % 2**32 for i in range(num_shards)] for _ in range(5)])
+        text = dataclasses.replace(MANIFEST, splits={"train": columns}).to_text()
+        return lambda: Manifest.from_text(text, path="m")
+
+    few, many = read(100), read(100_000)
+    assert many().splits["train"].num_shards == 100_000
+    assert lines_of(many) <= lines_of(few) + 10

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import SplitError
+from beam_datasets.metadata.names import FilenameTemplate
+from beam_datasets.metadata.split_info import SplitDict, SplitInfo, SubSplitInfo
+from beam_datasets.metadata.splits import (
+    EvenSplit,
+    ReadInstruction,
+    SplitAdd,
+    SplitAll,
+    even_splits,
+    map_splits,
+    split_for_jax_process,
+)
+from tests.work import lines_of
+
+DATA = Path(__file__).parents[1] / "data/vectors"
+VECTORS = json.loads((DATA / "splits.json").read_text("utf-8"))
+EVEN = json.loads((DATA / "even_splits.json").read_text("utf-8"))
+
+
+def make_splits(lengths, **kwargs):
+    infos = [
+        SplitInfo(name, list(L), 1000, FilenameTemplate("ds", name), "/data/ds/1.0.0") for name, L in lengths.items()
+    ]
+    return SplitDict(infos, dataset_name="ds:1.0.0", **kwargs)
+
+
+LAYOUTS = {name: make_splits(lengths) for name, lengths in VECTORS["layouts"].items()}
+
+
+def mixes_units(expression):
+    for begin, end in re.findall(r"\[([^:\]]+):([^:\]]+)\]", expression):
+        units = [re.sub(r"[-\d_.]", "", item) for item in (begin, end)]
+        if units[0] != units[1]:
+            return True
+    return False
+
+
+def ends_at_shard_zero(expression):
+    return re.search(r":-?0shard\]", expression) is not None
+
+
+def normal(absolute):
+    """Puts ranges into one form: a begin of 0 may be written None."""
+    return [[name, begin or None, end] for name, begin, end in absolute]
+
+
+def same(found, expected):
+    """Whether a list is the expected one; a long one is recorded by its length, its head and its tail."""
+    if isinstance(expected, dict):
+        shown = expected["head"], expected["tail"]
+        return (len(found), found[:3], found[-3:]) == (expected["count"], *shown)
+    return found == expected
+
+
+def check(info, expected):
+    assert type(info).__name__ == expected["kind"]
+    assert [info.num_examples, info.num_shards] == [expected["num_examples"], expected["num_shards"]]
+    assert same(info.shard_lengths, expected["shard_lengths"])
+    assert same(info.filenames, expected["filenames"])
+    assert info.filepaths == [f"/data/ds/1.0.0/{name}" for name in info.filenames]
+    runs = [[f.filename, f.skip, f.take, f.examples_in_shard, f.takes_all] for f in info.file_instructions]
+    assert same(runs, expected["file_instructions"])
+    # TFDS does not know the bytes of a slice and says 0; here it is None
+    assert info.num_bytes == (expected["num_bytes"] if isinstance(info, SplitInfo) else None)
+
+
+def absolute(split, splits):
+    return [[part.splitname, part.from_, part.to] for part in split.to_absolute(splits)]
+
+
+def kind_of(case):
+    expression, expected = case["expr"], case["result"]
+    if "error" in expected:
+        return "error"
+    if mixes_units(expression):
+        return "mixed units"
+    if expected["reversed_slice"]:
+        return "reversed"
+    return "ends at shard 0" if ends_at_shard_zero(expression) else "agreed"
+
+
+CASES = [(kind_of(case), case) for case in VECTORS["cases"]]
+
+
+def test_expressions_agree_with_tfds():
+    agreed = [case for kind, case in CASES if kind == "agreed"]
+    assert len(agreed) > 800
+    for case in agreed:
+        splits, expression, expected = LAYOUTS[case["layout"]], case["expr"], case["result"]
+        assert absolute(ReadInstruction.from_spec(expression), splits) == normal(expected["absolute"]), expression
+        check(splits[expression], expected)
+
+
+@pytest.mark.parametrize("kind, at_least", [("error", 500), ("mixed units", 60), ("reversed", 100)])
+def test_expressions_are_refused(kind, at_least):
+    refused = [case for its_kind, case in CASES if its_kind == kind]
+    assert len(refused) >= at_least
+    for case in refused:
+        with pytest.raises(SplitError):
+            LAYOUTS[case["layout"]][case["expr"]]
+
+
+@pytest.mark.parametrize("case", VECTORS["read_instruction"], ids=lambda case: f"{case['layout']}-{case['kwargs']}")
+def test_read_instructions_agree_with_tfds(case):
+    splits, expected = LAYOUTS[case["layout"]], case["result"]
+    fractional = any(
+        isinstance(value, float) and value % 1 for part in expected.get("absolute", []) for value in part[1:]
+    )
+    if "error" in expected or fractional:
+        with pytest.raises(SplitError):
+            splits[ReadInstruction(case["split"], **case["kwargs"])]
+        return
+    instruction = ReadInstruction(case["split"], **case["kwargs"])
+    assert repr(instruction) == case["repr"]
+    assert absolute(instruction, splits) == normal(expected["absolute"])
+    check(splits[instruction], expected)
+
+
+OTHER_REPRS = {
+    "train[-1shard]": "ReadInstruction('train[-1shard:]')",  # 0shard is no end here
+    "train[:1234567]": "ReadInstruction('train[:1234567]')",  # numbers are not rounded
+    "train[:33.3333333%]": "ReadInstruction('train[:33.3333333%]', rounding='closest')",
+    "all": "SplitAll()",
+}
+
+
+@pytest.mark.parametrize("case", VECTORS["from_spec_repr"], ids=lambda case: case["spec"])
+def test_repr(case):
+    if "result" in case:
+        with pytest.raises(SplitError):
+            ReadInstruction.from_spec(case["spec"])
+        return
+    instruction = ReadInstruction.from_spec(case["spec"])
+    assert repr(instruction) == OTHER_REPRS.get(case["spec"], case["repr"])
+    assert type(instruction).__name__ == case["type"].lstrip("_")
+
+
+@pytest.mark.parametrize("case", VECTORS["addition"], ids=lambda case: f"{case['left']}+{case['right']}")
+def test_addition(case):
+    names = {"ReadInstruction": ReadInstruction.from_spec, "_EvenSplit": EvenSplit}
+    left, right = eval(case["left"], names), eval(case["right"], names)
+    if "error" in case["result"]:
+        with pytest.raises(TypeError, match="cannot be added"):
+            left + right
+        return
+    both = left + right
+    assert repr(both) == case["sum"].replace("_Even", "Even")
+    assert absolute(both, LAYOUTS["uneven"]) == normal(case["result"]["absolute"])
+    check(LAYOUTS["uneven"][both], case["result"])
+
+
+def test_even_splits_agree_with_tfds():
+    layouts = {name: make_splits(lengths) for name, lengths in EVEN["layouts"].items()}
+    for case in EVEN["cases"]:
+        parts = even_splits(case["split"], case["n"], drop_remainder=case["drop_remainder"])
+        if "error" in (case["absolute"] or [{}])[0]:
+            with pytest.raises(SplitError, match=r"is reversed|no split|cannot read"):
+                parts[0].to_absolute(layouts[case["layout"]])
+            continue
+        found = [absolute(part, layouts[case["layout"]]) for part in parts]
+        assert found == [normal(part) for part in case["absolute"]], case
+
+
+def test_even_splits_nest():
+    for case in EVEN["nested"]:
+        parts = even_splits(even_splits("train", case["outer"])[case["i"]], case["inner"])
+        assert [absolute(part, LAYOUTS["uneven"]) for part in parts] == case["absolute"]
+
+
+def test_whether_to_drop_the_remainder_is_said_as_a_bool():
+    assert even_splits("train", 2, drop_remainder=1) == even_splits("train", 2, drop_remainder=True)
+    for bad in ("no", None, 2):
+        with pytest.raises(TypeError, match=f"drop_remainder must be True or False, not {bad!r}"):
+            even_splits("train", 2, drop_remainder=bad)
+        with pytest.raises(TypeError, match=f"drop_remainder must be True or False, not {bad!r}"):
+            split_for_jax_process("train", process_index=0, process_count=2, drop_remainder=bad)
+
+
+def test_no_even_splits():
+    assert even_splits("train", 0) == even_splits("train", -1) == []
+    with pytest.raises(TypeError, match="n must be an int, not '2'"):
+        even_splits("train", "2")
+
+
+@pytest.mark.parametrize("case", EVEN["split_for_jax_process"], ids=str)
+def test_split_for_jax_process(case):
+    index, count = case["process_index"], case["process_count"]
+    if "result" in case:
+        with pytest.raises(IndexError):
+            split_for_jax_process("train", process_index=index, process_count=count)
+    else:
+        part = split_for_jax_process("train", process_index=index, process_count=count)
+        assert absolute(part, LAYOUTS["uneven"]) == case["absolute"]
+
+
+@given(st.lists(st.integers(0, 6), max_size=8), st.integers(1, 9), st.booleans())
+def test_even_splits_partition(lengths, n, drop_remainder):
+    splits = make_splits({"train": lengths})
+    parts = [splits[part] for part in even_splits("train", n, drop_remainder=drop_remainder)]
+    runs = [
+        (run.filename, i)
+        for part in parts
+        for run in part.file_instructions
+        for i in range(run.skip, run.skip + run.take)
+    ]
+    everything = [(name, i) for name, length in zip(splits["train"].shard_names, lengths) for i in range(length)]
+    sizes = [part.num_examples for part in parts]
+    assert runs == everything[: sum(sizes)]
+    assert max(sizes) - min(sizes) <= (0 if drop_remainder else 1)
+    assert len(everything) - len(runs) < (n if drop_remainder else 1)
+
+
+INDICES = st.none() | st.integers(-12, 12)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), INDICES, INDICES)
+def test_absolute_slices_are_list_slices_where_they_fit(lengths, begin, end):
+    splits, total = make_splits({"train": lengths}), sum(lengths)
+    instruction = ReadInstruction("train", begin, end)
+    fits = all(value is None or abs(value) <= total for value in (begin, end))
+    resolved = slice(begin, end).indices(total)
+    if not fits or resolved[0] > resolved[1]:
+        with pytest.raises(SplitError):
+            splits[instruction]
+    else:
+        (part,) = instruction.to_absolute(splits)
+        assert list(range(total))[begin:end] == list(range(part.start, part.stop))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), INDICES, INDICES)
+def test_shard_slices_are_list_slices(lengths, begin, end):
+    splits = make_splits({"train": lengths})
+    if end is not None and end < -len(lengths):
+        return  # counts from the end twice, as the vectors do
+    bounds = [0]
+    for length in lengths:
+        bounds.append(bounds[-1] + length)
+    first, stop, _ = slice(begin, end).indices(len(lengths))
+    instruction = ReadInstruction("train", begin, end, "shard")
+    if bounds[first] > bounds[stop]:
+        with pytest.raises(SplitError, match="is reversed"):
+            splits[instruction]
+    else:
+        assert splits[instruction].num_examples == bounds[stop] - bounds[first]
+
+
+NAMES = st.sampled_from(["train", "a-b", "x_1"])
+PERCENT = st.floats(-100, 100).filter(lambda x: x == 0 or abs(x) > 1e-3)
+INSTRUCTIONS = st.one_of(
+    st.builds(ReadInstruction, NAMES, INDICES, INDICES),
+    st.builds(ReadInstruction, NAMES, st.none() | PERCENT, st.none() | PERCENT, st.just("%")),
+    st.builds(ReadInstruction, NAMES, INDICES, INDICES, st.just("shard")),
+)
+
+
+@given(st.lists(INSTRUCTIONS, min_size=1, max_size=3))
+def test_reading_what_is_written(terms):
+    split = terms[0] if len(terms) == 1 else SplitAdd(tuple(terms))
+    again = ReadInstruction.from_spec(str(split))
+    assert str(again) == str(split)
+    assert again.to_absolute(ANY) == split.to_absolute(ANY) if fits(split) else True
+
+
+ANY = make_splits({name: [40, 0, 60, 1] for name in ("train", "a-b", "x_1")})
+
+
+def fits(split):
+    try:
+        split.to_absolute(ANY)
+    except SplitError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "expression, message",
+    [
+        ("train[10%:20]", r"is a percentage, '20' an example index. Write 'train\[10%:20%\]' or 'train\[10:20\]'"),
+        ("test+train[1shard:50%]", r"Write 'train\[1shard:50shard\]' or 'train\[1%:50%\]'"),
+        ("train[9:3]", r"'train\[9:3\]' is reversed: it begins at example 9 and ends before example 3 of 31"),
+        ("train[:1000]", r"'train\[:1000\]' reaches to example 1000, but train has 31 examples"),
+        ("trian", r"no split 'trian' in ds:1\.0\.0; it has 'test', 'train', 'validation'\. Did you mean 'train'\?"),
+        ("train[3]", r"expected a range, got '\[3\]'; only a shard .* 'train\[10:20\]'"),
+        ("train[:x]", r"cannot read 'x'; needed: NAME"),
+        ("train[:1.5]", r"expected an integer, got '1\.5' in '1\.5'"),
+        ("train[:1.2.3%]", r"expected a number, got '1\.2\.3' in '1\.2\.3%'"),
+        ("train[:101%]", r"a percentage within \[-100%, 100%\], got 101%"),
+        ("test+ train[", r"'test\+ train\[': cannot read 'train\['"),
+        ("all[:10]", r"'all' cannot be sliced"),
+    ],
+)  # fmt: skip
+def test_errors_show_the_offending_part(expression, message):
+    with pytest.raises(SplitError, match=message):
+        LAYOUTS["uneven"][expression]
+
+
+def test_what_shard_zero_ends():
+    splits = LAYOUTS["uneven"]
+    assert splits["train[:0shard]"].num_examples == splits["train[0shard:0shard]"].num_examples == 0
+    with pytest.raises(SplitError, match="is reversed"):
+        splits["train[-1shard:0shard]"]
+    assert splits["train[-1shard]"].shard_lengths == [1]
+
+
+def test_an_empty_selection_is_fine():
+    info = LAYOUTS["uneven"]["train[5:5]"]
+    assert (info.num_examples, info.num_shards, info.filenames) == (0, 0, [])
+
+
+def test_no_splits():
+    with pytest.raises(SplitError, match="it has none"):
+        SplitDict()["train"]
+
+
+def test_wrong_types():
+    with pytest.raises(TypeError, match="not 5 of type int"):
+        ReadInstruction.from_spec(5)
+    with pytest.raises(SplitError, match=r"expected a shard, which is an integer, got 1\.5"):
+        ReadInstruction("train", 1.5, unit="shard")
+    with pytest.raises(SplitError, match="rounding='pct1_dropremainder' needs at least 100"):
+        LAYOUTS["uneven"][ReadInstruction("train", 1, 2, "%", "pct1_dropremainder")]
+
+
+def test_nests():
+    assert map_splits(str, [SplitAll(), ("a", {"b": "c"})]) == ["all", ("a", {"b": "c"})]
+
+
+def test_expressions_are_values():
+    for spec in ("train", "train[1%:2%]+all", "all"):
+        split = ReadInstruction.from_spec(spec)
+        assert split == ReadInstruction.from_spec(split) == pickle.loads(pickle.dumps(split))
+        assert hash(split) == hash(ReadInstruction.from_spec(spec))
+    assert hash(even_splits("train", 2)[0]) == hash(EvenSplit("train", 0, 2))
+
+
+def slice_of(lengths):
+    info = make_splits({"train": lengths})["train[10%:90%]"]
+    runs = info.file_instructions
+    assert runs[0].filename.startswith("ds-train.tfrecord-0")
+    assert runs[-1].take > 0
+    return info
+
+
+def test_slicing_runs_no_python_for_each_shard():
+    few, many = [7 + i % 3 for i in range(100)], [7 + i % 3 for i in range(100_000)]
+    slice_of(few)  # what the first one compiles, as regular expressions, is no work for a shard
+    assert lines_of(lambda: slice_of(many)) <= lines_of(lambda: slice_of(few)) + 10
+    assert isinstance(slice_of(many), SubSplitInfo)
+    assert slice_of(many).num_examples == round(sum(many) * 0.9) - round(sum(many) * 0.1)
+
+
+def fuzzed_expression(random):
+    """Returns a text by the grammar, with units and numbers of all sizes, and half of the time damaged."""
+
+    def number():
+        digits = random.choice([1, 1, 1, 2, 3, 19, 20, 25, 310, 400, 4300, 4301]) if random.random() < 0.2 else 1
+        text = (str(random.randrange(10**8, 10**9)) * (digits // 9 + 1))[:digits]
+        return random.choice(["", "", "-", "+"]) + text + random.choice(["", "", "", ".5", "." + "9" * 30, "_0", "."])
+
+    def term():
+        name = random.choice(["train", "train", "test", "all", "empty", "x", "träin", ""])
+        if random.random() < 0.2:
+            return name
+        begin, end = (
+            number() + random.choice(["", "%", "shard", "shards"]) if random.random() < 0.7 else "" for _ in "be"
+        )
+        return f"{name}[{begin}{random.choice(['', ':', ':', ':', '::'])}{end}]"
+
+    blanks = ["", " ", "\t", "\n", " " * 20]
+    text = "".join(term() + random.choice(blanks) + "+" + random.choice(blanks) for _ in range(random.randrange(3)))
+    text += term()
+    if random.random() < 0.5:
+        place = random.randrange(len(text) + 1)
+        length = random.randrange(3)
+        text = (
+            text[:place]
+            + random.choice(["", "[", "]", ":", "%", "e9", "∞", "nan", "\0", "\ud800", "٣"])
+            + text[place + length :]
+        )
+    return text
+
+
+def check_fuzzed_expressions(seed, count):
+    random = Random(seed)
+    splits = make_splits({"train": [3, 4, 2**59], "test": [1] * 150, "empty": []})
+    read = longest = 0
+    for _ in range(count):
+        text = fuzzed_expression(random)
+        try:
+            split = ReadInstruction.from_spec(text)
+            assert ReadInstruction.from_spec(str(split)) == split
+            assert splits[split].num_examples >= 0
+            read += 1
+        except SplitError as error:
+            longest = max(longest, len(str(error)))
+        except Exception as error:
+            raise AssertionError(f"{text!r}: {type(error).__name__}") from error
+    assert count / 50 < read < count
+    assert longest < 2500  # expressions are cut, too
+
+
+def test_fuzzed_expressions_raise_split_errors_alone():
+    """F3: whatever text stands where a split expression is expected, it is read or refused with a SplitError."""
+    check_fuzzed_expressions(1, 4000)
+    long = ReadInstruction.from_spec("train" + " " * 10**6 + "+" + " " * 10**6 + "test")  # in linear time
+    assert str(long) == "train+test"
+
+
+@pytest.mark.slow
+def test_a_million_fuzzed_expressions_raise_split_errors_alone():
+    """F3: a million texts, by the grammar and damaged."""
+    check_fuzzed_expressions(2, 10**6)
+
+
+def test_any_border_of_a_slice_raises_split_errors_alone():
+    """F3: of objects, too."""
+    inf, nan = float("inf"), float("nan")
+    values = [inf, -inf, nan, 10**400, -(10**5000), 1e300, 99.5, "5", b"5", [], {}, 1j, object(), None, True]
+    for value in values:
+        for unit in ("abs", "%", "shard"):
+            for args in ((value, None), (None, value)):
+                with suppress(SplitError):
+                    LAYOUTS["uneven"][ReadInstruction("train", *args, unit)]

@@ -1,0 +1,356 @@
+"""What a finding says: the file, the byte, the record, and the examples that are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beam_datasets as bd
+from beam_datasets.errors import DatasetNotFoundError, MetadataError
+from beam_datasets.formats import tfrecord
+from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.verifying import Finding, Lost, Report, walking
+from tests.verifying import test_corruptions as corruptions
+from tests.verifying.conftest import contents, edit_json, restore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHARD = "ds-train.tfrecord-00001-of-00004"
+SHORT = "ds-test.tfrecord-00001-of-00002"
+
+
+def one(directory: Path, **options: object) -> Finding:
+    """The only finding."""
+    findings = bd.verify(directory, **options).findings
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def bounds(path: Path) -> list[int]:
+    return [int(offset) for offset in tfrecord.scan(path.read_bytes(), path=str(path))]
+
+
+def damage(path: Path, *places: int) -> None:
+    content = bytearray(path.read_bytes())
+    for place in places:
+        content[place] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_each_flipped_byte_of_a_shard_is_of_one_record(copy: Path) -> None:
+    path, whole = copy / SHORT, contents(copy)
+    ends = bounds(path)
+    for place in range(ends[-1]):
+        damage(path, place)
+        record = int(np.searchsorted(ends, place, side="right")) - 1
+        finding = one(copy)
+        assert (finding.file, finding.offset, finding.record) == (SHORT, ends[record], record), place
+        assert finding.lost == Lost("test", 6 + record, 7 + record)
+        restore(copy, whole)
+
+
+@pytest.mark.slow
+def test_without_an_index_what_is_behind_a_bad_length_is_lost(as_tfds: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    path, whole = directory / SHORT, contents(directory)
+    ends = bounds(path)
+    for place in range(ends[-1]):
+        damage(path, place)
+        record = int(np.searchsorted(ends, place, side="right")) - 1
+        finding = one(directory)
+        in_header = place - ends[record] < 12
+        assert (finding.offset, finding.record) == (ends[record], record)
+        assert finding.lost == Lost("test", 6 + record, 12 if in_header else 7 + record)
+        assert ("the rest of the file is lost" in finding.message) == in_header
+        restore(directory, whole)
+
+
+@pytest.mark.slow
+def test_each_cut_of_a_shard_loses_what_is_behind_it(copy: Path) -> None:
+    path = copy / SHORT
+    content, ends = path.read_bytes(), bounds(path)
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        record = int(np.searchsorted(ends, size, side="right")) - 1
+        finding = one(copy)
+        assert (finding.kind, finding.offset, finding.record) == ("cut", ends[record], record), size
+        assert finding.lost == Lost("test", 6 + record, 12)
+
+
+def test_neighbours_are_one_stretch(copy: Path) -> None:
+    ends = bounds(copy / SHARD)
+    damage(copy / SHARD, ends[3] + 20, ends[4] + 20, ends[5] + 20, ends[9] + 20)
+    report = bd.verify(copy)
+    assert [(f.offset, f.record, str(f.lost)) for f in report.findings] == [
+        (ends[3], 3, "train[18:21]"),
+        (ends[9], 9, "train[24:25]"),
+    ]
+    assert "(the first of 3 records)" in report.findings[0].message
+    assert (report.num_lost, list(map(str, report.lost))) == (4, ["train[18:21]", "train[24:25]"])
+
+
+def test_so_many_stretches_are_told_apart(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "_MOST_DAMAGES", 3)
+    ends = bounds(copy / SHARD)
+    damage(copy / SHARD, *(ends[i] + 20 for i in range(0, 14, 2)))
+    report = bd.verify(copy)
+    assert list(map(str, report.lost)) == ["train[15:16]", "train[17:18]", "train[19:28]"]
+    assert "told as one stretch" in report.findings[-1].message
+
+
+@pytest.mark.parametrize("read_bytes", [1, 100, 300, 1 << 20])
+def test_what_is_read_at_a_time_changes_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
+    ends = bounds(copy / SHARD)
+    damage(copy / SHARD, ends[3] + 20, ends[7] + 2, ends[14] + 20)
+    whole = bd.verify(copy).findings
+    monkeypatch.setattr(walking, "READ_BYTES", read_bytes)
+    assert bd.verify(copy).findings == whole
+    assert [str(finding.lost) for finding in whole] == ["train[18:19]", "train[22:23]", "train[29:30]"]
+
+
+def test_swapped_shards_are_named(copy: Path) -> None:
+    other = copy / "ds-train.tfrecord-00003-of-00004"
+    one_content, other_content = (copy / SHARD).read_bytes(), other.read_bytes()
+    assert len(one_content) == len(other_content)
+    (copy / SHARD).write_bytes(other_content)
+    other.write_bytes(one_content)
+    first, second = bd.verify(copy).findings
+    assert (first.file, first.kind, str(first.lost)) == (SHARD, "replaced", "train[15:30]")
+    assert f"it has the content of {other.name}" in first.message
+    assert f"it has the content of {SHARD}" in second.message
+
+
+def test_a_record_that_is_whole_but_not_the_published_one(copy: Path) -> None:
+    path = copy / SHARD
+    content, ends = path.read_bytes(), bounds(path)
+    path.write_bytes(content[: ends[3]] + content[ends[4] : ends[5]] + content[ends[3] : ends[4]] + content[ends[5] :])
+    finding = one(copy)
+    assert (finding.file, finding.kind, finding.offset, str(finding.lost)) == (SHARD, "replaced", None, "train[15:30]")
+    assert "The records are whole, but not all are those" in finding.message
+
+
+@pytest.mark.parametrize("change", [-1, 7])
+def test_a_shard_of_another_size_is_blamed_alone(copy: Path, change: int) -> None:
+    """Its records are as many, so that only their bytes tell: the total is as it was published."""
+    content = corruptions.records(copy / SHARD)
+    content[4] = content[4][:change] if change < 0 else content[4] + bytes(change)
+    corruptions.write_records(copy / SHARD, content)
+    finding = one(copy)
+    assert (finding.file, finding.kind, str(finding.lost)) == (SHARD, "replaced", "train[15:30]")
+
+
+def test_a_total_that_no_shard_explains_is_blamed_beside_a_replaced_one(copy: Path) -> None:
+    shutil.copy(copy / "ds-train.tfrecord-00003-of-00004", copy / SHARD)
+    manifest = Manifest.from_text((copy / "manifest.json").read_bytes(), path="")
+    content = json.loads(manifest.to_text())
+    content["splits"]["train"]["num_bytes"][0] += 5
+    (copy / "manifest.json").write_text(Manifest._from_json(content).to_text())
+    found = {finding.file: finding for finding in bd.verify(copy).findings}
+    assert found.keys() == {SHARD, "manifest.json", "dataset_info.json"}
+    total = sum(manifest.splits["train"].num_bytes)
+    assert f"has {total} bytes of records, but by the file it has {total + 5}" in found["manifest.json"].message
+
+
+def test_what_stands_behind_the_last_record(copy: Path) -> None:
+    path = copy / SHARD
+    content = path.read_bytes()
+    for behind, message in ((b"x" * 5, "5 bytes stand"), (tfrecord.frame(b"xyz"), "1 records stand")):
+        path.write_bytes(content + behind)
+        finding = one(copy)
+        assert (finding.kind, finding.record, finding.lost) == ("size", 15, None)
+        assert message in finding.message
+
+
+def test_an_index_says_why(copy: Path) -> None:
+    path = copy / f"{SHARD}.index"
+    content = path.read_bytes()
+    cases = {
+        content[:100]: ("index", "has 100 bytes"),
+        content[:-1]: ("index", "an index of 15 records has"),
+        b"x" + content[1:]: ("index", "is not an index"),
+        content[:60] + b"\xff" + content[61:]: ("index", "CRC of the offsets"),
+        content[:-1] + bytes([content[-1] ^ 1]): ("keys", "CRC of the keys"),
+        (copy / "ds-test.tfrecord-00000-of-00002.index").read_bytes(): ("index", "it is the index ds-test"),
+    }
+    for bad, (kind, message) in cases.items():
+        path.write_bytes(bad)
+        finding = one(copy)
+        assert (finding.file, finding.kind, finding.lost) == (path.name, kind, None)
+        assert message in finding.message
+        assert str(copy) not in str(finding)
+    path.unlink()
+    assert one(copy).message == "there is no such file"
+
+
+def test_keys_ascend_from_shard_to_shard(copy: Path) -> None:
+    """Where a manifest is damaged, the indexes still tell that shards stand in another order."""
+    names = [f"ds-train.tfrecord-{i:05d}-of-00004" for i in (0, 1)]
+    for suffix in ("", ".index"):
+        one_content, other = ((copy / f"{name}{suffix}").read_bytes() for name in names)
+        (copy / f"{names[0]}{suffix}").write_bytes(other)
+        (copy / f"{names[1]}{suffix}").write_bytes(one_content)
+    (copy / "manifest.json").write_text("{}")
+    report = bd.verify(copy)
+    assert [(f.file, f.kind) for f in report.findings] == [
+        ("manifest.json", "manifest"),
+        (f"{names[1]}.index", "keys"),
+        ("ds-train.tfrecord-00002-of-00004.index", "keys"),
+    ][: len(report.findings)]
+    assert "keys must ascend" in report.findings[1].message
+
+
+def test_features_of_another_dataset(as_tfds: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    tree = bd.features.FeaturesDict({"n": np.int64, "tag": bd.features.Text()})
+    (directory / "features.json").write_text(bd.features.to_json_text(tree))
+    report = bd.verify(directory)
+    assert {(f.kind, f.record, f.lost) for f in report.findings} == {("example", 0, None)}
+    assert "it has label, text, values, which the features do not name, and not tag" in report.findings[0].message
+
+
+def test_decoding_finds_what_parses_and_does_not_decode(as_tfds: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    (directory / "label.labels.txt").unlink()
+    edit_json(
+        directory / "features.json",
+        lambda tree: tree["featuresDict"]["features"]["values"]["sequence"].update(length="5"),  # type: ignore[index]
+    )
+    report = bd.verify(directory, decode=True)
+    assert len(report.findings) == 6
+    assert "does not fit the features: values" in report.findings[0].message
+    assert "(the first of 15 records)" in report.findings[0].message
+
+
+def test_an_edited_label_file(copy: Path, as_tfds: Path, tmp_path: Path) -> None:
+    (copy / "label.labels.txt").write_text("even\nuneven\n")
+    assert one(copy).file == "label.labels.txt"
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    (directory / "label.labels.txt").write_text("even\nodd\nneither\n")
+    assert "has 3 names for the 2 classes" in one(directory).message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["dataset_info.json", "features.json", "label.labels.txt", "manifest.json", f"{SHORT}.index"]
+)
+def test_each_byte_of_another_file_is_blamed_on_that_file_alone(copy: Path, name: str) -> None:
+    path = copy / name
+    content = path.read_bytes()
+    for place in range(len(content)):
+        for size, bit in ((len(content), 1 << place % 7), (place, 0))[: 2 if place % 5 == 0 else 1]:
+            damaged = bytearray(content[:size])
+            if bit:
+                damaged[place] ^= bit
+            path.write_bytes(damaged)
+            assert one(copy).file == name, (place, bit)
+
+
+def test_small_files_that_are_gone(copy: Path) -> None:
+    whole = contents(copy)
+    kinds = {"dataset_info.json": "missing", "features.json": "missing", "label.labels.txt": "missing"}
+    for name, kind in {**kinds, "manifest.json": "manifest"}.items():
+        (copy / name).unlink()
+        finding = one(copy)
+        assert (finding.file, finding.kind) == (name, kind)
+        restore(copy, whole)
+    for name in ("manifest.json", "dataset_info.json"):
+        (copy / name).unlink()
+    report = bd.verify(copy)
+    assert [finding.file for finding in report.findings] == ["manifest.json", "dataset_info.json"]
+    assert report.num_records == 72  # the files' names say which shards there are
+    assert any("how many examples" in text for text in report.not_known)
+
+
+def test_no_dataset(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match="no such directory"):
+        bd.verify(tmp_path / "nowhere")
+    with pytest.raises(DatasetNotFoundError, match="is no dataset"):
+        bd.verify(tmp_path)
+    (tmp_path / "ds-train.tfrecord-00000-of-00001").touch()
+    with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
+        bd.verify(tmp_path, jobs=0)
+    with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
+        bd.verify(tmp_path, decode="no")  # type: ignore[arg-type]
+
+
+def test_another_format(as_tfds: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    edit_json(directory / "dataset_info.json", lambda info: info.update(fileFormat="array_record"))
+    with pytest.raises(MetadataError, match="only tfrecord"):
+        bd.verify(directory)
+
+
+def test_a_directory_in_the_place_of_a_shard(copy: Path) -> None:
+    (copy / SHARD).unlink()
+    (copy / SHARD).mkdir()
+    finding = one(copy)
+    assert (finding.kind, str(finding.lost)) == ("unreadable", "train[15:30]")
+    assert "move away a directory in its place" in finding.remedy
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "FIFO"])
+def test_what_is_no_file_in_the_place_of_an_index(
+    copy: Path, make: Callable[[Path], object], has_manifest: bool
+) -> None:
+    """Nothing of it was read, so no checksum is told."""
+    if not has_manifest:
+        (copy / "manifest.json").unlink()
+    index = f"{SHARD}.index"
+    (copy / index).unlink()
+    make(copy / index)
+    (finding,) = [finding for finding in bd.verify(copy).findings if finding.kind != "manifest"]
+    what = "Is a directory" if make is Path.mkdir else "it is no regular file but a FIFO (a named pipe)"
+    assert str(finding) == f"{index}: unreadable: {what}"
+    assert finding.lost is None
+
+
+def test_huge_numbers_allocate_nothing(as_tfds: Path, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    edit_json(
+        directory / "dataset_info.json",
+        lambda info: info["splits"][0]["shardLengths"].__setitem__(0, str(1 << 58)),  # type: ignore[index]
+    )
+    assert any(str(1 << 58) in finding.message for finding in bd.verify(directory).findings)
+
+
+def test_jobs_and_progress(published: Path) -> None:
+    reports = {jobs: bd.verify(published, jobs=jobs) for jobs in (1, 2, 5, None)}
+    assert len(set(map(repr, reports.values()))) == 1
+    told: list[tuple[int, int | None]] = []
+    report = bd.verify(published, progress=lambda *done: told.append(done))
+    assert told == sorted(told)
+    assert told[-1] == (report.num_bytes, report.num_bytes)
+
+
+def test_a_report_is_json(copy: Path) -> None:
+    damage(copy / SHARD, 30)
+    report = bd.verify(copy)
+    content = json.loads(json.dumps(report.to_json()))
+    assert Report.from_json(content) == report
+    assert (content["whole"], content["lost"], content["examples_lost"]) == (False, ["train[15:16]"], 1)
+    assert content["findings"][0]["remedy"].startswith("--repair --from COPY")
+    with pytest.raises(ValueError, match="kind is 'odd'"):
+        Finding("a", None, None, "odd", "")
+    with pytest.raises(ValueError, match="no range"):
+        Lost("train", 3, 3)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(1, 9))))
+def test_lost_ranges_are_a_union(ranges: list[tuple[str, int, int]]) -> None:
+    findings = tuple(Finding("f", None, None, "record", "", Lost(s, a, a + n)) for s, a, n in ranges)
+    report = Report("", "", findings, (), 0, 0, 0)
+    expected = {(split, i) for split, start, count in ranges for i in range(start, start + count)}
+    united = [(lost.split, i) for lost in report.lost for i in range(lost.start, lost.stop)]
+    assert sorted(united) == sorted(expected)
+    assert report.num_lost == len(expected)
