@@ -22,12 +22,3 @@ def test_the_page_names_what_there_is():
     named = set(re.findall(r"`([A-Z]\w+)\(", PAGE.read_text(encoding="utf-8")))
     assert named <= set(slim.__all__)
     assert set(slim.__all__) - named == {"DataDecoder", "ItemHandler", "RecordReader", "DatasetDataProvider"}
-
-
-def test_the_former_name():
-    from beam_datasets.reading import items
-    from beam_datasets.reading.items import Tensor
-
-    assert Tensor is slim.Tensor
-    assert items.__all__ == slim.__all__
-    assert all(getattr(items, name) is getattr(slim, name) for name in slim.__all__)
