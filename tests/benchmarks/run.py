@@ -62,7 +62,7 @@ def main() -> None:
         report.put_rows(rows, arguments.markdown, "ratios")
     if arguments.markdown and peers and plot.rows(everything):
         image = arguments.markdown.with_suffix(".svg")
-        image.write_text(plot.svg(everything), encoding="utf-8")
+        plot.save(everything, image)
         report.put(f"![Rates of all systems, by way and workload]({image.name})", arguments.markdown, "plot")
     sys.exit(wrong)
 
