@@ -10,19 +10,18 @@ import numpy as np
 
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError
-from beam_datasets.features.leaf import Codec, Leaf, Number
+from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json
 from beam_datasets.formats import example
-from beam_datasets.formats.varint import varint
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
 
-    from beam_datasets.features.base import Decode, DocArg, Encode, FeatureConnector, Items, Json, Shape
+    from beam_datasets.features.base import DocArg, Encode, FeatureConnector, Items, Json, Shape
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -149,10 +148,6 @@ class ClassLabel(Leaf):
         make = array_maker(self.dtype, (), path)
         return index
 
-    def number(self) -> Number | None:
-        """Returns what the index can be."""
-        return None if self.num_classes is None else Number("int64", self.dtype, -1, self.num_classes - 1)
-
     def usual(self) -> Usual | None:
         """Returns what the values usually are: indices."""
         return None if self.num_classes is None else Usual(Form.INTEGER, low=-1, high=self.num_classes - 1)
@@ -177,19 +172,8 @@ class ClassLabel(Leaf):
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one label."""
-        index = self.index_of(name)
-        frame = example.int_scalar_framer(name.encode("utf-8"))
-        entries = [frame(varint(i)) for i in range(min(self.num_classes or 0, _CACHED))]
-
-        def encode(value: Any) -> bytes:
-            number = index(value)
-            return entries[number] if 0 <= number < _CACHED else frame(varint(number))
-
-        return encode
-
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes one label."""
-        return _INDEX.decoder(name)
+        index, key = self.index_of(name), name.encode("utf-8")
+        return lambda value: example.list_entry(key, "int64", np.array([index(value)], np.int64))
 
     def stored(self) -> FeatureConnector:
         """Returns the index as a number."""
@@ -233,7 +217,6 @@ class ClassLabel(Leaf):
 
 
 _INDEX = Scalar(np.int64)
-_CACHED = 1000  # classes whose entries are made beforehand
 
 
 def parse_names(text: str) -> list[str]:

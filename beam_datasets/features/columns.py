@@ -21,8 +21,7 @@ from beam_datasets.features.groups import UnusualError
 from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
-from beam_datasets.features.stacking import KEEP, inner, stack, stack_decoded
-from beam_datasets.features.table import TableDecoder
+from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats import example
 from beam_datasets.formats.varint import decode_varints
@@ -102,26 +101,7 @@ def _batch_decoder(top: FeatureConnector, pad: bool, fill: Any) -> Callable[[lis
         pairs = [example.spans_of(record) for record in records]
         return column([data for data, _ in pairs], [spans for _, spans in pairs])
 
-    if type(top) is not FeaturesDict:
-        return decode
-    one_by_one = top.record_decoder()
-    return _table(one_by_one, top, pad, fill) if isinstance(one_by_one, TableDecoder) else decode
-
-
-def _table(decode: TableDecoder, features: FeaturesDict, pad: bool, fill: Any) -> Callable[[list[Buffer]], Any]:
-    """Returns the function from records with many numbers to their batch."""
-    numbers = {column.key for column in decode.columns}
-    others = {key: _column(child, key, pad, inner(fill, key)) for key, child in features.items() if key not in numbers}
-
-    def decode_batch(records: list[Buffer]) -> Any:
-        found = decode.columns_at_once(records)
-        if found is None:
-            return stack(list(map(decode, records)), pad=pad, fill=fill)
-        columns, datas, spans = found
-        columns |= {key: column(datas, spans) for key, column in others.items()}
-        return {key: columns[key] for key in features}
-
-    return decode_batch
+    return decode
 
 
 def _column(feature: FeatureConnector, name: str, pad: bool, fill: Any) -> Column:

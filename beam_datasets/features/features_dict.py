@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
-from beam_datasets.features import table, usual
+from beam_datasets.features import usual
 from beam_datasets.features.base import (
     Decode,
     DocArg,
@@ -132,7 +132,6 @@ class FeaturesDict(FeatureConnector):
         order = sorted(self.items(), key=lambda item: _first_name(item[1], join(name, item[0])))
         fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
         described = [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
-        at_once = table.encoder(described)
         check = _keys_checker(frozenset(self.features), name)
         wire = [key.encode() for child, feature in order for key in _sorted_names(feature, join(name, child))]
         in_order = wire == sorted(wire)
@@ -141,8 +140,6 @@ class FeaturesDict(FeatureConnector):
         def encode(value: Any) -> bytes:
             if type(value) is not dict or value.keys() != expected:
                 check(value)
-            if at_once is not None and in_order:
-                return at_once(value)
             parts = [part(value[key]) for key, part in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
@@ -169,9 +166,6 @@ class FeaturesDict(FeatureConnector):
     def record_decoder(self) -> Callable[[Buffer], Any]:
         """Returns the function that decodes a record whose features these are."""
         one_by_one = self.decoder("")
-        columns = table.columns_of([(key, key, feature) for key, feature in self.items()])
-        if columns:
-            return table.TableDecoder(columns, {key: child.decoder(key) for key, child in self.items()}, one_by_one)
 
         def decode(data: Buffer) -> Any:
             whole, spans = spans_of(data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.features.base import Items, Lengths
-
-Kind = Literal["bytes", "float", "int64"]
+    from beam_datasets.formats.example import Kind
 
 
 @dataclass(frozen=True)
@@ -80,35 +79,9 @@ def reader(function: Callable[[bytes, int, int], Any], path: str) -> Callable[[b
     return read
 
 
-def list_framer(kind: Kind, name: str) -> Callable[[Any], bytes]:
-    """Returns the function from the values of a list to its map entry."""
-    framers: dict[Kind, Callable[[bytes], Callable[[Any], bytes]]] = {
-        "bytes": example.bytes_list_framer,
-        "float": example.floats_framer,
-        "int64": example.ints_framer,
-    }
-    return framers[kind](name.encode("utf-8"))
-
-
 def empty_list(kind: Kind) -> Stored:
     """Returns a list without values."""
     return [] if kind == "bytes" else np.empty(0, np.float32 if kind == "float" else np.int64)
-
-
-@dataclass(frozen=True)
-class Number:
-    """What a single number can be.
-
-    Attributes:
-        kind: whether it is stored as an integer or as a float.
-        dtype: that of the decoded number.
-        low, high: the least and the greatest integer; of floats none are checked.
-    """
-
-    kind: Kind
-    dtype: np.dtype[Any]
-    low: int = 0
-    high: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,10 +92,6 @@ class Leaf(FeatureConnector):
     def is_optional(self) -> bool:
         """Whether None is a value: it leaves no entry in the record."""
         return False
-
-    def number(self) -> Number | None:
-        """Returns what the value can be, if it is always a single number without further conditions; else None."""
-        return None
 
     @abc.abstractmethod
     def codec(self, path: str) -> Codec:
@@ -137,12 +106,16 @@ class Leaf(FeatureConnector):
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value."""
         codec = self.codec(name)
-        pack, frame = codec.pack, list_framer(codec.kind, name)
-        if codec.to_bytes is not None:
-            pack, frame = codec.to_bytes, example.one_bytes_framer(name.encode("utf-8"))
-        if self.is_optional:
-            return lambda value: b"" if value is None else frame(pack(value))
-        return lambda value: frame(pack(value))
+        key, is_optional = name.encode("utf-8"), self.is_optional
+
+        def encode(value: Any) -> bytes:
+            if value is None and is_optional:
+                return b""
+            if codec.to_bytes is not None:
+                return example.one_bytes_entry(key, codec.to_bytes(value))
+            return example.list_entry(key, codec.kind, codec.pack(value))
+
+        return encode
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Returns the function that encodes the items of a sequence.
@@ -158,12 +131,10 @@ class Leaf(FeatureConnector):
                 "Use a Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'"
             )
         names = self.wire_names(name, rank)
-        frame = list_framer(codec.kind, names[0])
-        lengths_framers = [(key, list_framer("int64", key)) for key in names[1:]]
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
-            rows = [(key, framer(length)) for (key, framer), length in zip(lengths_framers, lengths)]
-            return [(names[0], frame(_pack_items(codec, items, name))), *rows]
+            lists = [(codec.kind, _pack_items(codec, items, name)), *(("int64", counts) for counts in lengths)]
+            return [(key, example.list_entry(key.encode(), *values)) for key, values in zip(names, lists)]
 
         return encode
 

@@ -361,13 +361,13 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         array = lift_all(values)
         if not shape and array.size == 1:
             return array[0]
-        return _reshape(array, target, shape, path)
+        return reshape(array, target, shape, path)
 
     def unpack_many(values: Any) -> NDArray[Any]:
         if None in shape:
             raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
         array = lift_all(values)
-        return _reshape(array, (-1, *target), (None, *shape), path) if array.size else array.reshape(0, *target)
+        return reshape(array, (-1, *target), (None, *shape), path) if array.size else array.reshape(0, *target)
 
     size = size_of(shape)
     return Codec("float" if dtype.kind == "f" else "int64", size, pack, pack_many, unpack, unpack_many)
@@ -424,17 +424,22 @@ def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[An
 
     def checked(values: NDArray[Any]) -> NDArray[Any]:
         narrow = values.astype(dtype)
-        if not np.array_equal(narrow, values):
-            raise FeatureValueError(f"{path}: the record has integers that do not fit {dtype}")
+        wrong = narrow != values
+        if wrong.any():
+            raise FeatureValueError(f"{path}: the record has {values[wrong][0]}, which does not fit {dtype}")
         return narrow
 
     return checked
 
 
-def _reshape(array: NDArray[Any], target: tuple[int, ...], shape: Shape, path: str) -> NDArray[Any]:
+def reshape(array: NDArray[Any], target: tuple[int, ...], shape: Shape, path: str) -> NDArray[Any]:
+    """Returns the values of a record in a shape; `target` is `shape` with -1 for None.
+
+    Raises:
+        FeatureValueError: there are more or fewer values than the shape has.
+    """
     try:
         return array.reshape(target)
     except ValueError:
-        raise FeatureValueError(
-            f"{path}: the record has {array.size} values, which do not have the shape {shape}"
-        ) from None
+        wanted = f"which do not have the shape {shape}" if shape else "expected one"
+        raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None

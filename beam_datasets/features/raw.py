@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Codec
-from beam_datasets.features.numbers import check_shape
+from beam_datasets.features.numbers import check_shape, reshape
 from beam_datasets.features.values import size_of
 
 if TYPE_CHECKING:
@@ -66,24 +65,17 @@ def string_codec(shape: Shape, path: str) -> Codec:
     def unpack(values: Any) -> Any:
         if not shape and len(values) == 1:
             return values[0]
-        return _reshape(values, target, shape, path)
+        return reshape(objects(values), target, shape, path)
 
     def unpack_many(values: Any) -> NDArray[Any]:
         if None in shape:
             raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
-        return _reshape(values, (-1, *target), (None, *shape), path) if values else np.empty((0, *target), object)
+        return (
+            reshape(objects(values), (-1, *target), (None, *shape), path) if values else np.empty((0, *target), object)
+        )
 
     size = size_of(shape)
     return Codec("bytes", size, pack, pack_many, unpack, unpack_many)
-
-
-def _reshape(values: list[bytes], target: tuple[int, ...], shape: Shape, path: str) -> NDArray[Any]:
-    try:
-        return objects(values).reshape(target)
-    except ValueError:
-        raise FeatureValueError(
-            f"{path}: the record has {len(values)} values, which do not have the shape {shape}"
-        ) from None
 
 
 def one_value_codec(
@@ -131,24 +123,16 @@ def array_codec(
 ) -> Codec:
     """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
     little = _little_endian(dtype)
-    is_double = dtype == np.float64 and not shape and check is None  # tables may have dozens of these
 
     def pack(value: Any) -> bytes:
-        if is_double and type(value) in _DOUBLES:
-            data = _DOUBLE.pack(value)
-        else:
-            array = make(value)
-            if check and array.size:
-                check(array)
-            data = array.astype(little, copy=False).tobytes()
+        array = make(value)
+        if check and array.size:
+            check(array)
+        data = array.astype(little, copy=False).tobytes()
         return zlib.compress(data) if compress else data
 
     unpack = array_unpacker(dtype, shape, path, compress=compress)
     return one_value_codec(pack, unpack, path, no_items(shape, dtype))
-
-
-_DOUBLE = struct.Struct("<d")
-_DOUBLES = frozenset((float, np.float64))
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features import raw, scalars
+from beam_datasets.features import raw
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
-from beam_datasets.features.leaf import Codec, Kind, Leaf, Number
+from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
 from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RowsEncode,
         Shape,
     )
+    from beam_datasets.formats.example import Kind
 
 
 class Encoding(Enum):
@@ -106,17 +107,6 @@ class Tensor(Leaf):
             return None
         return "bytes" if self.dtype == STRING else "float" if self.dtype.kind == "f" else "int64"
 
-    def number(self) -> Number | None:
-        """Returns what the value can be, if it is always a single number."""
-        kind = self.scalar_kind
-        bounded = self.minimum is not None or self.maximum is not None
-        if kind in (None, "bytes") or self.optional or bounded or self.dtype == np.float16:
-            return None
-        if kind == "float":
-            return Number("float", self.dtype)
-        limits = (0, 1) if self.dtype == np.bool_ else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
-        return Number("int64", self.dtype, int(limits[0]), int(limits[1]))
-
     def usual(self) -> Usual | None:
         """Returns what the values usually are; None where there are bounds or zlib."""
         if self.minimum is not None or self.maximum is not None or self.is_dynamic or self.encoding is Encoding.ZLIB:
@@ -153,7 +143,7 @@ class Tensor(Leaf):
         if self.is_dynamic:
             return self._dynamic().encoder(name)
         self._check_readable(name)
-        return scalars.encoder(self, name) or super().encoder(name)
+        return super().encoder(name)
 
     def _check_readable(self, name: str) -> None:
         if None in self.shape and 0 in self.shape:
@@ -173,7 +163,7 @@ class Tensor(Leaf):
         """Returns the function that decodes one value."""
         if self.is_dynamic:
             return self._dynamic().decoder(name)
-        return scalars.decoder(self, name) or super().decoder(name)
+        return super().decoder(name)
 
     def rows_decoder(self, name: str, rank: int) -> Decode:
         """Returns the function that decodes the items of sequences."""

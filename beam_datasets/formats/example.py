@@ -15,8 +15,7 @@ Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/exa
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -32,15 +31,16 @@ from beam_datasets.formats.varint import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "list[bytes] | NDArray[np.float32] | NDArray[np.int64]"
 
-_KNOWN_HEADS = 1 << 13  # lengths whose head is kept, of each feature: about 100 bytes each
-_ENTRY, _NAME, _FEATURE = b"\x0a", b"\x0a", b"\x12"
+Kind: TypeAlias = Literal["bytes", "float", "int64"]
+"""What a list holds."""
+
+_ENTRY, _NAME, _FEATURE, _VALUES = b"\x0a", b"\x0a", b"\x12", b"\x0a"
 _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
 
 
@@ -49,12 +49,7 @@ _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
 
 def record(entries: bytes) -> bytes:
     """Returns the record that holds the given entries, one after the other."""
-    return _record_head(len(entries)) + entries
-
-
-@lru_cache(maxsize=_KNOWN_HEADS)
-def _record_head(length: int) -> bytes:
-    return b"\x0a" + varint(length)
+    return b"\x0a" + varint(len(entries)) + entries
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
@@ -68,68 +63,34 @@ def name_field(name: bytes) -> bytes:
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
-def _framer(name: bytes, kind: bytes) -> Callable[[int], bytes]:
-    """Returns a function from a payload's length to all the bytes that stand in the entry before that payload."""
-    field = name_field(name)
-
-    def head(length: int) -> bytes:
-        inner = kind[1:] + varint(length)
-        outer = kind[:1] + varint(len(inner) + length) + inner
-        middle = field + varint(len(outer) + length) + outer
-        return _ENTRY + varint(len(middle) + length) + middle
-
-    return lru_cache(maxsize=_KNOWN_HEADS)(head)
+def _with_head(name: bytes, kind: bytes, payload: bytes) -> bytes:
+    """Returns the entry of a list of one value of bytes, or of packed numbers; copies the payload once."""
+    size = len(payload)
+    inner = _VALUES + varint(size)
+    outer = kind + varint(len(inner) + size) + inner
+    middle = name_field(name) + varint(len(outer) + size) + outer
+    return b"".join((_ENTRY, varint(len(middle) + size), middle, payload))
 
 
-def one_bytes_head(name: bytes) -> Callable[[int], bytes]:
-    """Returns a function from a value's length to what stands before it in the entry of a list of that one value."""
-    return _framer(name, _BYTES + b"\x0a")
+def one_bytes_entry(name: bytes, value: bytes) -> bytes:
+    """Returns the entry of a list of one value of bytes."""
+    return _with_head(name, _BYTES, value)
 
 
-def one_bytes_framer(name: bytes) -> Callable[[bytes], bytes]:
-    """Returns a function from a value to the entry of a list of that one value."""
-    head = one_bytes_head(name)
-    return lambda value: head(len(value)) + value
+def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
+    """Returns the entry of a list.
 
-
-def bytes_list_framer(name: bytes) -> Callable[[Sequence[bytes]], bytes]:
-    """Returns a function from values to the entry of their list."""
-
-    def frame(values: Sequence[bytes]) -> bytes:
-        payload = b"".join([b"\x0a" + varint(len(value)) + value for value in values])
+    Args:
+        name: of the feature.
+        kind: of the list.
+        values: bytes, or a contiguous array of shape (n,) of float32 or int64.
+    """
+    if kind == "bytes":
+        payload = b"".join([_VALUES + varint(len(value)) + value for value in values])
         return entry(name, _BYTES + varint(len(payload)) + payload)
-
-    return frame
-
-
-def _packed_framer(name: bytes, kind: bytes) -> Callable[[bytes], bytes]:
-    head = _framer(name, kind + b"\x0a")
-    empty = entry(name, kind + b"\x00")
-    return lambda payload: head(len(payload)) + payload if payload else empty
-
-
-def floats_framer(name: bytes) -> Callable[[NDArray[np.float32]], bytes]:
-    """Returns a function from a contiguous array of float32 to the entry of its list."""
-    frame = _packed_framer(name, _FLOATS)
-    return lambda values: frame(values.astype("<f4", copy=False).tobytes())
-
-
-def ints_framer(name: bytes) -> Callable[[NDArray[np.int64]], bytes]:
-    """Returns a function from a one-dimensional array of int64 to the entry of its list."""
-    frame = _packed_framer(name, _INTS)
-    return lambda values: frame(encode_varints(values))
-
-
-def int_scalar_framer(name: bytes) -> Callable[[bytes], bytes]:
-    """Returns a function from one varint to the entry of the list of that one integer."""
-    head = _framer(name, _INTS + b"\x0a")
-    heads = [head(length) for length in range(11)]
-    return lambda number: heads[len(number)] + number
-
-
-def one_float_prefix(name: bytes) -> bytes:
-    """Returns what stands before the four bytes of the float in the entry of a list of one float."""
-    return _framer(name, _FLOATS + b"\x0a")(4)
+    tag = _FLOATS if kind == "float" else _INTS
+    payload = values.astype("<f4", copy=False).tobytes() if kind == "float" else encode_varints(values)
+    return _with_head(name, tag, payload) if payload else entry(name, tag + b"\x00")
 
 
 def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) -> bytes:
@@ -147,12 +108,12 @@ def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) 
 
 def _serialize_one(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
     if not isinstance(values, np.ndarray) and (len(values) == 0 or isinstance(values[0], bytes)):
-        return bytes_list_framer(name)(values)  # type: ignore[arg-type]
+        return list_entry(name, "bytes", values)
     array = np.asarray(values)
     if array.dtype.kind == "f":
-        return floats_framer(name)(array.ravel().astype(np.float32))
+        return list_entry(name, "float", array.ravel().astype(np.float32))
     if array.dtype.kind in "iub":
-        return ints_framer(name)(array.ravel().astype(np.int64))
+        return list_entry(name, "int64", array.ravel().astype(np.int64))
     raise TypeError(f"feature {name.decode()!r} holds {array.dtype}; expected bytes, floats or integers")
 
 
@@ -242,30 +203,12 @@ def message(name: str, data: Buffer) -> Any:
     return parsed
 
 
-def one_int(data: bytes, start: int, stop: int) -> int:
-    """Returns the only integer of the list at [start, stop) of a record, in [-2**63, 2**63)."""
-    if stop - start == 5 and data[start] == 26 and data[start + 2] == 10 and data[start + 4] < 128:
-        return data[start + 4]
-    values = int_list(data, start, stop)
-    if len(values) != 1:
-        raise ExampleError(f"expected one integer, found {len(values)}")
-    return int(values[0])
-
-
 def int_list(data: bytes, start: int, stop: int) -> NDArray[np.int64]:
     """Returns the list of integers at [start, stop) of a record."""
     payload = packed(data, start, stop, 26)
     if payload is not None:
         return decode_varints(payload)
     return np.array(_slow_list(data, start, stop, "int64"), np.int64)
-
-
-def one_float(data: bytes, start: int, stop: int) -> np.float32:
-    """Returns the only float of the list at [start, stop) of a record."""
-    values = float_list(data, start, stop)
-    if len(values) != 1:
-        raise ExampleError(f"expected one float, found {len(values)}")
-    return values[0]  # type: ignore[no-any-return]
 
 
 def float_list(data: bytes, start: int, stop: int) -> NDArray[np.float32]:
@@ -278,39 +221,30 @@ def float_list(data: bytes, start: int, stop: int) -> NDArray[np.float32]:
     return np.frombuffer(payload, "<f4")
 
 
-def one_bytes(data: bytes, start: int, stop: int) -> bytes:
-    """Returns the only value of the list of bytes at [start, stop) of a record."""
-    try:
-        if data[start] == 10:
-            size, inner = read_varint(data, start + 1)
-            if inner + size == stop and data[inner] == 10:
-                size, place = read_varint(data, inner + 1)
-                if place + size == stop:
-                    return data[place:stop]
-    except IndexError:
-        pass
-    values = bytes_list(data, start, stop)
-    if len(values) != 1:
-        raise ExampleError(f"expected one value, found {len(values)}")
-    return values[0]
-
-
 def bytes_list(data: bytes, start: int, stop: int) -> list[bytes]:
     """Returns the list of bytes at [start, stop) of a record."""
-    values: list[bytes] = []
-    try:
-        size, place = read_varint(data, start + 1)
-        if data[start] != 10 or place + size != stop:
-            return _slow_list(data, start, stop, "bytes")
-        while place < stop:
-            if data[place] != 10:
-                return _slow_list(data, start, stop, "bytes")
-            size, begin = read_varint(data, place + 1)
-            place = begin + size
-            values.append(data[begin:place])
-    except IndexError:
-        place = -1
-    return values if place == stop else _slow_list(data, start, stop, "bytes")
+    return _slow_list(data, start, stop, "bytes")
+
+
+def one_int(data: bytes, start: int, stop: int) -> int:
+    """Returns the only integer of the list at [start, stop) of a record, in [-2**63, 2**63)."""
+    return int(_only(int_list(data, start, stop), "integer"))
+
+
+def one_float(data: bytes, start: int, stop: int) -> np.float32:
+    """Returns the only float of the list at [start, stop) of a record."""
+    return _only(float_list(data, start, stop), "float")  # type: ignore[no-any-return]
+
+
+def one_bytes(data: bytes, start: int, stop: int) -> bytes:
+    """Returns the only value of the list of bytes at [start, stop) of a record."""
+    return _only(bytes_list(data, start, stop), "value")  # type: ignore[no-any-return]
+
+
+def _only(values: Any, what: str) -> Any:
+    if len(values) != 1:
+        raise ExampleError(f"expected one {what}, found {len(values)}")
+    return values[0]
 
 
 def packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:

@@ -83,8 +83,7 @@ def frame(record: Buffer) -> bytes:
     >>> frame(b"").hex()
     '000000000000000029039807d8ea82a2'
     """
-    length = LENGTH.pack(memoryview(record).nbytes)
-    return b"".join((length, U32.pack(masked_crc32c(length)), record, U32.pack(masked_crc32c(record))))
+    return framing.frame(record)
 
 
 def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
@@ -95,7 +94,7 @@ def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
         group: framed records that are joined to one bytes; the last may have fewer.
     """
     if core is None:
-        return framing.frame(records, group)[0]
+        return framing.frame_all(records, group)[0]
     parts: list[bytes] = core.frame(list(records), None, group)[0]
     return parts
 
@@ -112,7 +111,7 @@ def frame_ordered(records: list[bytes], order: NDArray[np.int64], group: int) ->
         ValueError: the order names a record that is not there.
     """
     if core is None:
-        return framing.frame([records[i] for i in order.tolist()], group)
+        return framing.frame_all([records[i] for i in order.tolist()], group)
     parts, sizes = core.frame(records, order, group)
     return parts, np.frombuffer(sizes, np.uint64)
 

@@ -10,7 +10,7 @@ import pytest
 
 from beam_datasets import features
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import one_float_prefix, record
+from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def write_numbers() -> Callable[..., Path]:
 
     def write(directory: Path, keys: Any, values: Any) -> Path:
         directory.mkdir(parents=True)
-        prefix = record(one_float_prefix(b"v") + bytes(4))[:-4]
+        prefix = serialize({"v": [0.0]})[:-4]
         count = -(-len(keys) // SHARD)
         for shard in range(count):
             mine = slice(shard * SHARD, (shard + 1) * SHARD)

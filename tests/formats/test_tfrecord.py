@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_datasets.errors import CorruptRecordError
-from beam_datasets.formats import framing, tfrecord
+from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
 
 RECORD_LISTS = st.lists(st.binary(max_size=40), max_size=40)
@@ -145,12 +145,6 @@ def test_records_are_bytes_of_their_own():
         assert set(map(type, records)) == {bytes}
         assert set(records) == {b"abc"}
         data[12] ^= 1
-
-
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
-def test_crcs_of_lengths(lengths):
-    got = framing.length_crcs(np.array(lengths, np.uint64))
-    assert got.tolist() == [slow_mask(struct.pack("<Q", length)) for length in lengths]
 
 
 def check_against_slow_reader(data, records):

@@ -155,11 +155,11 @@ def test_a_list_that_changes_while_it_is_read() -> None:
 @given(RECORDS, st.integers(1, 50), st.data())
 def test_frames_as_python_does(records: list[bytes], group: int, data: st.DataObject) -> None:
     order = data.draw(st.lists(st.integers(0, len(records) - 1), max_size=60)) if records else []
-    want, sizes = framing.frame([records[i] for i in order], group)
+    want, sizes = framing.frame_all([records[i] for i in order], group)
     parts, got = core.frame(records, np.array(order, np.int64), group)
     assert parts == want
     assert np.frombuffer(got, np.uint64).tolist() == sizes.tolist()
-    assert core.frame(records, None, group)[0] == framing.frame(records, group)[0]
+    assert core.frame(records, None, group)[0] == framing.frame_all(records, group)[0]
 
 
 @pytest.mark.parametrize("place", [2, -1, *BEYOND])
