@@ -1,4 +1,4 @@
-"""VerifyDataset: a published dataset verified by an engine's workers, a shard or some small ones an element."""
+"""VerifyDataset: verifies a published dataset on the workers of an engine, one shard an element."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import running
 from beam_datasets.errors import LostExamplesError
-from beam_datasets.verifying.findings import Report
-from beam_datasets.verifying.judging import conclude
-from beam_datasets.verifying.known import Known, inspect
-from beam_datasets.verifying.many_shards import ShardsTask, ShardTable, read_shards
+from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
+from beam_datasets.verifying.scan import RecordChecks, read_shard
 
 if TYPE_CHECKING:
     import os
@@ -26,17 +24,10 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 
-_ELEMENT_BYTES = 8 << 20
-"""What an element's shards have together at most, unless it is one alone: about as many are read while one is sent."""
-
-_ELEMENTS = 128  # of a dataset at least, where it has as many shards
-
-
 class VerifyDataset(beam.PTransform):
     """Verifies a published dataset; its output is one element, the `Report`.
 
-    What should be in the directory is read when the transform is made; each shard is read by one worker,
-    and with it, where they are local and small, those behind it.
+    What the directory should contain is read when the transform is made; each shard is read by one worker.
 
     Attributes:
         directory: the dataset's.
@@ -67,56 +58,58 @@ class VerifyDataset(beam.PTransform):
             MetadataError: the shards are of another format than TFRecord.
         """
         super().__init__()
-        self._known = inspect(catalog.find_published(name_or_dir, data_dir, storage_options))
-        self.directory = self._known.directory
+        self._expected = read_expected(catalog.find_published(name_or_dir, data_dir, storage_options))
+        self.directory = self._expected.directory
         self._decode = boolean("decode", decode)
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Report]:
         """Checks that the workers reach the dataset, and builds the flow."""
         engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
-        engines.check_paths_are_shared(engine, {"the dataset": self._known.directory})
-        judged_by = replace(self._known, names=None, manifest_text=None)  # what is sent to workers is compressed
+        engines.check_paths_are_shared(engine, {"the dataset": self._expected.directory})
+        features = self._expected.record_features(decode=self._decode)
+        small = replace(self._expected, names=None, manifest_text=None)  # sent to the workers
         return (
             begin
-            | "Shards" >> beam.Create(list(_tasks(self._known, decode=self._decode)), reshuffle=False)
+            | "Shards" >> beam.Create(list(enumerate(self._expected.filenames)), reshuffle=False)
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.MapTuple(_read_numbered)
+            | "Read" >> beam.ParDo(_ReadShards(self.directory, features, self._decode))
             | "Collect" >> beam.combiners.ToList()
-            | "Conclude" >> beam.Map(_conclude, judged_by)
+            | "Conclude" >> beam.Map(_conclude, small)
         )
 
     def display_data(self) -> dict[str, DisplayDataItem]:
         """Returns what a job's page shows of this transform."""
         return {
-            "dataset": DisplayDataItem(self._known.full_name, label="Dataset"),
-            "directory": DisplayDataItem(str(self._known.directory), label="Directory"),
+            "dataset": DisplayDataItem(self._expected.full_name, label="Dataset"),
+            "directory": DisplayDataItem(str(self._expected.directory), label="Directory"),
         }
 
 
-def _tasks(known: Known, *, decode: bool) -> Iterator[tuple[int, ShardsTask]]:
-    """Yields the shards to read, and the number of the first of them: some at a time where they are local and small."""
-    names, features = known.filenames, known.record_features(decode=decode)
-    count = 1
-    if names and known.file_bytes is not None and not storage.is_remote(known.directory):
-        count = max(1, min(len(names) // _ELEMENTS, _ELEMENT_BYTES * len(names) // known.file_bytes))
-    for first in range(0, len(names), count):
-        yield first, ShardsTask(known.directory, names[first : first + count], features, decode)
+class _ReadShards(beam.DoFn):
+    """(number, name) of a shard -> (number, what it contains)."""
+
+    def __init__(self, directory: str, features: Any, decode: bool) -> None:
+        self._directory, self._features, self._decode = directory, features, decode
+
+    def setup(self) -> None:
+        """Compiles the checks of records."""
+        self._checks = RecordChecks.of(self._features, decode=self._decode)
+
+    def process(self, element: tuple[int, str]) -> Iterator[tuple[int, ShardFacts]]:
+        """Reads one shard."""
+        number, name = element
+        yield number, read_shard(storage.join(self._directory, name), self._checks)
 
 
-def _read_numbered(first: int, task: ShardsTask) -> tuple[int, ShardTable]:
-    return first, read_shards(task)
-
-
-def _conclude(found: Iterable[tuple[int, ShardTable]], known: Known) -> Report:
-    ordered = sorted(found, key=lambda numbered: numbered[0])
-    verified = [number for first, table in ordered for number in range(first, first + len(table))]
-    if verified != list(range(known.num_shards)):
+def _conclude(found: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
+    facts = sorted(found, key=lambda numbered: numbered[0])
+    if [number for number, _ in facts] != list(range(expected.num_shards)):
         raise LostExamplesError(
-            f"{known.directory}: of {known.num_shards} shards {len(verified)} were verified. "
-            "The engine lost or doubled some, so nothing is known of the dataset. Run it again."
+            f"{expected.directory}: {len(facts)} results arrived for {expected.num_shards} shards. "
+            "The engine lost or duplicated some, so nothing is known of the dataset. Run it again."
         )
-    return conclude(known, ShardTable.joined([table for _, table in ordered]))
+    return conclude(expected, [shard for _, shard in facts])
 
 
 def run(

@@ -34,8 +34,7 @@ from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.split_info import SplitDict
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again
-from beam_datasets.verifying.known import inspect
+from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from beam_datasets.verifying.shard_facts import ShardFacts
+    from beam_datasets.verifying import ShardFacts
 
 _HARMLESS = ("extra", "leftover")
 _READ_BYTES = 1 << 20
@@ -134,7 +133,7 @@ def repair(
     dry_run = boolean("dry_run", dry_run)
     before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
     if copy is not None:
-        copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.known.directory)
+        copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.expected.directory)
     job = _Job(before, None if copy is None else GoodCopy(copy, before), dry_run, told)
     if not before.report.whole:
         job.restore_small_files()
@@ -159,7 +158,7 @@ class _Job:
         self.now = before
         self.steps: list[Step] = []
         self.refused: dict[str, str] = {}
-        self._directory = before.known.directory
+        self._directory = before.expected.directory
         self._copy = copy
         self._dry_run = dry_run
         self._told = told
@@ -193,7 +192,7 @@ class _Job:
 
     def restore_small_files(self) -> None:
         """Restores the manifest from the copy, then the other small files from it or by what the manifest says."""
-        known = self.now.known
+        known = self.now.expected
         if known.manifest is None and known.indexed and self._copy is not None and self._is_free(MANIFEST_FILE):
             text = self._copy.manifest_text
             if text is not None:
@@ -209,7 +208,7 @@ class _Job:
     def _wrong_small_files(self) -> list[str]:
         findings = self.now.report.findings
         files = [f.file for f in findings if f.kind in ("metadata", "missing", "unreadable")]
-        if self.now.known.manifest is None and any(f.kind == "count" for f in findings):
+        if self.now.expected.manifest is None and any(f.kind == "count" for f in findings):
             files.append(INFO_FILE)  # it or the shard is wrong
         return [file for file in dict.fromkeys(files) if not self._is_of_shards(file)]
 
@@ -217,7 +216,7 @@ class _Job:
         return file.removesuffix(INDEX_SUFFIX) in self.now.shards
 
     def _restore_small_file(self, file: str) -> None:
-        manifest, path = self.now.known.manifest, storage.join(self._directory, file)
+        manifest, path = self.now.expected.manifest, storage.join(self._directory, file)
         before, published = _read_if_there(path), None if manifest is None else manifest.metadata.get(file)
         if self._copy is not None and (manifest is None or published is not None):
             content = self._copy.small_file(file, published)
@@ -266,7 +265,7 @@ class _Job:
 
     def _published(self, file: str) -> int | None:
         """Returns the CRC-32C of a shard or an index: by the manifest, else by the copy."""
-        split, number = self.now.known.places[file.removesuffix(INDEX_SUFFIX)]
+        split, number = self.now.expected.places[file.removesuffix(INDEX_SUFFIX)]
         if split.columns is not None:
             return (split.columns.index_crc32c if file.endswith(INDEX_SUFFIX) else split.columns.crc32c)[number]
         return None if self._copy is None else self._copy.checksum(file)
@@ -291,7 +290,7 @@ class _Job:
 
     def _misplaced(self, file: str) -> bytes | None:
         """Returns an index that stands in the place of another one."""
-        published = None if self.now.known.manifest is None else self._published(file)
+        published = None if self.now.expected.manifest is None else self._published(file)
         for name, shard in self.now.shards.items() if published is not None else ():
             if shard.index is not None and shard.index.crc32c == published:
                 return _read_if_there(storage.join(self._directory, name + INDEX_SUFFIX))
@@ -304,7 +303,7 @@ class _Job:
             self.refused[finding.file] = "its shard is to be whole first"
             return False
         old = _read_if_there(storage.join(self._directory, finding.file)) or b""
-        split, number = self.now.known.places[shard]
+        split, number = self.now.expected.places[shard]
         start = 0 if split.num_examples is None else split.starts[number]
         path = storage.join(self._directory, shard)
         content, proved = _rebuilt_index(path, old, self._published(finding.file), start)
@@ -322,7 +321,7 @@ class _Job:
 
     def rebuild_manifest(self) -> None:
         """Writes the manifest again, where all else is whole."""
-        known = self.now.known
+        known = self.now.expected
         if known.manifest is not None or not known.indexed or not self._is_free(MANIFEST_FILE):
             return
         done = {step.file for step in self.steps} if self._dry_run else set()
@@ -368,18 +367,18 @@ class GoodCopy:
         """
         self.directory = storage.normalize(directory)
         self._damaged = damaged
-        if storage.is_same(self.directory, damaged.known.directory):
+        if storage.is_same(self.directory, damaged.expected.directory):
             raise MetadataError(f"{self.directory} is the dataset itself; give another copy of it.")
         if not storage.is_dir(self.directory):
             raise PathNotFoundError(f"{self.directory}: there is no such directory to copy from")
         self._check_dataset()
 
     def _check_dataset(self) -> None:
-        ours = self._damaged.known.full_name if self._damaged.known.manifest is not None else ""
+        ours = self._damaged.expected.full_name if self._damaged.expected.manifest is not None else ""
         try:
-            theirs = inspect(self.directory).full_name
+            theirs = read_expected(self.directory).full_name
         except DatasetNotFoundError:
-            parts = self._damaged.known.full_name.replace(":", "/").split("/")
+            parts = self._damaged.expected.full_name.replace(":", "/").split("/")
             below = [storage.join(self.directory, *parts[i:]) for i in range(len(parts))]
             meant = next((f"; did you mean {path}?" for path in below if catalog.is_published(path)), ".")
             raise DatasetNotFoundError(f"{self.directory} is no version's directory{meant}") from None
@@ -420,10 +419,10 @@ class GoodCopy:
             manifest = None if text is None else Manifest.from_text(text, path=MANIFEST_FILE)
         except MetadataError:
             manifest = None
-        if manifest is None or f'"{manifest.digest}"'.encode() in (self._damaged.known.manifest_text or b""):
+        if manifest is None or f'"{manifest.digest}"'.encode() in (self._damaged.expected.manifest_text or b""):
             return text if manifest is not None else None
         published = {split: list(columns.crc32c) for split, columns in manifest.splits.items()}
-        names = {split.name: split.filenames for split in self._damaged.known.splits}
+        names = {split.name: split.filenames for split in self._damaged.expected.splits}
         self._check_same({name: crc for split in names for name, crc in zip(names[split], published.get(split, []))})
         return text
 
@@ -435,8 +434,8 @@ class GoodCopy:
         if differ or not any(theirs.get(name) == crc for name, crc in ours.items()):
             reason = f"{differ[0]} is whole here, and another one there" if differ else "no shard is the same in both"
             raise MetadataError(
-                f"{self.directory} cannot be told to be the same dataset as {self._damaged.known.directory}: {reason}. "
-                "Give a copy of this very version."
+                f"{self.directory} cannot be told to be the same dataset as {self._damaged.expected.directory}: "
+                f"{reason}. Give a copy of this very version."
             )
 
     @cached_property
@@ -450,7 +449,7 @@ class GoodCopy:
         wrong = [finding for finding in other.report.findings if finding.kind not in _HARMLESS]
         if wrong:
             raise MetadataError(f"{self.directory} is not whole itself, nor has a manifest to tell by: {wrong[0]}")
-        if self.read(INFO_FILE) != _read_if_there(storage.join(self._damaged.known.directory, INFO_FILE)):
+        if self.read(INFO_FILE) != _read_if_there(storage.join(self._damaged.expected.directory, INFO_FILE)):
             self._check_same({name: shard.crc32c for name, shard in other.shards.items()})
         return other
 
@@ -579,7 +578,7 @@ def _rebuilt_manifest(examination: Examination) -> tuple[Manifest, str | None, t
     What only the manifest recorded (the builder, its options, the source) is read from the damaged file as far as
     possible, and so is the digest: it is None if it cannot be read there. Fields that cannot be read are empty.
     """
-    known, facts = examination.known, iter(examination.facts)
+    known, facts = examination.expected, iter(examination.facts)
     if known.info is None:
         raise ValueError(f"{known.directory}: a manifest cannot be made without {INFO_FILE}")
     text = (known.manifest_text or b"").decode(errors="replace")
@@ -599,7 +598,7 @@ def _rebuilt_manifest(examination: Examination) -> tuple[Manifest, str | None, t
 
 def _small_files(examination: Examination) -> list[str]:
     """Returns the small files of a dataset that its manifest tells of."""
-    known = examination.known
+    known = examination.expected
     names = [INFO_FILE, catalog.FEATURES_FILE, METADATA_FILE, LICENSE_FILE]
     known.features.load_labels(lambda name: names.append(name))
     return [name for name in names if storage.exists(storage.join(known.directory, name))]

@@ -21,7 +21,6 @@ extern PyMethodDef decode_methods[];
 extern PyMethodDef png_methods[];     /* png.c: PNG -> pixels */
 extern PyMethodDef deflate_methods[]; /* deflate.c: small images -> their compressed rows */
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */
-extern PyMethodDef glance_methods[];  /* glance.c: whole shards */
 
 /* iterator.c: adds the type BlockIterator to the module. */
 int iterator_add(PyObject *module);

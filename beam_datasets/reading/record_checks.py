@@ -9,7 +9,6 @@ from beam_datasets.features.columns import compile_block_decoder
 from beam_datasets.features.compiler import compile_decoder
 from beam_datasets.features.nested import NestedDataset
 from beam_datasets.formats.example import spans_of
-from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from beam_datasets.formats.example import Buffer
 
     Check = Callable[[Buffer], None]
-
-_SPANS = 0  # the kind of group, of the native module, that is where all features stand
 
 
 def decoding_check(features: Any, decoders: Any = None) -> Check:
@@ -71,30 +68,12 @@ def _has_items(example: Any) -> bool:
     return isinstance(example, NestedDataset)
 
 
-def block_names_check(features: Any) -> Callable[[list[Buffer]], bool]:
-    """Returns the function that says whether records have all features; False where they are to be asked singly."""
-    if core is None:
-        return lambda records: False
-    parse, schema = core.parse, core.schema(((_SPANS, 1, False, ()),))
-    expected = _names(features)
-
-    def check(records: list[Buffer]) -> bool:
-        found = parse(schema, records)
-        return found is not None and all(expected <= spans.keys() for _, spans in found[0])
-
-    return check
-
-
-def _names(features: Any) -> frozenset[bytes]:
-    return frozenset(name.encode() for name in features.wire_names(""))
-
-
 def names_check(features: Any) -> Check:
     """Returns the function that raises a FeatureValueError where a feature is missing because it has another name.
 
     What may be missing decodes without it, so that decoding alone would not tell.
     """
-    expected = _names(features)
+    expected = frozenset(name.encode() for name in features.wire_names(""))
 
     def check(record: Buffer) -> None:
         there = spans_of(record)[1].keys()

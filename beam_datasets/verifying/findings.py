@@ -1,4 +1,4 @@
-"""What verifying says: a finding for each thing that is not as it was published, and a report of them all."""
+"""Findings of a verification: one for each difference from what was published, and the report that collects them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ REMEDIES: Mapping[str, str] = {
     "cut": _FROM_COPY,
     "missing": _FROM_COPY,
     "replaced": _FROM_COPY,
-    "unreadable": f"see to the disk and the rights, move away a directory in its place; if need be, {_FROM_COPY}",
+    "unreadable": f"check the disk and the permissions, move away a directory in its place; if needed, {_FROM_COPY}",
     "count": _FROM_COPY,
     "size": _FROM_COPY,
     "example": "features.json and the records are of different versions: restore the one that is wrong",
-    "index": f"--repair builds it again, with its keys where these can be proved; {_FROM_COPY} in any case",
-    "keys": f"only find() is in want of them; {_FROM_COPY}",
-    "metadata": f"--repair puts changed counts right; {_FROM_COPY} in any case",
-    "manifest": f"--repair writes it again where all else is whole; {_FROM_COPY} in any case",
+    "index": f"--repair rebuilds it, with its keys where these can be proved; {_FROM_COPY} in any case",
+    "keys": f"only find() needs them; {_FROM_COPY}",
+    "metadata": f"--repair corrects changed counts; {_FROM_COPY} in any case",
+    "manifest": f"--repair writes it again if everything else is whole; {_FROM_COPY} in any case",
     "extra": "nothing reads it; move it away by hand",
     "leftover": "nothing reads it; beam-datasets gc removes it",
 }
@@ -32,15 +32,10 @@ REMEDIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Examples of a split, which cannot be read or are not those that were published.
+    """Examples [start, stop) of a split that cannot be read, or are not the published ones.
 
     >>> str(Lost("train", 10, 12)), len(Lost("train", 10, 12))
     ('train[10:12]', 2)
-
-    Attributes:
-        split: its name.
-        start: index in the split of the first.
-        stop: index of the one after the last.
     """
 
     split: str
@@ -49,7 +44,7 @@ class Lost:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.stop:
-            raise ValueError(f"[{self.start}, {self.stop}) is no range of examples; needed: 0 <= start < stop.")
+            raise ValueError(f"[{self.start}, {self.stop}) is not a range of examples; needed: 0 <= start < stop.")
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -59,7 +54,7 @@ class Lost:
 
     @classmethod
     def from_text(cls, text: str) -> Lost:
-        """Returns what `str` made a text of."""
+        """Parses what `str` returns."""
         split, _, numbers = text.removesuffix("]").rpartition("[")
         start, stop = map(int, numbers.split(":"))
         return cls(split, start, stop)
@@ -67,15 +62,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it was published.
+    """One difference from what was published.
 
     Attributes:
         file: name in the dataset's directory.
-        offset: byte where it begins; None where it is not of one place.
-        record: number in the file of the first record that it touches; None where it touches none.
+        offset: byte where the damage begins; None if it has no single place.
+        record: number in the file of the first affected record; None if no record is affected.
         kind: a key of `REMEDIES`.
-        message: what is wrong: what was found and what was expected.
-        lost: the examples that are lost by it; None where none are.
+        message: what was found and what was expected.
+        lost: the examples that are lost by it; None if there are none.
     """
 
     file: str
@@ -91,7 +86,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The file, and where in it."""
+        """The file, and the byte and record in it."""
         record = "" if self.record is None else f" (record {self.record})"
         return self.file if self.offset is None else f"{self.file}, byte {self.offset}{record}"
 
@@ -104,7 +99,7 @@ class Finding:
         return f"{self.place}: {self.kind}: {self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the finding as values that JSON expresses."""
+        """Returns the finding as JSON values."""
         return {
             "file": self.file,
             "offset": self.offset,
@@ -117,23 +112,23 @@ class Finding:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
-        """Returns what `to_json` made values of."""
+        """Parses what `to_json` returns."""
         lost = None if value["lost"] is None else Lost.from_text(value["lost"])
         return cls(value["file"], value["offset"], value["record"], value["kind"], value["message"], lost)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What verifying a dataset found.
+    """The result of verifying a dataset.
 
     Attributes:
-        dataset: its full name; '' where no file says it.
+        dataset: its full name; '' if no file contains it.
         directory: of the version.
         findings: in the order of files, then of bytes.
-        not_known: what nothing says, so that it was not checked.
-        num_shards: how many shards were read.
-        num_records: how many records were found in them.
-        num_bytes: how many bytes they have, indexes not counted.
+        not_known: what could not be checked because no file records it.
+        num_shards: shards that were read.
+        num_records: records that were found in them.
+        num_bytes: their size in bytes, without indexes.
     """
 
     dataset: str
@@ -146,25 +141,30 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     @property
     def lost(self) -> tuple[Lost, ...]:
-        """All examples that are lost, as ranges that neither overlap nor touch."""
-        ranges = defaultdict(list)
-        for finding in self.findings:
-            if finding.lost is not None:
-                ranges[finding.lost.split].append((finding.lost.start, finding.lost.stop))
-        return tuple(Lost(split, *range_) for split, found in ranges.items() for range_ in _union(found))
+        """All lost examples, as ranges that neither overlap nor touch."""
+        united: dict[str, list[list[int]]] = defaultdict(list)
+        lost = [finding.lost for finding in self.findings if finding.lost is not None]
+        order = list(dict.fromkeys(one.split for one in lost))
+        for one in sorted(lost, key=lambda one: (order.index(one.split), one.start)):
+            ranges = united[one.split]
+            if ranges and one.start <= ranges[-1][1]:
+                ranges[-1][1] = max(one.stop, ranges[-1][1])
+            else:
+                ranges.append([one.start, one.stop])
+        return tuple(Lost(split, start, stop) for split, ranges in united.items() for start, stop in ranges)
 
     @property
     def num_lost(self) -> int:
-        """How many examples are lost."""
+        """Number of lost examples."""
         return sum(map(len, self.lost))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the report as values that JSON expresses."""
+        """Returns the report as JSON values."""
         return {
             "dataset": self.dataset,
             "directory": self.directory,
@@ -180,7 +180,7 @@ class Report:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Report:
-        """Returns what `to_json` made values of."""
+        """Parses what `to_json` returns."""
         return cls(
             dataset=value["dataset"],
             directory=value["directory"],
@@ -190,18 +190,3 @@ class Report:
             num_records=value["records"],
             num_bytes=value["bytes"],
         )
-
-
-def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the same numbers in ranges that neither overlap nor touch.
-
-    >>> _union([(5, 9), (0, 2), (2, 3), (6, 7)])
-    [(0, 3), (5, 9)]
-    """
-    united: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if united and start <= united[-1][1]:
-            united[-1] = united[-1][0], max(stop, united[-1][1])
-        else:
-            united.append((start, stop))
-    return united

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 import beam_datasets as bd
-from beam_datasets.beam import VerifyDataset, verify
+from beam_datasets.beam import VerifyDataset
 from beam_datasets.beam.main import main
-from beam_datasets.beam.verify import _conclude, _tasks, run
+from beam_datasets.beam.verify import _conclude, run
 from beam_datasets.errors import LostExamplesError
-from beam_datasets.verifying.judging import conclude
-from beam_datasets.verifying.known import inspect
-from beam_datasets.verifying.many_shards import ShardTable, read_shards
-from beam_datasets.verifying.shard_facts import read_shard
+from beam_datasets.verifying import conclude, examine
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
 
@@ -46,34 +42,15 @@ def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # n
 
 
 def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:  # noqa: F811
-    known = inspect(str(copy))
-    facts = [(number, ShardTable.of([read_shard(task)])) for number, task in enumerate(known.tasks())]
-    assert _conclude(facts[::-1], known) == bd.verify(copy)
+    examination = examine(copy)
+    expected, facts = examination.expected, list(enumerate(examination.facts))
+    assert _conclude(facts[::-1], expected) == bd.verify(copy)
     for wrong in (facts[:-1], facts[1:], [], facts + facts, facts[:3] + facts[2:], facts[:2] + facts[1:-1]):
-        with pytest.raises(LostExamplesError, match=r"of 6 shards .* verified\. The engine lost or doubled some"):
-            _conclude(wrong, known)
+        with pytest.raises(LostExamplesError, match=r"results arrived for 6 shards\. The engine lost or duplicated"):
+            _conclude(wrong, expected)
         if len(wrong) != len(facts):
             with pytest.raises(ValueError, match=f"{len(wrong)} shards were read of 6"):
-                conclude(known, ShardTable.joined([table for _, table in wrong]))
-
-
-def test_elements_of_several_shards(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    shards = corruptions.shards(copy)
-    shards[4].write_bytes(shards[4].read_bytes()[:-1])
-    known = inspect(str(copy))
-    assert [len(task.filenames) for _, task in _tasks(known, decode=False)] == [1] * 6
-    for elements, size, expected in ((1, 8 << 20, [6]), (2, 8 << 20, [3, 3]), (3, 8 << 20, [2, 2, 2]), (1, 1, [1] * 6)):
-        monkeypatch.setattr(verify, "_ELEMENTS", elements)
-        monkeypatch.setattr(verify, "_ELEMENT_BYTES", size)
-        for decode in (False, True):
-            tasks = list(_tasks(known, decode=decode))
-            assert [len(task.filenames) for _, task in tasks] == expected
-            found = [pickle.loads(pickle.dumps((first, read_shards(task)))) for first, task in tasks]
-            assert _conclude(found[::-1], known) == bd.verify(copy, decode=decode)
-            with pytest.raises(LostExamplesError):
-                _conclude(found[1:], known)
-        with pipeline() as p:
-            assert_that(p | VerifyDataset(copy), equal_to([bd.verify(copy)]))
+                conclude(expected, [shard for _, shard in wrong])
 
 
 def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -84,7 +84,7 @@ def test_what_was_refused_is_not_recommended(
     for file in (SHARD, f"{SHARD}.index"):
         assert f"left as it is {file}: a directory stands in its place; move that away first\n" in out
         assert f"{file}: unreadable: Is a directory\n" in out
-    remedy = "see to the disk and the rights, move away a directory in its place; if need be, --repair --from COPY"
+    remedy = "check the disk and the permissions, move away a directory in its place; if needed, --repair --from COPY"
     assert f"what can be done:\n    unreadable: {remedy} restores it\n" in out
     for file in (SHARD, f"{SHARD}.index"):
         (copy / file).rmdir()

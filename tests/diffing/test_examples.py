@@ -24,7 +24,7 @@ from tests.diffing.versions import PETS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TFDS = Path(__file__).parents[2] / "data" / "tfds"
+TFDS = Path(__file__).parents[1] / "data" / "tfds"
 MANY = TFDS / "spec_many" / "2.0.1"
 
 

@@ -20,6 +20,7 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFou
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.repair import GoodCopy
 from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.verifying import examine
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import (
     as_tfds,  # noqa: F401 - fixtures
@@ -316,7 +317,7 @@ def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) 
 
 def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, published: Path) -> None:  # noqa: F811
     (copy / SHARD).write_bytes(b"damaged")
-    good = GoodCopy(published, bd.reading.verifying.examine(copy))
+    good = GoodCopy(published, examine(copy))
     with pytest.raises(StorageError, match="was changed while it was copied"):
         good.copy_to(SHARD, str(copy / SHARD), 12345)
     assert (copy / SHARD).read_bytes() == b"damaged"

@@ -18,7 +18,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.metadata.manifest import Manifest
 from tests.verifying.conftest import contents, edit_json, restore
 
-SPEC_DATASETS = sorted(path.parent for path in (Path(__file__).parents[2] / "data" / "tfds").rglob("dataset_info.json"))
+SPEC_DATASETS = sorted(path.parent for path in (Path(__file__).parents[1] / "data" / "tfds").rglob("dataset_info.json"))
 
 
 class Damaged(NamedTuple):

@@ -17,7 +17,7 @@ import beam_datasets as bd
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.manifest import Manifest
-from beam_datasets.verifying import Finding, Lost, Report, walking
+from beam_datasets.verifying import Finding, Lost, Report, scan
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import contents, edit_json, restore
 
@@ -100,12 +100,12 @@ def test_neighbours_are_one_stretch(copy: Path) -> None:
 
 
 def test_so_many_stretches_are_told_apart(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "_MOST_DAMAGES", 3)
+    monkeypatch.setattr(scan, "_MAX_DAMAGES", 3)
     ends = bounds(copy / SHARD)
     damage(copy / SHARD, *(ends[i] + 20 for i in range(0, 14, 2)))
     report = bd.verify(copy)
     assert list(map(str, report.lost)) == ["train[15:16]", "train[17:18]", "train[19:28]"]
-    assert "told as one stretch" in report.findings[-1].message
+    assert "reported as one range" in report.findings[-1].message
 
 
 @pytest.mark.parametrize("read_bytes", [1, 100, 300, 1 << 20])
@@ -113,7 +113,7 @@ def test_what_is_read_at_a_time_changes_nothing(copy: Path, monkeypatch: pytest.
     ends = bounds(copy / SHARD)
     damage(copy / SHARD, ends[3] + 20, ends[7] + 2, ends[14] + 20)
     whole = bd.verify(copy).findings
-    monkeypatch.setattr(walking, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(scan, "READ_BYTES", read_bytes)
     assert bd.verify(copy).findings == whole
     assert [str(finding.lost) for finding in whole] == ["train[18:19]", "train[22:23]", "train[29:30]"]
 
@@ -136,7 +136,7 @@ def test_a_record_that_is_whole_but_not_the_published_one(copy: Path) -> None:
     path.write_bytes(content[: ends[3]] + content[ends[4] : ends[5]] + content[ends[3] : ends[4]] + content[ends[5] :])
     finding = one(copy)
     assert (finding.file, finding.kind, finding.offset, str(finding.lost)) == (SHARD, "replaced", None, "train[15:30]")
-    assert "The records are whole, but not all are those" in finding.message
+    assert "The records are whole, but not all are the published ones" in finding.message
 
 
 @pytest.mark.parametrize("change", [-1, 7])
@@ -342,7 +342,7 @@ def test_a_report_is_json(copy: Path) -> None:
     assert content["findings"][0]["remedy"].startswith("--repair --from COPY")
     with pytest.raises(ValueError, match="kind is 'odd'"):
         Finding("a", None, None, "odd", "")
-    with pytest.raises(ValueError, match="no range"):
+    with pytest.raises(ValueError, match="not a range"):
         Lost("train", 3, 3)
 
 

@@ -1,9 +1,10 @@
-"""What should be in a dataset's directory, by its small files; and what is wrong with these."""
+"""What a dataset's directory should contain according to its small files, and the findings about those files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
@@ -19,26 +20,24 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, S
 from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying.findings import Finding
-from beam_datasets.verifying.shard_facts import ShardTask
-from beam_datasets.verifying.unexpected import find_unexpected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-_MOST_EXAMPLES = 1 << 60  # of a split, as a reader takes it
+_MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
 
 
 @dataclass(frozen=True)
-class KnownSplit:
-    """What should be of a split.
+class ExpectedSplit:
+    """What a split should contain.
 
     Attributes:
         name: of the split.
         filenames: of its shards, relative to the directory.
-        num_examples: of each shard; None where nothing says it.
-        num_bytes: of all its records without framing; None where nothing says it.
-        columns: what the manifest says of the shards; None if there is no manifest that could be believed.
-        new_starts: the examples, beside the first, with which the sort keys begin anew; None where nothing says it.
+        num_examples: of each shard; None if no file records it.
+        num_bytes: of all its records without framing; None if no file records it.
+        columns: what the manifest records of the shards; None without a valid manifest.
+        new_starts: the examples, except the first, at which the sort keys begin again; None if no file records it.
     """
 
     name: str
@@ -55,20 +54,20 @@ class KnownSplit:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What should be of a dataset.
+class Expected:
+    """What a dataset should contain.
 
     Attributes:
         directory: of the version.
-        manifest: what was published; None where there is none, or it is damaged.
-        manifest_text: what manifest.json holds, damaged or not; None where there is none.
-        info: of dataset_info.json, without features; None where it cannot be read.
-        features: of features.json, with labels; None where they cannot be read.
-        splits: what should be of each.
-        names: of the files in the directory; None where it cannot be listed.
+        manifest: what was published; None if it is missing or damaged.
+        manifest_text: content of manifest.json, damaged or not; None if it is missing.
+        info: of dataset_info.json, without features; None if it cannot be read.
+        features: of features.json, with labels; None if they cannot be read.
+        splits: what each should contain.
+        names: of the files in the directory; None if it cannot be listed.
         indexed: whether each shard should have an index.
-        findings: what is wrong with the small files, and which files there are that should not be.
-        not_known: what nothing says.
+        findings: of the small files, and of files that should not exist.
+        not_known: what cannot be checked because no file records it.
     """
 
     directory: str
@@ -76,7 +75,7 @@ class Known:
     manifest_text: bytes | None
     info: DatasetInfo | None
     features: Any
-    splits: tuple[KnownSplit, ...]
+    splits: tuple[ExpectedSplit, ...]
     names: tuple[str, ...] | None
     indexed: bool
     findings: tuple[Finding, ...]
@@ -84,24 +83,29 @@ class Known:
 
     @property
     def full_name(self) -> str:
-        """The dataset's name, config and version, such as 'digits/small:1.0.0'; '' if no file names them."""
+        """The dataset's name, config and version, such as 'digits/small:1.0.0'; '' if no file contains them."""
         if self.manifest is not None:
             return str(DatasetName(self.manifest.name, self.manifest.config, self.manifest.version))
         return self.info.display_name if self.info is not None else ""
 
+    @cached_property
+    def filenames(self) -> tuple[str, ...]:
+        """The names of all shards, split by split."""
+        return tuple(chain.from_iterable(split.filenames for split in self.splits))
+
     @property
     def num_shards(self) -> int:
-        """How many shards there should be."""
-        return sum(len(split.filenames) for split in self.splits)
+        """Number of shards that should exist."""
+        return len(self.filenames)
 
     @cached_property
-    def places(self) -> dict[str, tuple[KnownSplit, int]]:
+    def places(self) -> dict[str, tuple[ExpectedSplit, int]]:
         """For each shard its split, and its number in it."""
         return {name: (split, number) for split in self.splits for number, name in enumerate(split.filenames)}
 
     @property
     def file_bytes(self) -> int | None:
-        """How many bytes the shards should have; None where nothing says it."""
+        """Size of all shards in bytes; None if no file records it."""
         totals = [
             sum(split.columns.file_bytes)
             if split.columns
@@ -110,37 +114,26 @@ class Known:
         ]
         return sum(totals) or None
 
-    @cached_property
-    def filenames(self) -> tuple[str, ...]:
-        """The names of all shards, split by split."""
-        return tuple(chain.from_iterable(split.filenames for split in self.splits))
-
-    def tasks(self, *, decode: bool = False, which: Iterable[int] | None = None) -> Iterator[ShardTask]:
-        """Yields the shards to read, split by split.
-
-        Args:
-            decode: whether to decode each record.
-            which: their places among `filenames`; None for all.
-        """
-        tree = self.record_features(decode=decode)
-        names = self.filenames if which is None else map(self.filenames.__getitem__, which)
-        return (ShardTask(self.directory, name, tree, decode) for name in names)
-
     def record_features(self, *, decode: bool) -> Any:
-        """Returns the features that records are to be checked against; None where they are not known."""
-        return _without_unknown(self.features) if decode else self.features
+        """Returns the features to check records against; None if they are not known."""
+        unknown = _unknown(self.features) if decode else []
+        if not unknown:
+            return self.features
+        return self.features.with_features(
+            {**self.features.features, **{name: feature.stored() for name, feature in unknown}}
+        )
 
 
-def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Known:
-    """Returns what should be in a dataset's directory.
+def read_expected(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Expected:
+    """Returns what a dataset's directory should contain.
 
     Args:
         dataset_dir: the directory, or its URL.
-        instead: file name -> content of small files, to be taken instead of what they hold.
+        instead: file name -> content of small files that replaces what they contain.
 
     Raises:
         DatasetNotFoundError: the directory does not exist, or contains no file of a dataset.
-        MetadataError: the shards are of a format that cannot be read.
+        MetadataError: the shards have a format that cannot be read.
     """
     small = _SmallFiles(storage.normalize(dataset_dir), instead or {})
     small.read_all()
@@ -151,8 +144,8 @@ def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Kno
     splits = tuple(small.splits())
     shards = set(chain.from_iterable(split.filenames for split in splits))
     other_formats = small.info.alternative_file_formats if small.info is not None else ()
-    extra = find_unexpected(small.directory, small.names, shards, other_formats)
-    return Known(
+    extra = _find_unexpected(small.directory, small.names, shards, other_formats)
+    return Expected(
         small.directory,
         small.manifest,
         small.manifest_text,
@@ -167,7 +160,7 @@ def inspect(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Kno
 
 
 class _SmallFiles:
-    """The small files of a directory, as far as they can be read; what cannot becomes a finding."""
+    """The small files of a directory; what cannot be read becomes a finding."""
 
     def __init__(self, directory: str, instead: Mapping[str, bytes]) -> None:
         self.directory = directory
@@ -190,17 +183,18 @@ class _SmallFiles:
         except StorageError as error:
             if not storage.is_remote(self.directory):
                 raise
-            self.not_known.append(f"whether there are files too many: {error}")
+            self.not_known.append(f"whether there are unexpected files: {error}")
             return None
 
     def read_all(self) -> None:
         """Reads all small files.
 
         Raises:
-            DatasetNotFoundError: there are none.
+            DatasetNotFoundError: there are no files of a dataset.
         """
         texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
-        if not any(text is not None for text in texts.values()) and not any(map(self._is_shard, self.names or ())):
+        has_shards = any(map(ShardFilename.is_valid, self.names or ()))
+        if not has_shards and all(text is None for text in texts.values()):
             raise DatasetNotFoundError(f"{self.directory} is no dataset: it has no {INFO_FILE}, and no shards.")
         self.manifest_text = texts[MANIFEST_FILE]
         self._read_manifest()
@@ -214,9 +208,6 @@ class _SmallFiles:
         self._read_metadata()
         self._compare()
 
-    def _is_shard(self, name: str) -> bool:
-        return ShardFilename.is_valid(name)
-
     def _read(self, name: str) -> bytes | None:
         if name not in self._texts:
             self._texts[name] = None
@@ -229,13 +220,13 @@ class _SmallFiles:
         return self._texts[name]
 
     def _find(self, name: str, kind: str, message: str) -> None:
-        """Adds a finding; of one file only the first."""
+        """Adds a finding; only the first of each file."""
         if not self.is_damaged(name):
             path = storage.join(self.directory, name)
             self.findings.append(Finding(name, None, None, kind, message.removeprefix(path).lstrip(": ")))
 
     def is_damaged(self, name: str) -> bool:
-        """Whether there is a finding of a file."""
+        """Returns whether a file has a finding."""
         return any(finding.file == name for finding in self.findings)
 
     def _miss(self, name: str) -> None:
@@ -260,7 +251,7 @@ class _SmallFiles:
             self.not_known.append("checksums of files, as manifest.json is damaged")
 
     def _check_sums(self) -> None:
-        """Compares the small files with what the manifest says of them."""
+        """Compares the small files with their checksums in the manifest."""
         for name, published in self.manifest.metadata.items() if self.manifest else ():
             content = self._read(name)
             if content is None:
@@ -273,7 +264,7 @@ class _SmallFiles:
         try:
             info = DatasetInfo.from_json_text(text, path=path, directory=self.directory)
             for split in info.splits.values():
-                if sum(split.shard_lengths) > _MOST_EXAMPLES:
+                if sum(split.shard_lengths) > _MAX_EXAMPLES:
                     raise MetadataError(f"split {split.name!r} cannot have {sum(split.shard_lengths)} examples")
             self.info = info
         except MetadataError as error:
@@ -293,10 +284,10 @@ class _SmallFiles:
         if unknown := [name for name, _ in _unknown(tree)]:
             self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
         if not self.is_damaged(catalog.FEATURES_FILE):
-            self.features = tree  # of another version, it would find fault with each record
+            self.features = tree  # features of another version would fit no record
 
     def _with_labels(self, tree: Any, file: str) -> Any:
-        """Returns the features with the labels of one file, so that an error is of this file."""
+        """Returns the features with the labels of one file, so that an error names this file."""
         content = self._read(file)
         try:
             text = None if content is None else content.decode()
@@ -313,7 +304,7 @@ class _SmallFiles:
             self._find(METADATA_FILE, "metadata", f"it is no JSON object: {error}")
 
     def _compare(self) -> None:
-        """Compares what manifest.json and dataset_info.json say, where each is as it was published."""
+        """Compares manifest.json with dataset_info.json."""
         if self.manifest is None or self.info is None:
             return
         lengths = {name: list(split.shard_lengths) for name, split in self.info.splits.items()}
@@ -329,30 +320,30 @@ class _SmallFiles:
                     message = f"by it split {name!r} has {size} bytes, by {MANIFEST_FILE} {sum(columns.num_bytes)}"
                     self._find(INFO_FILE, "metadata", message)
 
-    def splits(self) -> Iterator[KnownSplit]:
-        """Yields what should be of each split: by the manifest, else by dataset_info.json, else by the files' names."""
+    def splits(self) -> Iterator[ExpectedSplit]:
+        """Yields what each split should contain: by the manifest, else dataset_info.json, else the names of files."""
         if self.manifest is not None:
             for name, columns in self.manifest.splits.items():
                 template = self._template(self.manifest.name, name, columns.num_shards)
                 examples, size = list(columns.num_examples), sum(columns.num_bytes)
                 filenames, starts = template.filenames(columns.num_shards), self._new_starts(name)
-                yield KnownSplit(name, filenames, examples, size, columns, starts)
+                yield ExpectedSplit(name, filenames, examples, size, columns, starts)
         elif self.info is not None:
             for name, split in self.info.splits.items():
                 starts = self._new_starts(name)
-                yield KnownSplit(name, split.shard_names, split.shard_lengths, split.num_bytes or None, None, starts)
+                yield ExpectedSplit(name, split.shard_names, split.shard_lengths, split.num_bytes or None, None, starts)
         else:
             yield from self._splits_by_name()
 
     def _new_starts(self, split: str) -> frozenset[int] | None:
-        """Returns with which examples the sort keys begin anew, as those of a materialized dataset may."""
+        """Returns the examples at which the sort keys begin again, as they may in a materialized dataset."""
         if self._lineage is not None and split in self._lineage.splits:
             return frozenset(ascent.start for ascent in self._lineage.splits[split].keys or ())
         materialized = self.manifest_text is not None and b'"source": {' in self.manifest_text
         return None if materialized else frozenset()
 
     def _template(self, dataset: str, split: str, num_shards: int) -> FilenameTemplate:
-        """Returns how shards are called: as dataset_info.json says, unless that is damaged, and so they are not."""
+        """Returns the template of shard names: by dataset_info.json, unless it is damaged and no such shards exist."""
         usual = FilenameTemplate(dataset, split)
         known = self.info.splits.get(split) if self.info is not None else None
         if known is None or known.filename_template is None:
@@ -360,21 +351,58 @@ class _SmallFiles:
         told = FilenameTemplate(dataset, split, template=known.filename_template.template)
         return usual if self.is_damaged(INFO_FILE) and usual.filename(0, num_shards) in (self.names or ()) else told
 
-    def _splits_by_name(self) -> Iterator[KnownSplit]:
-        self.not_known.append("how many examples each shard should have: no file says it")
-        shards = [ShardFilename.parse(name) for name in self.names or () if self._is_shard(name)]
+    def _splits_by_name(self) -> Iterator[ExpectedSplit]:
+        self.not_known.append("how many examples each shard should have: no file records it")
+        shards = [ShardFilename.parse(name) for name in self.names or () if ShardFilename.is_valid(name)]
         for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):
-            yield KnownSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
+            yield ExpectedSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
 
 
 def _unknown(tree: Any) -> list[tuple[str, Any]]:
-    """Returns the features at the top that are of a class that is not known here."""
+    """Returns the top-level features whose class is not known here."""
     fields = tree.features if isinstance(tree, FeaturesDict) else {}
     return [(name, feature) for name, feature in fields.items() if isinstance(feature, UnknownFeature)]
 
 
-def _without_unknown(tree: Any) -> Any:
-    """Returns the features with the stored form of those whose class is not known."""
-    unknown = _unknown(tree)
-    stored = {name: feature.stored() for name, feature in unknown}
-    return tree.with_features({**tree.features, **stored}) if unknown else tree
+def _find_unexpected(
+    directory: str, names: Collection[str] | None, shards: Collection[str], other_formats: Collection[str]
+) -> Iterator[Finding]:
+    """Yields a finding for each file that looks like a shard, an index or an unfinished file and is not expected.
+
+    Args:
+        directory: of the dataset.
+        names: of what is in it; None if it cannot be listed.
+        shards: names of the shards that should exist, relative to the directory.
+        other_formats: formats in which the shards also exist.
+    """
+    listed = _listed(directory, names, shards) if names is not None else ()
+    others = [name for name in listed if not (name in shards or name.removesuffix(INDEX_SUFFIX) in shards)]
+    forms = {_form(name) for name in shards} if others else set()
+    for name in others:
+        base = storage.basename(name)
+        shard = base.removesuffix(INDEX_SUFFIX)
+        if storage.is_temporary(base):
+            yield Finding(name, None, None, "leftover", "an unfinished file, left by a run that was killed")
+        elif _form(name.removesuffix(INDEX_SUFFIX)) in forms or (
+            ShardFilename.is_valid(shard) and ShardFilename.parse(shard).fileformat not in other_formats
+        ):
+            yield Finding(name, None, None, "extra", "no split of the dataset has this file")
+
+
+def _listed(directory: str, names: Collection[str], shards: Collection[str]) -> Iterator[str]:
+    """Yields the files in the directory, and in those below it that should contain shards."""
+    yield from names
+    for folder in sorted({name.rpartition("/")[0] for name in shards if "/" in name} - {""}):
+        try:
+            yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(directory, folder)))
+        except PathNotFoundError:
+            continue  # each of its shards has a finding
+
+
+def _form(name: str) -> str:
+    """Returns a name with its numbers of five digits and more replaced.
+
+    >>> _form("digits-train.tfrecord-00007-of-00010")
+    'digits-train.tfrecord-#-of-#'
+    """
+    return re.sub(r"\d{5,}", "#", name)

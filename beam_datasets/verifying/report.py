@@ -1,0 +1,404 @@
+"""Compares what a dataset's shards contain with what they should contain."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import storage
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.formats.tfrecord import OVERHEAD
+from beam_datasets.metadata.info import INFO_FILE
+from beam_datasets.metadata.manifest import MANIFEST_FILE
+from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.verifying.expected import read_expected
+from beam_datasets.verifying.findings import Finding, Lost, Report
+from beam_datasets.verifying.scan import RecordChecks, read_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from beam_datasets.verifying.expected import Expected, ExpectedSplit
+    from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, ShardFacts
+
+    Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A dataset that was read.
+
+    Attributes:
+        expected: what it should contain.
+        facts: what its shards contain, in the order of `expected.filenames`.
+        decode: whether each record was decoded.
+    """
+
+    expected: Expected
+    facts: Sequence[ShardFacts]
+    decode: bool = False
+
+    @cached_property
+    def shards(self) -> dict[str, ShardFacts]:
+        """What each shard contains, by its name."""
+        return dict(zip(self.expected.filenames, self.facts))
+
+    @cached_property
+    def report(self) -> Report:
+        """The findings."""
+        return conclude(self.expected, self.facts)
+
+
+def verify(
+    dataset_dir: str | os.PathLike[str],
+    *,
+    decode: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Report:
+    """Reads a published dataset from end to end and returns what is damaged; changes nothing.
+
+    Checks everything that is recorded: each record's length and checksums, the number of records, each index, the
+    checksums of all files, and that the small files agree. A directory that TensorFlow Datasets wrote records less;
+    the report contains what could not be checked.
+
+    Args:
+        dataset_dir: the directory of a version, or its URL.
+        decode: whether to decode each record, including images; else one record of each mebibyte is parsed.
+        jobs: how many shards to read at once; None for one a core.
+        progress: called with how many bytes were read and how many there should be, from several threads in turn.
+        storage_options: of a URL's store; see `beam_datasets.builder`.
+
+    Raises:
+        DatasetNotFoundError: there is no dataset.
+        MetadataError: the shards have another format than TFRecord.
+        ValueError: `jobs` is less than 1, or there are options for a local path.
+    """
+    return examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options).report
+
+
+def examine(
+    dataset_dir: str | os.PathLike[str],
+    *,
+    decode: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Examination:
+    """Reads a dataset and returns what it should contain and what it contains; see `verify`."""
+    decode = boolean("decode", decode)
+    jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
+    expected = read_expected(storage.with_options(dataset_dir, storage_options))
+    counter = _Counter(progress, expected.file_bytes)
+    return Examination(expected, _read(expected, expected.filenames, decode, jobs, counter), decode)
+
+
+def examine_again(
+    old: Examination, changed: Collection[str] = (), instead: Mapping[str, bytes] | None = None
+) -> Examination:
+    """Returns the examination of a dataset after some shards, or their indexes, were changed.
+
+    Args:
+        old: the examination before.
+        changed: the names of those shards; only these are read again.
+        instead: file name -> content of small files that replaces what they contain.
+    """
+    expected = read_expected(old.expected.directory, instead)
+    names = [name for name in expected.filenames if name in changed or name not in old.shards]
+    read = dict(zip(names, _read(expected, names, old.decode, None, _Counter(None, None))))
+    facts = tuple(read.get(name) or old.shards[name] for name in expected.filenames)
+    return Examination(expected, facts, old.decode)
+
+
+def _read(
+    expected: Expected, names: Sequence[str], decode: bool, jobs: int | None, counter: _Counter
+) -> list[ShardFacts]:
+    """Returns what shards contain, in the order of their names."""
+    checks = RecordChecks.of(expected.record_features(decode=decode), decode=decode)
+
+    def read(name: str) -> ShardFacts:
+        return read_shard(storage.join(expected.directory, name), checks, counter)
+
+    workers = min(jobs or os.cpu_count() or 1, len(names))
+    if workers <= 1:
+        return list(map(read, names))
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            return list(pool.map(read, names))
+        except BaseException:
+            counter.is_stopped = True
+            raise
+
+
+class _Counter:
+    """Adds up what threads have read; stops them after one has failed."""
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self.is_stopped = False
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, num_bytes: int) -> None:
+        if self.is_stopped:
+            raise InterruptedError("the verification was stopped")
+        with self._lock:
+            self._done += num_bytes
+            if self._progress is not None:
+                self._progress(self._done, self._total)
+
+
+# ----------------------------------------------------------------------------------------------- from facts to findings
+
+
+def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
+    """Returns the report of a dataset; a pure function.
+
+    Args:
+        expected: what the dataset should contain.
+        facts: what each shard contains, in the order of `expected.filenames`.
+
+    Raises:
+        ValueError: the number of facts is not that of the shards.
+    """
+    if len(facts) != expected.num_shards:
+        raise ValueError(f"{expected.directory}: {len(facts)} shards were read of {expected.num_shards}")
+    findings, first, published = list(expected.findings), 0, _Published(expected)
+    for split in expected.splits:
+        of_split = facts[first : first + len(split.filenames)]
+        first += len(of_split)
+        for number, shard in enumerate(of_split):
+            findings += _Shard(expected, split, number, shard, published).findings()
+        findings += _of_num_bytes(split, of_split)
+        findings += _of_key_order(split, of_split)
+    return Report(
+        expected.full_name,
+        expected.directory,
+        tuple(findings),
+        expected.not_known,
+        sum(shard.problem is None for shard in facts),
+        sum(shard.num_records for shard in facts),
+        sum(shard.size for shard in facts),
+    )
+
+
+@dataclass(frozen=True)
+class _Published:
+    """The names of published files by their CRC-32C, computed when something is wrong."""
+
+    expected: Expected
+
+    @cached_property
+    def shards(self) -> Mapping[int, str]:
+        """Of all shards."""
+        return self._by("crc32c")
+
+    @cached_property
+    def indexes(self) -> Mapping[int, str]:
+        """Of all indexes."""
+        return self._by("index_crc32c", INDEX_SUFFIX)
+
+    def _by(self, column: str, suffix: str = "") -> Mapping[int, str]:
+        splits = [split for split in self.expected.splits if split.columns is not None]
+        return {
+            crc: name + suffix for split in splits for crc, name in zip(getattr(split.columns, column), split.filenames)
+        }
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """A shard to compare: the one of this number in its split."""
+
+    expected: Expected
+    split: ExpectedSplit
+    number: int
+    facts: ShardFacts
+    published_files: _Published
+
+    def findings(self) -> list[Finding]:
+        """Returns the findings of the file, then those of its index."""
+        of_file = list(self._of_file())
+        is_whole = all(finding.kind == "example" for finding in of_file)
+        return [*of_file, *self._of_index(is_whole)]
+
+    @property
+    def _name(self) -> str:
+        return self.split.filenames[self.number]
+
+    @property
+    def _num_examples(self) -> int | None:
+        """The recorded number of examples."""
+        return None if self.split.num_examples is None else self.split.num_examples[self.number]
+
+    def _published(self, column: str) -> int | None:
+        """The manifest's value for this shard."""
+        columns = self.split.columns
+        return None if columns is None else getattr(columns, column)[self.number]
+
+    def _lost(self, first: int = 0, stop: int | None = None) -> Lost | None:
+        """Returns records [first, stop) of the file as examples of the split, without those that should not exist."""
+        if self._num_examples is None:
+            return None
+        start, stop = self.split.starts[self.number], min(stop or self._num_examples, self._num_examples)
+        return Lost(self.split.name, start + first, start + stop) if first < stop else None
+
+    # --------------------------------------------------------------------------------------------------------- the file
+
+    def _of_file(self) -> Iterator[Finding]:
+        facts, name = self.facts, self._name
+        if facts.problem is not None:
+            kind = "missing" if facts.missing else "unreadable"
+            yield Finding(name, None, None, kind, facts.problem, self._lost())
+            return
+        yield from map(self._of_damage, facts.damages)
+        published = self._published("crc32c")
+        if not facts.broken and published is not None and facts.crc32c != published:
+            yield self._of_other_content(published)
+        elif not facts.broken or facts.damages[-1].count is not None:
+            yield from self._of_num_records()
+
+    def _of_damage(self, damage: Damage) -> Finding:
+        kind, message = damage.kind, damage.problem
+        if self._num_examples is not None and damage.record >= self._num_examples:
+            kind, message = "size", f"{self.facts.size - damage.offset} bytes stand behind the last record"
+        elif damage.count is None and kind == "record":
+            message += "; where the next record begins is not known, so the rest of the file is lost"
+        elif damage.count is not None and damage.count > 1:
+            message += f" (the first of {damage.count} records)"
+        stop = None if damage.count is None else damage.record + damage.count
+        lost = self._lost(damage.record, stop) if kind != "example" else None
+        return Finding(self._name, damage.offset, damage.record, kind, message, lost)
+
+    def _of_other_content(self, published: int) -> Finding:
+        """Returns the finding of a file whose records are good, but are not the published ones."""
+        other = self.published_files.shards.get(self.facts.crc32c or 0)
+        found, expected = self.facts.num_records, self._num_examples or 0
+        if other is not None and other != self._name:
+            message = f"it has the content of {other}: CRC-32C {self.facts.crc32c:08x}, published was {published:08x}"
+            return Finding(self._name, None, None, "replaced", message, self._lost())
+        mismatch = self._published_mismatch()
+        if mismatch is not None and mismatch.record == found < expected:
+            message = f"the file ends after {found} records, published were {expected}. It is cut off"
+            return Finding(self._name, self.facts.size, found, "cut", message, self._lost(found))
+        if mismatch is not None and mismatch.indexed is None and found >= mismatch.record:
+            message = f"{found - expected} records stand behind the {expected} that were published"
+            return Finding(self._name, None, expected, "size", message)
+        counts = "" if found == expected else f" and {found} records, published were {expected}"
+        message = f"its CRC-32C is {self.facts.crc32c:08x}, published was {published:08x}{counts}"
+        message += ". The records are whole, but not all are the published ones"
+        return Finding(self._name, None, None, "replaced", message, self._lost())
+
+    def _published_mismatch(self) -> Mismatch | None:
+        """Returns where the file differs from its index, if that is the published one."""
+        index = self.facts.index
+        return index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
+
+    def _of_num_records(self) -> Iterator[Finding]:
+        found, expected = self.facts.num_records, self._num_examples
+        source = INFO_FILE if self.split.columns is None else MANIFEST_FILE
+        if expected is not None and found != expected:
+            message = f"the file has {found} records, but by {source} it has {expected}"
+            yield Finding(self._name, self.facts.size, None, "count", message, self._lost(found))
+
+    # -------------------------------------------------------------------------------------------------------- the index
+
+    def _of_index(self, is_whole: bool) -> Iterator[Finding]:
+        """Yields the findings of the index. Only beside a whole shard a difference between them is the index's."""
+        index, published = self.facts.index, self._published("index_crc32c")
+        kind = message = ""
+        record = None
+        if index is None:
+            if self.expected.indexed:
+                kind, message = "index", "there is no such file"
+        elif index.crc32c is None:
+            kind, message = "unreadable", index.problem or ""
+        elif published is not None and index.crc32c != published:
+            is_usable = index.problem is None and index.mismatch is None and not self.facts.broken
+            kind, message = "keys" if is_usable else "index", self._other_index(index, index.crc32c, published)
+        elif index.problem is not None:
+            kind, message = "index", index.problem
+        elif index.keys_problem is not None:
+            kind, message = "keys", index.keys_problem
+        elif is_whole and index.mismatch is not None:
+            kind, message, record = "index", self._difference(index, index.mismatch), index.mismatch.record
+        if kind:
+            yield Finding(self._name + INDEX_SUFFIX, None, record, kind, message)
+
+    def _other_index(self, index: IndexFacts, found: int, published: int) -> str:
+        """Returns what is wrong with an index that is not the published one."""
+        other = self.published_files.indexes.get(found)
+        if other is not None:
+            return f"it is the index {other}: CRC-32C {found:08x}, published was {published:08x}"
+        reasons = [index.problem or index.keys_problem]
+        if index.problem is None and index.mismatch is not None and not self.facts.broken:
+            reasons.append(self._difference(index, index.mismatch))
+        if index.problem is None and not index.has_keys:
+            reasons.append("it has no sort keys")
+        reason = "; ".join(filter(None, reasons))
+        return f"its CRC-32C is {found:08x}, published was {published:08x}" + (reason and f": {reason}")
+
+    def _difference(self, index: IndexFacts, at: Mismatch) -> str:
+        if index.num_records != self.facts.num_records:
+            return f"it has {index.num_records} records, but the shard has {self.facts.num_records}"
+        return f"by the index record {at.record} begins at byte {at.indexed}, in the shard at {at.found}"
+
+
+def _of_num_bytes(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
+    """Yields a finding if the records of a split, otherwise whole, have another size than the small files record."""
+    counts, columns = [shard.num_records for shard in facts], split.columns
+    if split.num_bytes is None or any(shard.broken for shard in facts) or counts != list(split.num_examples or ()):
+        return
+    found = sum(shard.num_bytes for shard in facts)
+    if columns is not None:  # shards with other content have a finding of their own
+        published = zip(columns.crc32c, columns.num_bytes, facts)
+        found -= sum(shard.num_bytes - size for crc, size, shard in published if shard.crc32c != crc)
+    framed = found + OVERHEAD * sum(counts)  # what TensorFlow Datasets records if it left the order to chance
+    if split.num_bytes != found and (columns is not None or split.num_bytes != framed):
+        message = f"split {split.name!r} has {found} bytes of records, but by the file it has {split.num_bytes}"
+        source, kind = (INFO_FILE, "metadata") if columns is None else (MANIFEST_FILE, "manifest")
+        yield Finding(source, None, None, kind, message)
+
+
+def _of_key_order(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
+    """Yields the findings about the sort keys of the indexes of a split that are the published ones."""
+    columns = split.columns
+    published = columns.index_crc32c if columns is not None else [None] * len(facts)
+    starts = split.starts if split.num_examples is not None else [0] * len(facts)
+    indexes = [
+        (name + INDEX_SUFFIX, shard.index, start)
+        for name, shard, crc, start in zip(split.filenames, facts, published, starts)
+        if shard.index is not None and shard.index.num_records and crc in (None, shard.index.crc32c)
+    ]
+    keyed = [(name, index, start) for name, index, start in indexes if index.has_keys]
+    if keyed and columns is None:
+        message = "it has no sort keys, but other shards of the split have"
+        yield from (Finding(name, None, None, "keys", message) for name, index, _ in indexes if not index.has_keys)
+    if split.new_starts is None:
+        return
+    for name, index, start in keyed:
+        for record in index.descents:
+            if start + record + 1 not in split.new_starts:
+                yield Finding(name, None, record + 1, "keys", "its key is not above that of the record before it")
+    for (before, lower, _), (name, upper, start) in pairwise(keyed):
+        problem = _order_problem(lower.last_key, upper.first_key, before)
+        if problem and start not in split.new_starts:
+            yield Finding(name, None, 0, "keys", problem)
+
+
+def _order_problem(last: bytes | None, first: bytes | None, before: str) -> str | None:
+    """Returns what is wrong with the first key of an index after the index `before`."""
+    if last is None or first is None or last < first:
+        return None  # damaged keys have a finding of their own
+    if last == first:
+        return f"its first key is the last one of {before}, {first.hex()}: two examples have the same key"
+    return (
+        f"its first key is {first.hex()}, but the keys of {before} end with {last.hex()}; "
+        "keys must ascend through all shards of a split"
+    )

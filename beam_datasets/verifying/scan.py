@@ -1,0 +1,343 @@
+"""Reads a shard and its index from end to end: what they contain, whatever they should contain."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import ExampleError, parse
+from beam_datasets.formats.index import Index
+from beam_datasets.formats.tfrecord import OVERHEAD, crc32c
+from beam_datasets.reading.record_checks import block_check, decoding_check, names_check
+from beam_datasets.reading.shards import INDEX_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beam_datasets.formats.example import Buffer
+    from beam_datasets.reading.record_checks import Check
+
+READ_BYTES = 1 << 20
+"""Bytes of a shard that are read at a time; one record of each read is parsed."""
+
+_MAX_DAMAGES = 1000  # damaged ranges that are reported separately in one file
+_MAX_DESCENTS = 100_000  # places in one index where keys begin again
+_HEADER = struct.Struct("<QI")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Consecutive records of a shard that are not good.
+
+    Attributes:
+        offset: byte where they begin.
+        record: number in the file of the first.
+        count: how many there are; None if the rest of the file is lost.
+        kind: 'record', 'cut', 'unreadable' or 'example', as of a finding.
+        problem: what is wrong with the first.
+    """
+
+    offset: int
+    record: int
+    count: int | None
+    kind: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first difference between an index and its shard.
+
+    Attributes:
+        record: number in the file.
+        indexed: byte where the index has it; None if the index ends before.
+        found: byte where it begins in the file.
+    """
+
+    record: int
+    indexed: int | None
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """What an index file contains.
+
+    Attributes:
+        problem: why it is not an index; None if it is one. Else the attributes below `crc32c` are empty.
+        crc32c: of the file; None if it cannot be read.
+        num_records: in the index.
+        has_keys: whether there are sort keys.
+        first_key: the first one; None if there is none.
+        last_key: the last one.
+        descents: the records whose key is not less than that of the next one, up to a maximum number.
+        keys_problem: what is wrong with the keys.
+        mismatch: the first difference from the shard.
+    """
+
+    problem: str | None
+    crc32c: int | None
+    num_records: int = 0
+    has_keys: bool = False
+    first_key: bytes | None = None
+    last_key: bytes | None = None
+    descents: tuple[int, ...] = ()
+    keys_problem: str | None = None
+    mismatch: Mismatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """What a shard contains.
+
+    Attributes:
+        problem: why it cannot be read at all; None if it can. Else the attributes below are empty.
+        missing: whether the file is missing.
+        size: in bytes.
+        crc32c: of the file; None if a record is damaged.
+        num_records: records whose place is known, including damaged ones.
+        damages: in the order of the file.
+        index: what its index contains; None if there is no index.
+    """
+
+    problem: str | None = None
+    missing: bool = False
+    size: int = 0
+    crc32c: int | None = None
+    num_records: int = 0
+    damages: tuple[Damage, ...] = ()
+    index: IndexFacts | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the file is damaged according to its own checksums."""
+        return self.problem is not None or any(damage.kind != "example" for damage in self.damages)
+
+    @property
+    def num_bytes(self) -> int:
+        """Size in bytes of the records without framing."""
+        return self.size - OVERHEAD * self.num_records
+
+
+@dataclass(frozen=True)
+class RecordChecks:
+    """Checks of records, compiled once for all shards of a dataset.
+
+    Attributes:
+        first: check of the first record of each read.
+        each: check of each record; None to check only the first ones.
+        block: returns whether a list of records passes `each`; None if only `each` can tell.
+    """
+
+    first: Check
+    each: Check | None = None
+    block: Callable[[list[Buffer]], bool] | None = None
+
+    @classmethod
+    def of(cls, features: Any, *, decode: bool) -> RecordChecks:
+        """Returns the checks for features; None for features means that they are not known."""
+        if features is None:
+            return cls(_parses)
+        stored, names = decoding_check(features.stored()), names_check(features)
+
+        def fits(record: Buffer) -> None:
+            names(record)
+            stored(record)
+
+        return cls(fits, decoding_check(features), block_check(features)) if decode else cls(fits)
+
+
+def _parses(record: Buffer) -> None:
+    parse(record)
+
+
+def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] = lambda num_bytes: None) -> ShardFacts:
+    """Returns what a shard and its index contain; what cannot be read is part of the result, not an error.
+
+    Args:
+        path: of the shard.
+        checks: of its records.
+        progress: called with the number of bytes read since the last call.
+    """
+    index, index_facts = _read_index(path + INDEX_SUFFIX)
+    try:
+        with storage.open_reader(path) as reader:
+            walk = _Walk(reader, path, index, checks, progress)
+            walk.run()
+    except StorageError as error:
+        return ShardFacts(_without(path, error), isinstance(error, PathNotFoundError), index=index_facts)
+    if index_facts is not None:
+        index_facts = replace(index_facts, mismatch=walk.mismatch)
+    crc = walk.crc32c if walk.whole else None
+    return ShardFacts(None, False, reader.size, crc, walk.num_records, tuple(walk.damages), index_facts)
+
+
+def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
+    """Returns an index if it is usable, and what is known of the file if it exists."""
+    try:
+        content = storage.memory_map(path)
+    except PathNotFoundError:
+        return None, None
+    except StorageError as error:
+        return None, IndexFacts(_without(path, error), None)
+    crc = crc32c(content)
+    try:
+        index = Index.from_bytes(content, path=path)
+    except MetadataError as error:
+        return None, IndexFacts(_without(path, error), crc)
+    facts = IndexFacts(None, crc, len(index), index.has_keys)
+    try:
+        keys = index.keys
+    except MetadataError as error:
+        return index, replace(facts, keys_problem=_without(path, error))
+    if keys is not None and len(keys):
+        descents = tuple(index.descents[:_MAX_DESCENTS].tolist())
+        facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes(), descents=descents)
+    return index, facts
+
+
+class _Walk:
+    """Reads a file record by record, past damaged ones.
+
+    Attributes:
+        damages: in the order of the file.
+        num_records: records whose place is known, including damaged ones.
+        crc32c: of the good records so far.
+        whole: whether all records so far are good.
+        mismatch: the first difference between index and file.
+    """
+
+    def __init__(
+        self,
+        reader: storage.Reader,
+        path: str,
+        index: Index | None,
+        checks: RecordChecks,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._reader, self._path, self._index = reader, path, index
+        self._checks, self._progress = checks, progress
+        self._offset = self.num_records = self.crc32c = 0
+        self.whole = self._sampling = True
+        self.damages: list[Damage] = []
+        self.mismatch: Mismatch | None = None
+
+    def run(self) -> None:
+        """Reads to the end of the file, or to where the next record cannot be found."""
+        while self._offset < self._reader.size:
+            start, first = self._offset, self.num_records
+            try:
+                for chunk in tfrecord.scan_file(
+                    self._reader, self._path, start=start, first_record=first, chunk_size=READ_BYTES
+                ):
+                    self._add(chunk)
+            except CorruptRecordError as error:
+                if not self._skip(error):
+                    return
+            except StorageError as error:
+                self._note(self._offset, self.num_records, None, "unreadable", _without(self._path, error))
+                return
+        if self._index is not None and self.whole and self.mismatch is None and len(self._index) > self.num_records:
+            indexed = int(self._index.offsets[self.num_records])
+            self.mismatch = Mismatch(self.num_records, indexed, self._reader.size)
+
+    def _add(self, chunk: tfrecord.Chunk) -> None:
+        """Adds good records."""
+        self._compare_with_index(chunk)
+        self.crc32c = crc32c(chunk.buffer, self.crc32c)
+        self._check_records(chunk)
+        self.num_records += len(chunk.offsets) - 1
+        self._offset += len(chunk.buffer)
+        self._progress(len(chunk.buffer))
+
+    def _skip(self, error: CorruptRecordError) -> bool:
+        """Skips a damaged record; returns whether the place of the next one is known."""
+        record = error.record or 0
+        self.whole = False
+        stop, kind = self._end_of_damaged(error.offset, record)
+        self._note(error.offset, record, None if stop is None else 1, kind, _without_advice(error.problem))
+        self._progress((self._reader.size if stop is None else stop) - error.offset)
+        if stop is not None:
+            self._offset, self.num_records = stop, record + 1
+        return stop is not None
+
+    def _end_of_damaged(self, offset: int, record: int) -> tuple[int | None, str]:
+        """Returns the byte after a damaged record, None if it is not known, and the kind of damage."""
+        size = self._reader.size
+        header = bytes(self._reader.read(offset, min(offset + _HEADER.size, size)))
+        if len(header) < _HEADER.size:
+            return None, "cut"
+        length, crc = _HEADER.unpack(header)
+        if tfrecord.masked_crc32c(header[:8]) == crc:
+            stop = offset + length + OVERHEAD
+            return (stop, "record") if stop <= size else (None, "cut")
+        if self._index is not None and self.mismatch is None and record < len(self._index):
+            start, stop = self._index.offsets[record : record + 2].tolist()
+            if start == offset and stop <= size:
+                return stop, "record"
+        return None, "record"
+
+    def _note(self, offset: int, record: int, count: int | None, kind: str, problem: str) -> None:
+        """Adds a damage. It is joined to the last one if they touch, or if there are too many."""
+        last = self.damages[-1] if self.damages else None
+        if last is not None and last.kind == kind and last.count is not None:
+            if record < last.record + last.count:
+                return  # this record was added before
+            is_full = len(self.damages) >= _MAX_DAMAGES
+            if is_full or last.record + last.count == record:
+                joined = None if count is None else record + count - last.record
+                more = " (from here on all damaged records are reported as one range)" if is_full else ""
+                problem = last.problem.removesuffix(more) + more
+                self.damages[-1] = replace(last, count=joined, problem=problem)
+                return
+        self.damages.append(Damage(offset, record, count, kind, problem))
+
+    def _compare_with_index(self, chunk: tfrecord.Chunk) -> None:
+        if self._index is None or self.mismatch is not None:
+            return
+        found = chunk.offsets + chunk.start
+        indexed = self._index.offsets[chunk.first_record : chunk.first_record + len(found)].astype(np.int64)
+        differ = np.flatnonzero(indexed != found[: len(indexed)])
+        place = int(differ[0]) if len(differ) else len(indexed)
+        if place < len(found):
+            at = int(indexed[place]) if place < len(indexed) else None
+            self.mismatch = Mismatch(chunk.first_record + place, at, int(found[place]))
+
+    def _check_records(self, chunk: tfrecord.Chunk) -> None:
+        checks = self._checks
+        if checks.each is None:
+            few = chunk._replace(offsets=chunk.offsets[: 2 if self._sampling else 1])
+            self._check(few, few.records(), checks.first)
+            return
+        records = chunk.records()
+        self._check(chunk, records[:1], checks.first)
+        if checks.block is None or not checks.block(records):  # type: ignore[arg-type]
+            self._check(chunk, records, checks.each)
+
+    def _check(self, chunk: tfrecord.Chunk, records: list[bytes], check: Check) -> None:
+        for number, record in enumerate(records):
+            try:
+                check(record)
+            except (ExampleError, FeatureError) as error:
+                is_example = not isinstance(error, ExampleError)
+                what = "does not fit the features" if is_example else "is not a tf.train.Example"
+                offset = chunk.start + int(chunk.offsets[number])
+                self._note(offset, chunk.first_record + number, 1, "example", f"the record {what}: {error}")
+                self._sampling = False  # one sample is enough
+
+
+def _without(path: str, error: Exception) -> str:
+    """Returns the message of an error without the path at its beginning."""
+    return _without_advice(str(error).removeprefix(path).lstrip(": "))
+
+
+def _without_advice(message: str) -> str:
+    """Returns a message without the advice at its end, as a finding has its remedy."""
+    return re.split(r"\. The (?:file|index) is (?:damaged|cut off)[;:]", message)[0]

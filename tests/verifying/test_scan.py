@@ -1,0 +1,175 @@
+"""Reading shards: special cases of files and records, many shards, progress, and stopping."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import features, storage
+from beam_datasets.features.compiler import compile_encoder
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.verifying import examine, scan
+from tests.verifying import test_corruptions as corruptions
+from tests.verifying.conftest import contents, restore
+
+
+def test_an_unreadable_index_is_read_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing store waits before each failure."""
+    reads: list[str] = []
+    for name in ("memory_map", "read_bytes"):
+        read = getattr(storage, name)
+        monkeypatch.setattr(storage, name, lambda path, read=read: (reads.append(Path(path).name), read(path))[1])
+    index = corruptions.index_of(corruptions.shards(copy)[0])
+    for missing in (False, True):
+        index.unlink() if index.is_file() else None
+        index.rmdir() if missing else index.mkdir()
+        reads.clear()
+        found = examine(copy).facts[0].index
+        assert found is None if missing else found is not None and found.problem == "Is a directory"
+        assert reads.count(index.name) == 1
+
+
+@pytest.mark.parametrize("read_bytes", [scan.READ_BYTES, 1])
+def test_progress_ends_at_the_total(copy: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
+    monkeypatch.setattr(scan, "READ_BYTES", read_bytes)
+    shards = corruptions.shards(copy)
+    content = shards[1].read_bytes()
+    shards[1].write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+    reported: list[tuple[int, int | None]] = []
+    bd.verify(copy, jobs=1, progress=lambda done, total: reported.append((done, total)))
+    total = sum(path.stat().st_size for path in shards)
+    assert reported == sorted(reported)
+    assert reported[-1] == (total, total)
+
+
+def test_directories_links_and_empty_files(copy: Path) -> None:
+    shards, whole = corruptions.shards(copy), contents(copy)
+    for path in (shards[0], corruptions.index_of(shards[1])):
+        elsewhere = copy.parent / path.name
+        elsewhere.write_bytes(whole[path.name])
+        for make, is_whole in (
+            (path.mkdir, False),
+            (lambda path=path: path.symlink_to(path.name), False),
+            (path.touch, False),
+            (lambda path=path, elsewhere=elsewhere: path.symlink_to(elsewhere), True),
+        ):
+            path.unlink()
+            assert {finding.file for finding in bd.verify(copy).findings} == {path.name}
+            make()
+            assert bd.verify(copy).whole == is_whole
+            if path.is_dir():
+                path.rmdir()
+                path.touch()
+        path.unlink()
+        restore(copy, whole)
+
+
+def test_shards_whose_keys_do_not_ascend(as_tfds: Path, published: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    train = corruptions.shards(copy)[2:]
+    for order in permutations(train):
+        for shard, other in zip(train, order):
+            shutil.copy(published / other.name, shard)
+            shutil.copy(corruptions.index_of(published / other.name), corruptions.index_of(shard))
+        kinds = {finding.kind for finding in bd.verify(copy).findings}
+        assert ("keys" in kinds) == (list(order) != train)
+
+
+def test_some_indexes_are_missing_or_without_keys(as_tfds: Path, published: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+    shards = corruptions.shards(copy)
+    for keyed, without in (([], []), ([0, 1, 2, 3, 4, 5], []), ([2, 4], [3, 5])):
+        for number, shard in enumerate(shards):
+            index = Index.from_bytes(corruptions.index_of(published / shard.name).read_bytes(), path="")
+            keys = index.keys if number in keyed else None
+            corruptions.index_of(shard).write_bytes(Index(index.offsets, keys).to_bytes())
+        expected = {corruptions.index_of(shards[number]).name for number in without}
+        found = {finding.file for finding in bd.verify(copy).findings if finding.kind == "keys"}
+        assert found == expected, keyed
+        corruptions.index_of(shards[5]).unlink()
+        assert corruptions.index_of(shards[5]).name in {finding.file for finding in bd.verify(copy).findings}
+
+
+def replace_record(shard: Path, place: int, record: bytes) -> None:
+    """Replaces a record and writes an index that fits."""
+    content = corruptions.records(shard)
+    corruptions.write_records(shard, [*content[:place], record, *content[place + 1 :]])
+    offsets = tfrecord.scan(shard.read_bytes(), path="")
+    keys = Index.from_bytes(corruptions.index_of(shard).read_bytes(), path="").keys
+    corruptions.index_of(shard).write_bytes(Index(offsets, keys, unsorted=True).to_bytes())
+
+
+def test_records_that_do_not_fit_the_features(copy: Path) -> None:
+    """The first record of each read is always checked, each record with `decode`."""
+    shards = corruptions.shards(copy)
+    renamed = compile_encoder(features.FeaturesDict({"n": np.int64, "txt": features.Text()}))({"n": 1, "txt": "a"})
+    feature = features.FeaturesDict({"n": np.int64, "label": np.int64, "text": features.Text(), "values": np.float32})
+    short = compile_encoder(feature)({"n": 1, "label": 0, "text": "a", "values": 1.5})
+    at_first = {1: b"\x0anothing", 3: bytes(renamed), 4: b""}
+    later = {0: (5, bytes(short)), 2: (9, b"\x0anothing"), 5: (1, b"")}
+    for number, record in at_first.items():
+        replace_record(shards[number], 0, record)
+    for number, (place, record) in later.items():
+        replace_record(shards[number], place, record)
+    for decode in (False, True):
+        damaged = [[damage.record for damage in facts.damages] for facts in examine(copy, decode=decode).facts]
+        expected = [[0] if number in at_first else [later[number][0]] * decode for number in range(6)]
+        assert damaged == expected
+
+
+class Many(bd.DatasetBuilder, skip_registration=True):
+    """Numbers in many shards."""
+
+    VERSION = "1.0.0"
+    name = "many"
+
+    def _info(self) -> bd.DatasetInfo:
+        return bd.DatasetInfo(builder=self, features={"n": np.int64})
+
+    def _split_generators(self) -> dict[str, object]:
+        return {"train": ((n, {"n": n}) for n in range(700))}
+
+
+@pytest.fixture(scope="module")
+def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 700 shards, of one example each."""
+    builder = Many(data_dir=tmp_path_factory.mktemp("many"))
+    builder.build(num_shards=700, num_workers=1)
+    return Path(builder.dataset_dir)
+
+
+@pytest.mark.parametrize(("jobs", "decode"), [(1, False), (3, True)])
+def test_more_shards_than_files_may_be_open(many_shards: Path, jobs: int, decode: bool) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(lowest + 16, 64), limits[1]))
+    try:
+        report = bd.verify(many_shards, jobs=jobs, decode=decode)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert report.whole
+    assert (report.num_shards, report.num_records) == (700, 700)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_interrupt_stops_it(many_shards: Path, jobs: int) -> None:
+    calls: list[int] = []
+
+    def interrupt(done: int, total: int | None) -> None:
+        calls.append(done)
+        if len(calls) == 1:  # a second signal might arrive after the first was handled
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        bd.verify(many_shards, jobs=jobs, progress=interrupt)
+    assert calls
