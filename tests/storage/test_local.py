@@ -30,6 +30,20 @@ def test_paths(monkeypatch, tmp_path):
     assert storage.normalize("~/b") == str(tmp_path / "b")
 
 
+@pytest.mark.parametrize("has_call", [True, False])
+def test_a_large_file_is_on_its_way_to_the_disk_before_it_is_finished(has_call, monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(
+        local, "_sync_file_range", lambda: (lambda *arguments: calls.append(arguments)) if has_call else None
+    )
+    chunk = bytes(range(256)) * (3 << 12)  # 3 MiB
+    with storage.open_writer(tmp_path / "a") as writer:
+        for _ in range(10):
+            writer.write([chunk[:5], chunk[5:]])
+    assert storage.read_bytes(tmp_path / "a") == 10 * chunk
+    assert len(calls) == 3 * has_call
+
+
 def test_link(tmp_path):
     storage.write_bytes(tmp_path / "a", b"same")
     storage.link(tmp_path / "a", tmp_path / "new" / "b")
