@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _Options = TypeVar("_Options", bound=PipelineOptions)
 
-_HOLD_BUNDLES = frozenset({"flink", "spark"})  # Beam's runners in Java that take Python's bundles back as a whole
-_MOST_WORKERS = 1024  # processes of one machine: more would bring it to a halt, whatever they were meant to be
+_BUFFER_BUNDLES = frozenset({"flink", "spark"})  # runners that keep the output of a bundle in memory until it ends
+_MAX_WORKERS = 1024  # processes of one machine: more would bring it to a halt, whatever they were meant to be
 _SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
 
 
@@ -72,8 +72,8 @@ class Engine:
 
     def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
         """Returns how records travel here."""
-        holds = _short_name(self.name) in _HOLD_BUNDLES
-        return EngineOptions(spill_dir, block_size, many_machines=not self.local, holds_bundles=holds)
+        buffers = _short_name(self.name) in _BUFFER_BUNDLES
+        return EngineOptions(spill_dir, block_size, many_machines=not self.local, engine_buffers=buffers)
 
     @contextlib.contextmanager
     def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:
@@ -85,10 +85,9 @@ class Engine:
         runner: Any = None  # which lets the options choose it
         with contextlib.ExitStack() as stack:
             if self.local and self.num_workers > 1:
-                runner = stack.enter_context(local_runner.LocalRunner(self.num_workers, worker_log))
+                runner = stack.enter_context(local_runner.LocalRunner(worker_log))
             elif self.local:
                 runner = FnApiRunner()
-                stack.enter_context(local_runner.short_sampling())
             pipeline = beam.Pipeline(runner=runner, options=self.options)
             stack.callback(shutil.rmtree, pipeline.local_tempdir, ignore_errors=True)
             yield pipeline
@@ -145,11 +144,11 @@ def choose_engine(
     cores = os.cpu_count() or 1
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
         asked = cores
-    if asked is None or not 0 <= asked <= _MOST_WORKERS:
-        raise ValueError(f"num_workers is {asked}; give 1 to {_MOST_WORKERS} processes, or 0 for one a core.")
+    if asked is None or not 0 <= asked <= _MAX_WORKERS:
+        raise ValueError(f"num_workers is {asked}; give 1 to {_MAX_WORKERS} processes, or 0 for one a core.")
     count = asked or cores
     direct.direct_num_workers = count
-    direct.direct_running_mode = "in_memory" if count == 1 else "subprocesses"
+    direct.direct_running_mode = "in_memory" if count == 1 else "multi_processing"
     return Engine(options.view_as(_KeepsViews), True, count, True)
 
 
@@ -311,8 +310,8 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
 
 def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
-    seen = pipeline | "CheckStagingVisible" >> beam.Impulse()
-    seen | "CheckStaging" >> beam.Map(_check, publication.staging_dir, publication.job, publication.dataset_dir)
+    seen = pipeline | "StagingSeed" >> beam.Impulse()
+    seen | "CheckStagingVisible" >> beam.Map(_check, publication.staging_dir, publication.job, publication.dataset_dir)
 
 
 def _check(_: Any, staging_dir: str, job: str, dataset_dir: str) -> None:

@@ -168,7 +168,7 @@ class _Flow(beam.PTransform):
             begin
             | "Plan" >> beam.Create([self.plan], reshuffle=False)
             | "Shards" >> beam.FlatMap(_shards)
-            | "DealShards" >> beam.Reshuffle()
+            | "ReshuffleShards" >> beam.Reshuffle()
             | "Write" >> beam.ParDo(_Write(self.plan))
         )
         return (

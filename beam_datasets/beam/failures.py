@@ -25,6 +25,7 @@ _WORKER_LOST = (
     "SDK worker disconnected",  # Prism; and what it says where it was just about to send it something:
     "panic in stage.Execute bundle processing goroutine: send on closed channel",
 )
+_NO_POOL = "java.net.ConnectException"
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")
@@ -97,11 +98,8 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
             f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
             "says more; whether the version is published, `beam-datasets info` does."
         )
-    if any(words in text for words in _WORKER_LOST):
-        return GenerationError(
-            "a worker process died (killed, or out of memory); nothing was published. "
-            "Run it again, with fewer worker processes (--num_workers) if memory was short."
-        )
+    if problem := _engine_problem(text):
+        return GenerationError(problem)
     if "Traceback" in text:
         text = _GROUP_MARGIN.sub("", text)
     places = list(_FRAME.finditer(text)) if "Traceback" in text else []
@@ -125,6 +123,21 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if name == "ModuleNotFoundError" and "pickle" in text:
         message += ". Workers need this project, and what the dataset's module imports, installed where they run"
     return GenerationError(f"{name}: {message.strip()}{place}")
+
+
+def _engine_problem(text: str) -> str | None:
+    """Returns what is wrong with the engine's workers; None if the error is about something else."""
+    if _NO_POOL in text:
+        return (
+            "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "
+            "nothing was published. Each needs one: python -m beam_datasets.beam.worker_pool --port PORT"
+        )
+    if any(words in text for words in _WORKER_LOST):
+        return (
+            "a worker process died (killed, or out of memory); nothing was published. "
+            "Run it again, with fewer worker processes (--num_workers) if memory was short."
+        )
+    return None
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:

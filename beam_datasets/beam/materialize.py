@@ -192,7 +192,7 @@ class _Flow(beam.PTransform):
         shards = (
             plan
             | "Shards" >> beam.FlatMap(_groups).with_output_types(tuple[int, int, int])
-            | "DealShards" >> beam.Reshuffle()
+            | "ReshuffleShards" >> beam.Reshuffle()
             | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
         )
         return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards))
@@ -227,7 +227,7 @@ class _Flow(beam.PTransform):
         """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
         sources = begin | "Sources" >> beam.Create([self.job.ranges], reshuffle=False)
         numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
-        return sources, numbers | "DealRanges" >> beam.Reshuffle()
+        return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()
 
 
 def _numbers(ranges: RecordRanges) -> Iterator[int]:

@@ -1,14 +1,13 @@
 """Checks a portable runner before it gets a job: its job service listens, and its pool starts workers.
 
-Beam's own runners in Python and Go wait for ever for a worker that does not come. So a pool on this machine is asked
-for one beforehand, which has to connect to this process.
+Runners wait for ever for a worker that does not start. So a pool on this machine is asked for one before the job, which
+must connect to this process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from beam_datasets.errors import BeamDatasetsError
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-CONNECT_SECONDS = 10  # that a server may take to listen
+CONNECT_SECONDS = 10  # that a server may take to answer
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -30,26 +29,20 @@ class EngineError(BeamDatasetsError):
 
 
 def check_job_service(options: PipelineOptions) -> None:
-    """Checks that the job service listens, if there is one that is not started for this job alone.
+    """Checks that the job service listens, unless it is started for this job alone.
 
     Raises:
-        EngineError: nobody does.
+        EngineError: nothing listens.
     """
     endpoint = options.view_as(PortableOptions).job_endpoint
-    if not endpoint or endpoint == "embed":
-        return
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while True:
+    if endpoint and endpoint != "embed":
         try:
             socket.create_connection(_address(endpoint), timeout=CONNECT_SECONDS).close()
-            return
         except OSError as error:
-            if time.monotonic() > deadline or isinstance(error, socket.gaierror):
-                raise EngineError(
-                    f"no job service listens at {endpoint} ({error}); nothing was published. --job_endpoint is the "
-                    "address of the runner's job service, as it is reached from here."
-                ) from error
-        time.sleep(0.5)
+            raise EngineError(
+                f"no job service listens at {endpoint} ({error}); nothing was published. --job_endpoint is the "
+                "address of the runner's job service, as it is reached from here."
+            ) from error
 
 
 def check_pool(options: PipelineOptions, patience: float) -> None:
@@ -86,18 +79,13 @@ def check_pool(options: PipelineOptions, patience: float) -> None:
         except OSError:
             raise EngineError(
                 f"the worker pool at {pool} did not bring up a worker within {patience} s; nothing was published. "
-                f"{WRONG_PYTHON}{problem}"
+                "A pool starts the command `python`: PATH must lead to one that has apache-beam and this project "
+                "(python -m beam_datasets.beam.worker_pool uses its own). See what the pool printed; "
+                f"--worker_start_seconds waits longer. {problem}"
             ) from None
         finally:
             with contextlib.suppress(grpc.RpcError):
                 stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=worker), timeout=CONNECT_SECONDS)
-
-
-WRONG_PYTHON = (
-    "A pool starts the command `python`: PATH must lead to one that has apache-beam and this project (python -m "
-    "beam_datasets.beam.worker_pool takes its own). What the pool printed says more; --worker_start_seconds gives it "
-    "longer. "
-)
 
 
 def _address(endpoint: str) -> tuple[str, int]:

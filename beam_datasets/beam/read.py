@@ -112,9 +112,9 @@ class ReadDataset(beam.PTransform):
             begin
             | "Slice" >> beam.Create([self._runs], reshuffle=False)
             | "ListRuns" >> beam.FlatMap(_numbered)
-            | "DealRuns" >> beam.Reshuffle()
+            | "ReshuffleRuns" >> beam.Reshuffle()
             | "Cut" >> beam.FlatMap(_cut, self._pool, self._range_bytes)
-            | "DealRanges" >> beam.Reshuffle()
+            | "ReshuffleRanges" >> beam.Reshuffle()
             | "Read"
             >> beam.ParDo(_ReadRange(self._pool, self._step, self._with_ids)).with_output_types(
                 tuple[key, example] if self._with_ids else example

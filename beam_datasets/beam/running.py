@@ -195,8 +195,9 @@ class _Job:
             JobStateUnknownError: the engine did not confirm within a minute that it has.
         """
         try:
-            with contextlib.suppress(Exception):  # the state says whether it has ended
-                _within(ANSWER_SECONDS, self.result.cancel)
+            for cancel in (self._cancel_on_cluster, self.result.cancel):  # Beam's job server may leave Flink's job
+                with contextlib.suppress(Exception):  # the state says whether it has ended
+                    _within(ANSWER_SECONDS, cancel)
             deadline = time.monotonic() + CANCEL_SECONDS
             while (state := self.state()) not in _ENDED:
                 if time.monotonic() > deadline:
@@ -204,6 +205,10 @@ class _Job:
                 time.sleep(1)
         except KeyboardInterrupt:
             raise self.unknown("it was cancelled, and its end was not waited for") from None
+
+    def _cancel_on_cluster(self) -> None:
+        if self.cluster is not None:
+            self.cluster.cancel(self.name)
 
     def unknown(self, problem: str) -> JobStateUnknownError:
         """Returns the error that says what to do where nobody knows whether the job still runs."""
@@ -219,7 +224,7 @@ def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResul
     cluster = flink.cluster_of(options)  # asked before the run, which forgets the runner's name
     with _readable_errors():
         portable.check_job_service(options)
-        if cluster is None and wait:
+        if wait and (cluster is None or flink.workers_are_here(options)):
             portable.check_pool(options, options.view_as(flink.ClusterOptions).worker_start_seconds)
         name = _name(options)
         try:
@@ -234,11 +239,11 @@ def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResul
     if not own and getattr(result, "has_job", True):
         print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
     if wait:
-        _follow(job, options)
+        _follow(job)
     return result
 
 
-def _follow(job: _Job, options: Any) -> None:
+def _follow(job: _Job) -> None:
     """Waits until the job has ended.
 
     Raises:
@@ -249,8 +254,7 @@ def _follow(job: _Job, options: Any) -> None:
         while True:
             error: Exception | None = None
             try:
-                with flink.attended(job.name, options, job.cluster):
-                    state = str(job.result.wait_until_finish())
+                state = str(job.result.wait_until_finish())
             except Exception as raised:
                 error = raised
             if error is not None or state not in _ENDED:

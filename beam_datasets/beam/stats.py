@@ -69,9 +69,9 @@ class SummarizeDataset(beam.PTransform):
             begin
             | "Slices" >> beam.Create([self.request], reshuffle=False)
             | "ListRuns" >> beam.FlatMap(Request.runs)
-            | "DealRuns" >> beam.Reshuffle()
+            | "ReshuffleRuns" >> beam.Reshuffle()
             | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
-            | "DealRanges" >> beam.Reshuffle().with_output_types(Range)
+            | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(Range)
             | "Gather" >> beam.Map(gather, self.request)
             | "Merge" >> beam.CombineGlobally(_Merge())  # type: ignore[no-untyped-call]
             | "Conclude" >> beam.Map(conclude, self.request)

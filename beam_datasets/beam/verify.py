@@ -72,7 +72,7 @@ class VerifyDataset(beam.PTransform):
         return (
             begin
             | "Shards" >> beam.Create(list(enumerate(self._expected.filenames)), reshuffle=False)
-            | "Spread" >> beam.Reshuffle()
+            | "ReshuffleShards" >> beam.Reshuffle()
             | "Read" >> beam.ParDo(_ReadShards(self.directory, features, self._decode))
             | "Collect" >> beam.combiners.ToList()
             | "Conclude" >> beam.Map(_conclude, small)

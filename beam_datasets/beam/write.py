@@ -32,7 +32,7 @@ from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import runs, shard_writer
 from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlock, histogram_of
 from beam_datasets.generate.duplicates import merge_unique, split_by_key
-from beam_datasets.generate.progress import told
+from beam_datasets.generate.progress import reported
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.native import note_if_missing
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
-# For engines that hold what a bundle yields, and send a hundred messages ahead of any size: docs/how-to/flink.md.
-HELD_BLOCK_SIZE = 1 << 20
-HELD_PART_SIZE = 8 << 20
-HELD_BUNDLE_SIZE = 64 << 20
+# For engines that buffer what a bundle yields, and send a hundred messages ahead of any size: docs/how-to/flink.md.
+MAX_BUFFERED_BLOCK_SIZE = 1 << 20
+MAX_BUFFERED_PART_SIZE = 8 << 20
+MAX_BUFFERED_BUNDLE_SIZE = 64 << 20
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
@@ -64,13 +64,13 @@ class EngineOptions:
         spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         many_machines: the engine is made for many machines, and datasets of many shards.
-        holds_bundles: the engine keeps in memory what a bundle yields until the bundle ends.
+        engine_buffers: the engine keeps in memory what a bundle yields until the bundle ends.
     """
 
     spill_dir: str | None = None
     block_size: int | None = None
     many_machines: bool = False
-    holds_bundles: bool = False
+    engine_buffers: bool = False
 
     def __post_init__(self) -> None:
         if self.block_size is not None:
@@ -79,8 +79,8 @@ class EngineOptions:
     @property
     def bytes_per_block(self) -> int:
         """Size of a block in bytes, the default where none was given."""
-        if self.is_held:
-            return min(self.block_size or HELD_BLOCK_SIZE, HELD_BLOCK_SIZE)
+        if self.buffers_bundles:
+            return min(self.block_size or MAX_BUFFERED_BLOCK_SIZE, MAX_BUFFERED_BLOCK_SIZE)
         return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
 
     @property
@@ -89,14 +89,14 @@ class EngineOptions:
         return Block if self.spill_dir is None else SpilledBlock
 
     @property
-    def telling_dir(self) -> str | None:
-        """Where workers tell how far they are: what is spilled on this machine is watched there."""
+    def progress_dir(self) -> str | None:
+        """Directory for worker progress files; None if payload is not spilled on this machine."""
         return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
 
     @property
-    def is_held(self) -> bool:
-        """Whether the engine holds payload in memory, which then has to be small."""
-        return self.holds_bundles and self.spill_dir is None
+    def buffers_bundles(self) -> bool:
+        """Whether the engine buffers payload in memory until a bundle ends, so that blocks must be small."""
+        return self.engine_buffers and self.spill_dir is None
 
 
 @dataclass
@@ -184,8 +184,8 @@ def write_blocks(
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
-    if engine.is_held:
-        sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, HELD_PART_SIZE))
+    if engine.buffers_bundles:
+        sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, MAX_BUFFERED_PART_SIZE))
     merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
     if engine.many_machines:
         counts = (
@@ -195,8 +195,8 @@ def write_blocks(
             | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
         )
     counted = counts | "CountKeys" >> merge
-    once = blocks.pipeline | "Once" >> beam.Impulse()
-    plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
+    seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
+    plan = beam.pvalue.AsSingleton(seed | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
     destination = shard_writer.Destination(
         publication.staging_dir,
         publication.name,
@@ -248,7 +248,7 @@ def publish_shards(
     committed = (
         decided
         | "ListFiles" >> beam.FlatMap(_files_of).with_output_types(tuple[str, str, int, int])
-        | "SpreadFiles" >> beam.Reshuffle()
+        | "ReshuffleFiles" >> beam.Reshuffle()
         | "CommitShards" >> beam.FlatMap(_commit, publication.run)
     )
     return decided | "Publish" >> beam.Map(_make_visible, beam.pvalue.AsList(committed))
@@ -309,10 +309,11 @@ class _EncodeBlocks(beam.DoFn):
         self._bytes.inc(block.num_bytes)
         self._bundle_examples += len(block)
         self._bundle_bytes += block.num_bytes
-        if self._engine.is_held and self._bundle_bytes > HELD_BUNDLE_SIZE:
+        if self._engine.buffers_bundles and self._bundle_bytes > MAX_BUFFERED_BUNDLE_SIZE:
             raise BeamDatasetsError(
-                f"split {self._split!r}: with payload='inline' one bundle has more than {HELD_BUNDLE_SIZE >> 20} MiB, "
-                "which this engine would hold in memory until the bundle ends, or hang. Use payload='spilled'."
+                f"split {self._split!r}: with payload='inline' one bundle has more than "
+                f"{MAX_BUFFERED_BUNDLE_SIZE >> 20} MiB, which this engine would hold in memory until the bundle ends, "
+                "or hang. Use payload='spilled'."
             )
         yield block
         yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
@@ -328,7 +329,7 @@ class _ReadAndEncodeBlocks(_EncodeBlocks):
     def process(self, element: Any) -> Iterator[Any]:
         encode, pair = super().process, None
         try:
-            with told(self._engine.telling_dir, self._split, self._encoded):
+            with reported(self._engine.progress_dir, self._split, self._encoded):
                 for pair in self._reader(element):
                     outputs = encode(pair)
                     if outputs is not None:

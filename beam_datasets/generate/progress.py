@@ -1,6 +1,6 @@
 """What a local run has done so far, read off the files in its staging directory.
 
-A block is spilled when it is full, which takes a slow generator long; so its worker tells in a file how far it is.
+A slow generator takes long to fill a block, so its worker also reports its progress in a file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 INTERVAL_SECONDS = 0.5
-TELLING_SECONDS = 1.0
-_TOLD = ".encoded"
+REPORT_SECONDS = 1.0
+_REPORTED = ".encoded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ def measure(staging_dir: str, spill_dir: str | None) -> Progress:
 
 
 def _encoded(spill_dir: str, names: list[str]) -> tuple[int, int]:
-    """Returns (examples, bytes of their records): for each split what was spilled, or what was told if that is more."""
+    """Returns (examples, bytes of their records): of each split what was spilled or reported, whichever is more."""
     spilled: dict[str, Counter[str]] = {}
-    told: dict[str, Counter[str]] = {}
+    found: dict[str, Counter[str]] = {}
     for name in names:
         if name.endswith(".block"):
             split, _, count, num_bytes = name.removesuffix(".block").rsplit("-", 3)
             spilled.setdefault(split, Counter()).update(examples=int(count), bytes=int(num_bytes))
-        elif name.endswith(_TOLD):
+        elif name.endswith(_REPORTED):
             with contextlib.suppress(OSError):  # removed meanwhile
                 count, num_bytes = storage.read_bytes(storage.join(spill_dir, name)).decode().split()
-                told.setdefault(name.rsplit("-", 1)[0], Counter()).update(examples=int(count), bytes=int(num_bytes))
-    best = [spilled.get(split, Counter()) | told.get(split, Counter()) for split in {*spilled, *told}]
+                found.setdefault(name.rsplit("-", 1)[0], Counter()).update(examples=int(count), bytes=int(num_bytes))
+    best = [spilled.get(split, Counter()) | found.get(split, Counter()) for split in {*spilled, *found}]
     return sum(split["examples"] for split in best), sum(split["bytes"] for split in best)
 
 
@@ -84,30 +84,30 @@ def _names(directory: str | None) -> list[str]:
 
 @contextlib.contextmanager
 def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], None]) -> Iterator[None]:
-    """Reports, meanwhile, about twice a second from a thread of its own, which ends with the context."""
+    """Calls `report` about twice a second while active, from another thread."""
     with _every(INTERVAL_SECONDS, lambda: report(measure(staging_dir, spill_dir))):
         yield
 
 
 @contextlib.contextmanager
-def told(spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]]) -> Iterator[None]:
-    """Tells, meanwhile, once a second how far a generator is: for `measure`, which may be in another process.
+def reported(spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """Writes the progress of a generator to a file once a second while active; `measure` reads it, in any process.
 
     Args:
-        spill_dir: where its blocks are spilled, on this machine; None tells nobody.
+        spill_dir: where its blocks are spilled, on this machine; None writes nothing.
         split: the split's name.
         encoded: returns how many examples are encoded, and the size of their records in bytes.
     """
     if spill_dir is None:
         yield
         return
-    path = storage.join(spill_dir, f"{split}-{uuid.uuid4().hex}{_TOLD}")
+    path = storage.join(spill_dir, f"{split}-{uuid.uuid4().hex}{_REPORTED}")
 
-    def tell() -> None:
+    def write() -> None:
         with contextlib.suppress(StorageError):  # the run goes on without
             storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
-    with _every(TELLING_SECONDS, tell):
+    with _every(REPORT_SECONDS, write):
         yield
 
 

@@ -40,7 +40,8 @@ def build(folder: str, how: str) -> None:
 
     Args:
         folder: has the directories data and tmp; the latter is the one for temporary files.
-        how: 'fork', or 'new' for a launcher with a thread, from which nothing is forked.
+        how: 'fork', 'new' for a launcher with a thread, from which nothing is forked, or 'command' for workers that are
+            started with Beam's own command.
     """
     said = os.open(f"{folder}/said", os.O_WRONLY | os.O_CREAT, 0o644)
     os.dup2(said, 1)
@@ -48,7 +49,9 @@ def build(folder: str, how: str) -> None:
     os.environ["TMPDIR"] = f"{folder}/tmp"
     if how == "new":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    assert local_runner.can_fork() == (how == "fork")
+    assert local_runner.can_fork() == (how != "new")
+    if how == "command":
+        local_runner.can_replace_commands = lambda: False
     Slow(data_dir=f"{folder}/data").build(num_workers=3)
 
 
@@ -64,5 +67,5 @@ def materialize(folder: str, source: str, num_workers: int, how: str) -> None:
     if how == "new":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     if how == "command":
-        local_runner._Supervisor._fork = lambda supervisor: None
+        local_runner.can_replace_commands = lambda: False
     bd.materialize(source, split="train", to="made", filter=bool, data_dir=folder, num_workers=num_workers)

@@ -84,11 +84,11 @@ def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch)
 
     expected = build("expected")
     monkeypatch.setattr(engines, "_HOLD_BUNDLES", frozenset({"fnapi"}))
-    monkeypatch.setattr(write, "HELD_BLOCK_SIZE", 10_000)
-    monkeypatch.setattr(write, "HELD_PART_SIZE", 100_000)
+    monkeypatch.setattr(write, "MAX_BUFFERED_BLOCK_SIZE", 10_000)
+    monkeypatch.setattr(write, "MAX_BUFFERED_PART_SIZE", 100_000)
     assert build("held", payload="inline") == expected
     assert build("spilled") == expected
-    monkeypatch.setattr(write, "HELD_BUNDLE_SIZE", 1 << 20)
+    monkeypatch.setattr(write, "MAX_BUFFERED_BUNDLE_SIZE", 1 << 20)
     with pytest.raises(BeamDatasetsError, match="one bundle has more than 1 MiB, .* Use payload='spilled'"):
         build("too_much", payload="inline")
 

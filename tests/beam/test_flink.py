@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +13,12 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from beam_datasets.beam import flink
 from beam_datasets.beam.engine import choose_engine
-from beam_datasets.beam.failures import GenerationError
-from beam_datasets.errors import DuplicateKeyError
 from tests.end_to_end.engines import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STUCK = "  at org.apache.beam.runners.fnexecution.environment.ExternalEnvironmentFactory.createEnvironment(E.java:1)"
-FAILED = """java.lang.RuntimeException: Error received from SDK harness for instruction 3: \
-Traceback (most recent call last):
-  File "/site-packages/apache_beam/runners/worker/sdk_worker.py", line 310, in _execute
-    response = task()
-{} [while running 'Write']
-"""
+JOBS = [("1", "a"), ("2", "b")]
 
 
 class JobManager:
@@ -38,19 +29,9 @@ class JobManager:
     def __init__(self) -> None:
         self.state = "RUNNING"
         self.cancelled = False
-        self.looks = 0  # at slots
         self.answers: dict[str, Any] = {
             "/overview": {"flink-version": "1.19.3", "slots-total": 4},
             "/taskmanagers": {"taskmanagers": [{"id": "tm", "path": "pekko.tcp://flink@127.0.0.1:4/user/rpc/tm_0"}]},
-            "/jobs/overview": {"jobs": [{"jid": "1", "name": "job-a"}, {"jid": "2", "name": "job-b"}]},
-            "/jobs/2/vertices/v": {"subtasks": [{"status": "RUNNING", "taskmanager-id": "tm"}]},
-            "/jobs/2/exceptions?maxExceptions=1": {"root-exception": None},
-            "/taskmanagers/tm/thread-dump": {
-                "threadInfos": [
-                    {"threadName": "Encode (1/2)#0", "stringifiedThreadInfo": "at java.lang.Object.wait"},
-                    {"threadName": "Somebody else's (1/1)#0", "stringifiedThreadInfo": STUCK},
-                ]
-            },
         }
 
     def answer(self, method: str, path: str) -> Any:
@@ -58,9 +39,8 @@ class JobManager:
             assert path == "/jobs/2?mode=cancel"
             self.cancelled, self.state = True, "CANCELED"
             return {}
-        if path == "/jobs/2":
-            return {"state": self.state, "vertices": [{"id": "v", "name": "Encode", "status": "RUNNING"}]}
-        self.looks += path == "/overview"
+        if path == "/jobs/overview":
+            return {"jobs": [{"jid": number, "name": f"job-{name}", "state": self.state} for number, name in JOBS]}
         return self.answers[path]
 
 
@@ -196,133 +176,10 @@ def test_where_workers_are(manager: JobManager, hosts: list[str], here: bool) ->
     assert choose_engine(options(manager)).shares_disk is here
 
 
-def attend(manager: JobManager, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Attends a job until it is cancelled, or for some seconds."""
-    monkeypatch.setattr(flink, "_LOOK_SECONDS", 0.05)
-    given = options(manager, "--worker_start_seconds=0", "--parallelism=4")
-    cluster = flink.cluster_of(given)
-    assert cluster is not None
-    with flink.attended("job-b", given, cluster):
-        deadline = time.monotonic() + seconds
-        while not manager.cancelled and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if manager.cancelled:
-            raise RuntimeError("Pipeline job-b failed in state CANCELLED")
-
-
-def test_a_job_that_works_is_left_alone(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    attend(manager, monkeypatch, 1)
-    assert not manager.cancelled
-
-
-def test_a_worker_that_does_not_start(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager.answers["/taskmanagers/tm/thread-dump"]["threadInfos"][0]["stringifiedThreadInfo"] = STUCK
-    with pytest.raises(flink.FlinkError, match="did not bring up a worker within 0 s"):
-        attend(manager, monkeypatch, 30)
-    assert manager.cancelled
-
-
-def test_an_error_that_stays(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = FAILED.format("beam_datasets.errors.DuplicateKeyError: split 'train': twice")
-    manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": failed}
-    with pytest.raises(DuplicateKeyError, match="^split 'train': twice$"):
-        attend(manager, monkeypatch, 30)
-    assert manager.cancelled
-
-
-@pytest.mark.parametrize("error", ["beam_datasets.errors.StorageError: s3: 503", "OSError: no space", "ValueError: x"])
-def test_an_error_that_may_pass(manager: JobManager, monkeypatch: pytest.MonkeyPatch, error: str) -> None:
-    manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": FAILED.format(error)}
-    attend(manager, monkeypatch, 1)
-    assert not manager.cancelled
-
-
-def test_a_worker_without_the_project(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = FAILED.format("ModuleNotFoundError: No module named 'beam_datasets'")
-    manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": failed}
-    with pytest.raises(GenerationError, match="^ModuleNotFoundError: No module named 'beam_datasets'"):
-        attend(manager, monkeypatch, 30)
-    assert manager.cancelled
-
-
-NO_SLOTS = "org.apache.flink.runtime.jobmanager.scheduler.NoResourceAvailableException: Could not acquire"
-
-
-def test_more_slots_than_there_are(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager.answers["/overview"]["slots-total"] = 2
-    manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": NO_SLOTS}
-    with pytest.raises(flink.FlinkError, match="the cluster has 2 slots, --parallelism is 4"):
-        attend(manager, monkeypatch, 30)
-    assert manager.cancelled
-
-
-def test_slots_that_may_come_again(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a TaskManager that is lost; had there been too few from the beginning, the job would be cancelled."""
-    monkeypatch.setattr(flink, "_LOOK_SECONDS", 0.05)
-    given = options(manager, "--parallelism=4")
-    with flink.attended("job-b", given, flink.cluster_of(given)):
-        while not manager.looks:
-            time.sleep(0.01)
-        manager.answers["/overview"]["slots-total"] = 0
-        manager.answers["/jobs/2/exceptions?maxExceptions=1"] = {"root-exception": NO_SLOTS}
-        time.sleep(0.5)
-    assert not manager.cancelled
-
-
-def test_no_pool_beside_a_task_manager(manager: JobManager) -> None:
-    given = options(manager)
-    cluster = flink.cluster_of(given)
-    assert cluster is not None
-    refused = RuntimeError("Pipeline job-b failed in state FAILED: java.net.ConnectException: Connection refused")
-    with (
-        pytest.raises(flink.FlinkError, match="found no worker pool at localhost:50000") as raised,
-        flink.attended("job-b", given, cluster),
-    ):
-        raise refused
-    assert raised.value.__cause__ is refused
-
-
-def test_which_tasks_wait_for_workers(manager: JobManager) -> None:
-    """Of this job's running tasks alone, in a few TaskManagers only."""
+def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
     cluster = flink.FlinkCluster(f"http://{manager.address}")
-    dump = manager.answers["/taskmanagers/tm/thread-dump"]["threadInfos"]
-    assert cluster.waits_for_workers("2") == set()
-    dump[0]["stringifiedThreadInfo"] = STUCK
-    assert cluster.waits_for_workers("2") == {"Encode (1/2)#0"}
-    [subtask] = manager.answers["/jobs/2/vertices/v"]["subtasks"]
-    subtask["status"] = "DEPLOYING"
-    assert cluster.waits_for_workers("2") == set()
-    names = [f"tm{i}" for i in range(9)]
-    subtasks = [{"status": "RUNNING", "taskmanager-id": name} for name in names]
-    manager.answers["/jobs/2/vertices/v"]["subtasks"] = subtasks
-    for number, name in enumerate(names):
-        info = {"threadName": f"Encode ({number})", "stringifiedThreadInfo": STUCK}
-        manager.answers[f"/taskmanagers/{name}/thread-dump"] = {"threadInfos": [info]}
-    assert cluster.waits_for_workers("2") == {f"Encode ({number})" for number in range(4)}
-
-
-def test_an_interrupted_launcher(manager: JobManager) -> None:
-    given = options(manager)
-    cluster = flink.cluster_of(given)
-    assert cluster is not None
-    with pytest.raises(KeyboardInterrupt), flink.attended("job-b", given, cluster):
-        raise KeyboardInterrupt
-    assert manager.cancelled
-
-
-def test_a_manager_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone:
-        address = f"127.0.0.1:{free_port()}"
-
-    monkeypatch.setattr(flink, "_LOOK_SECONDS", 0.01)
-    given = options(Gone)
-    cluster = flink.cluster_of(given)
-    assert cluster is not None
-
-    def wait() -> None:
-        with flink.attended("job-b", given, cluster):
-            time.sleep(0.2)
-            raise RuntimeError("as it was")
-
-    with pytest.raises(RuntimeError, match="as it was"):
-        wait()
+    assert cluster.is_running("job-b")
+    for name in ("job-c", "job-b"):
+        cluster.cancel(name)
+        assert manager.cancelled == (name == "job-b")
+    assert not cluster.is_running("job-b")

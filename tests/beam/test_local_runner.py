@@ -16,13 +16,10 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.runners.worker.statesampler import StateSampler
-from apache_beam.utils.counters import CounterFactory
 
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.beam import local_runner
 from tests.beam import slow_dataset
 from tests.end_to_end.test_determinism import digests
 from tests.reading.conftest import write_dataset
@@ -37,11 +34,11 @@ def processes() -> dict[int, tuple[int, float]]:
     """Returns {pid: (parent, age in seconds)} of all processes that have not ended."""
     found = {}
     up = float(Path("/proc/uptime").read_text().split()[0])
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            words = path.read_text().rpartition(")")[2].split()
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             if words[0] != "Z":
-                found[int(path.parent.name)] = (int(words[1]), up - int(words[19]) / os.sysconf("SC_CLK_TCK"))
+                found[int(pid)] = (int(words[1]), up - int(words[19]) / os.sysconf("SC_CLK_TCK"))
     return found
 
 
@@ -122,6 +119,33 @@ def test_a_killed_process_ends_the_run_with_one_error(tmp_path, how, delay, gene
     assert seconds < LIMIT_SECONDS, said
 
 
+def commands(folder: Path) -> list[int]:
+    """Returns the workers that Beam's own command has started for a run whose temporary files are in `folder`."""
+    found = []
+    for pid in processes():
+        with contextlib.suppress(OSError):
+            words, variables = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+            if words.startswith(sys.executable.encode()) and b"sdk_worker_main" in words and bytes(folder) in variables:
+                found.append(pid)
+    return found
+
+
+@pytest.mark.slow
+def test_a_killed_command_of_beam_ends_the_run(tmp_path):
+    """F1: if Beam's internals are not as expected, its own commands are the workers, and a killed one is an error."""
+    (tmp_path / "tmp").mkdir()
+    process = CONTEXT.Process(target=slow_dataset.build, args=(str(tmp_path), "command"))
+    process.start()
+    while len(commands(tmp_path / "tmp")) < 3:
+        assert process.is_alive(), (tmp_path / "said").read_text()
+        time.sleep(0.1)
+    os.kill(commands(tmp_path / "tmp")[-1], signal.SIGKILL)
+    process.join(LIMIT_SECONDS)
+    assert process.exitcode == 1
+    assert "a worker process died (killed, or out of memory); nothing was published" in (tmp_path / "said").read_text()
+    assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+
+
 @pytest.mark.slow
 def test_kills_at_any_time(tmp_path):
     """F1, F2: half of the kills are in the first second of a worker's life; BEAM_DATASETS_KILLS says how many."""
@@ -192,29 +216,6 @@ def test_all_processes_end_with_the_launcher(tmp_path, how):
     while {pid for pid, _, _ in below} & processes().keys():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_an_interrupt_that_is_held_comes_afterwards():
-    def run(error=None):
-        with local_runner.interrupts_held():
-            signal.raise_signal(signal.SIGINT)
-            done.append(error)
-            if error is not None:
-                raise error
-
-    done = []
-    for error in (None, OSError):
-        with pytest.raises(KeyboardInterrupt):
-            run(error)
-    assert done == [None, OSError]
-
-
-@pytest.mark.parametrize("default, expected", [(200, 4), (123, 123)])
-def test_beams_sampler_is_changed_only_where_it_is_as_expected(monkeypatch, default, expected):
-    monkeypatch.setattr(StateSampler.__init__, "__defaults__", (default,))
-    with local_runner.short_sampling():
-        assert StateSampler("stage", CounterFactory()).sampling_period_ms == expected
-    assert StateSampler("stage", CounterFactory()).sampling_period_ms == default
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])

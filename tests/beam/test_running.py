@@ -52,7 +52,7 @@ def quickly(monkeypatch):
 
 
 def follow(job):
-    running._follow(running._Job(job, "job-1", "https://page", None), PipelineOptions([]))
+    running._follow(running._Job(job, "job-1", "https://page", None))
 
 
 @pytest.mark.parametrize(

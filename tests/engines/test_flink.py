@@ -139,12 +139,6 @@ def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_pat
     assert "Workers need this project" in told
 
 
-def test_more_slots_than_there_are(cluster: flink.Cluster, tmp_path: Path) -> None:
-    told = fails(tmp_path / "data", *cluster.options(), "--parallelism=4")
-    assert "the cluster has 2 slots, --parallelism is 4" in told
-    assert cluster.overview()["jobs-running"] == 0
-
-
 def test_the_authors_error(cluster: flink.Cluster, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     text = Path(NUMBERS).read_text().replace('yield f"{split}-{i}"', 'yield f"{split}-{i // 2}"')
