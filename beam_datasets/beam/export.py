@@ -11,19 +11,17 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
-from beam_datasets.exporting import finishing
-from beam_datasets.exporting.in_process import watching
-from beam_datasets.exporting.plan import plan_export
-from beam_datasets.exporting.shards import WrittenFile, write_shard
+from beam_datasets.exporting.plan import ExportRequest
+from beam_datasets.exporting.run import WrittenFile, finish, staging, watching, write_shard
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from beam_datasets.exporting.formats import Format
-    from beam_datasets.exporting.plan import ExportedShard, ExportPlan
+    from beam_datasets.exporting.plan import ExportPlan
+    from beam_datasets.exporting.writing import Format
 
     NameOrDir = str | os.PathLike[str]
 
@@ -43,55 +41,24 @@ class Export(beam.PTransform):
         to: NameOrDir,
         format: str | Format = "parquet",
         *,
-        split: Any = None,
-        data_dir: NameOrDir | None = None,
-        features: Collection[str] | None = None,
-        binary: Collection[str] = (),
-        num_shards: int | Mapping[str, int] | None = None,
-        min_shard_size: int | None = None,
-        max_shard_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        source_storage_options: Mapping[str, Any] | None = None,
         shared_disk: bool = False,
+        **request: Any,
     ) -> None:
         """Opens the dataset, and checks all that can be seen in its metadata.
 
         Args:
             source: a published dataset: a name such as 'digits:1.*.*', or a version's directory.
-            to: the directory that is made.
-            format: 'parquet', 'jsonl', 'webdataset' or 'arrayrecord'; or one with options, such as
-                `exporting.parquet.Parquet(row_group_bytes=1 << 20)`.
-            split: what is exported: {name: expression}, such as {'train': 'train[:80%]'}; or texts 'NAME=EXPRESSION',
-                one or several, of which one of a single split may do without the name. None for all splits.
-            data_dir: root of the datasets, for a name.
-            features: which features are exported, nested ones as 'objects/label'; None for all.
-            binary: features whose strings are bytes, not text.
-            num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
-            min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
-            max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
-            storage_options: of the store of `to`; see `beam_datasets.materialize`.
-            source_storage_options: of the store of the source, see there.
+            to: the directory to make.
+            format: the format, or its name.
             shared_disk: the workers of a remote runner see this machine's paths.
+            **request: what to export, and more about the other arguments: see `beam_datasets.export`.
 
         Raises:
-            BeamDatasetsError: it cannot be done; the message says why.
+            BeamDatasetsError: it cannot be done; the message contains the reason.
             ValueError: an argument is unusable.
         """
         super().__init__()
-        self._plan = plan_export(
-            source,
-            to,
-            format,
-            split=split,
-            data_dir=data_dir,
-            features=features,
-            binary=binary,
-            num_shards=num_shards,
-            min_shard_size=min_shard_size,
-            max_shard_size=max_shard_size,
-            storage_options=storage_options,
-            source_storage_options=source_storage_options,
-        )
+        self._plan = ExportRequest(source, to, format, **request).plan()
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
@@ -135,7 +102,7 @@ def run(
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
     _check_reach(plan, engine)
     plan = plan.on(engine.name)
-    with finishing.staging(plan), engine.pipeline(finishing.worker_log(plan)) as pipeline:
+    with staging(plan), engine.pipeline(plan.run.worker_log) as pipeline:
         _ = pipeline | _Flow(plan)
         run_pipeline(pipeline, watching(plan, progress if engine.local else None))
     return plan.directory
@@ -174,11 +141,11 @@ class _Flow(beam.PTransform):
         return (
             begin
             | "Start" >> beam.Create([self.plan], reshuffle=False)
-            | "Finish" >> beam.Map(finishing.finish, beam.pvalue.AsList(files))
+            | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
         )
 
 
-def _shards(plan: ExportPlan) -> Iterator[ExportedShard]:
+def _shards(plan: ExportPlan) -> Iterator[tuple[str, int]]:
     yield from plan.shards()
 
 
@@ -190,8 +157,8 @@ class _Write(beam.DoFn):
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
 
-    def process(self, shard: ExportedShard) -> Iterator[WrittenFile]:
-        written = write_shard(self._plan, shard)
+    def process(self, shard: tuple[str, int]) -> Iterator[WrittenFile]:
+        written = write_shard(self._plan, *shard)
         self._examples.inc(written.num_examples)
         self._bytes.inc(written.num_bytes)
         yield written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, UsageError, as_usage_errors, num_shards
@@ -58,7 +59,7 @@ engine (they change no byte):
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.exports import run_plan
+    from beam_datasets.exports import run_export
 
     known, beam_options = COMMAND.parse_with_beam(args)
     for name, format in (("row_group_size", "parquet"), ("group_size", "arrayrecord")):
@@ -75,38 +76,27 @@ def run(args: Sequence[str]) -> int:
     with as_usage_errors("export"), bytes_bar("Export") as show:
         engine = {"num_workers": known.num_workers, "shared_disk": known.shared_disk}
         progress = None if show is None else lambda done: show(done, None)
-        directory = run_plan(plan, beam_options, {**engine, "progress": progress})
+        directory = run_export(plan, beam_options, {**engine, "progress": progress})
     say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
 def _plan(known: argparse.Namespace) -> ExportPlan:
     from beam_datasets.exporting.formats import format_of
-    from beam_datasets.exporting.plan import plan_export
+    from beam_datasets.exporting.plan import ExportRequest
 
     options = {"row_group_bytes": known.row_group_size, "group_size": known.group_size}
-    return plan_export(
-        known.source,
-        known.to,
-        format_of(known.format, **options),
-        split=known.split,
-        data_dir=known.data_dir,
-        features=known.features,
-        binary=known.binary,
-        num_shards=num_shards(known.num_shards),
-        min_shard_size=known.min_shard_size,
-        max_shard_size=known.max_shard_size,
-        storage_options=known.storage_options,
-        source_storage_options=known.source_storage_options,
-    )
+    given = {field.name: getattr(known, field.name) for field in fields(ExportRequest)}
+    given |= {"format": format_of(known.format, **options), "num_shards": num_shards(known.num_shards)}
+    return ExportRequest(**given).plan()
 
 
 def _to_come(plan: ExportPlan) -> str:
     """Returns a table of what is read and what is written, and the features."""
     rows = [
         [
-            split.name,
-            plan.lineage.splits[split.name].expression,
+            split.split,
+            plan.lineage.splits[split.split].expression,
             split.num_examples,
             size_text(split.num_bytes),
             split.num_shards,

@@ -9,22 +9,22 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from beam_datasets.adapters.framework import framework
+from beam_datasets.exporting.writing import Format
 from beam_datasets.metadata.names import FilenameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Block, Output
     from beam_datasets.exporting.schema import Struct
+    from beam_datasets.exporting.writing import Block, Output
 
 FILE_FORMAT = "array_record"
 
 
 @dataclass(frozen=True)
-class ArrayRecord:
+class ArrayRecord(Format):
     """Writes ArrayRecord files by the package array_record.
 
     Attributes:
@@ -35,39 +35,23 @@ class ArrayRecord:
     group_size: int = 1
 
     name: ClassVar[str] = "arrayrecord"
+    module: ClassVar[str] = "array_record.python.array_record_module"
     decodes: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.group_size < 1:
-            raise ValueError(f"group_size is {self.group_size}; give at least 1.")
-
-    def check(self, schema: Struct) -> None:
-        """Checks that it can be written.
-
-        Raises:
-            MissingDependencyError: array_record is not installed.
-        """
-        _array_record()
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
         """Returns the name of a shard."""
         return FilenameTemplate(dataset, split, FILE_FORMAT).filenames(num_shards)[shard]
 
     def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
-        """Writes a shard. It stands as a whole in this machine's directory for temporary files first."""
+        """Writes a shard, by way of this machine's directory for temporary files."""
         with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
             path = os.path.join(folder, "shard")
-            writer = _array_record().ArrayRecordWriter(path, f"group_size:{self.group_size}")
+            writer = self.package().ArrayRecordWriter(path, f"group_size:{self.group_size}")
             try:
                 for block in blocks:
-                    for row in block.rows():
-                        writer.write(row.value)
+                    for _ in block.map(writer.write):
+                        pass
             finally:
                 writer.close()
             with open(path, "rb") as file:
                 shutil.copyfileobj(file, out, 1 << 20)
-
-
-def _array_record() -> Any:
-    name = "the package array_record"
-    return framework("array_record.python.array_record_module", needed_by="ArrayRecord", name=name, extra="export")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import FeatureError
 from beam_datasets.exporting.schema import (
     Array,
     Binary,
@@ -29,44 +28,28 @@ from beam_datasets.exporting.schema import (
     items_of,
     text_of,
 )
+from beam_datasets.exporting.writing import Format
 from beam_datasets.features.features_dict import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Block, Output
+    from beam_datasets.exporting.writing import Block, Output
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(Format):
     """Writes JSON lines."""
 
     name: ClassVar[str] = "jsonl"
-    decodes: ClassVar[bool] = True
-
-    def check(self, schema: Struct) -> None:
-        """Does nothing: all can be written, without any other package."""
-
-    def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
-        """Returns the name of a shard."""
-        return f"{split}-{shard:05d}-of-{num_shards:05d}.jsonl"
 
     def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
-        """Writes a shard.
-
-        Raises:
-            FeatureError: a text is not UTF-8; it names file, byte and record.
-        """
+        """Writes a shard; see `Format.write`."""
         convert = json_converter(schema)
         for block in blocks:
-            lines = []
-            for row in block.rows():
-                try:
-                    lines.append(json_text(convert(row.value)))
-                except FeatureError as error:
-                    raise type(error)(f"{row.place}: {error}") from error
+            lines = block.map(lambda example: json_text(convert(example)))
             out.write("\n".join([*lines, ""]).encode())
 
 

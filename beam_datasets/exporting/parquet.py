@@ -15,21 +15,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_datasets.adapters.framework import framework
 from beam_datasets.errors import FeatureError
 from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
+from beam_datasets.exporting.writing import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from beam_datasets.exporting.output import Block, Output
     from beam_datasets.exporting.schema import Struct
+    from beam_datasets.exporting.writing import Block, Output
 
 ROW_GROUP_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
-class Parquet:
+class Parquet(Format):
     """Writes Parquet files.
 
     Attributes:
@@ -39,34 +39,22 @@ class Parquet:
     row_group_bytes: int = ROW_GROUP_BYTES
 
     name: ClassVar[str] = "parquet"
-    decodes: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.row_group_bytes < 1:
-            raise ValueError(f"row_group_bytes is {self.row_group_bytes}; give at least 1.")
+    module: ClassVar[str] = "pyarrow"
 
     def check(self, schema: Struct) -> None:
-        """Makes the schema.
-
-        Raises:
-            MissingDependencyError: pyarrow is not installed.
-        """
-        arrow_schema(_pyarrow(), schema)
-
-    def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
-        """Returns the name of a shard."""
-        return f"{split}-{shard:05d}-of-{num_shards:05d}.parquet"
+        """Checks that there is an Arrow type for each feature; see `Format.check`."""
+        arrow_schema(self.package(), schema)
 
     def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
-        """Writes a shard.
-
-        Raises:
-            FeatureError: a value does not fit, as a text that is not UTF-8; it names file, byte and record.
-        """
-        arrow, parquet = _pyarrow(), framework("pyarrow.parquet", needed_by="Parquet", name="pyarrow", extra="export")
+        """Writes a shard; see `Format.write`."""
+        arrow, parquet = self.package(), self.package("pyarrow.parquet")
         convert, types = arrow_converter(arrow, schema), arrow_schema(arrow, schema)
+
+        def batch(block: Block) -> Any:
+            return arrow.RecordBatch.from_arrays(_convert(convert, block).flatten(), schema=types)
+
         with parquet.ParquetWriter(arrow.PythonFile(out, "w"), types) as writer:
-            for batches in self._groups(_batch(arrow, convert, types, block) for block in blocks):
+            for batches in self._groups(map(batch, blocks)):
                 table = arrow.Table.from_batches(batches, types)
                 writer.write_table(table, row_group_size=table.num_rows)
 
@@ -84,20 +72,11 @@ class Parquet:
             yield pending
 
 
-def _pyarrow() -> Any:
-    return framework("pyarrow", needed_by="Parquet", name="pyarrow", extra="export")
-
-
-def _batch(arrow: Any, convert: Any, types: Any, block: Block) -> Any:
+def _convert(convert: Any, block: Block) -> Any:
+    """Returns the Arrow array of a block; an error names the record."""
     columns = block.columns()
-    rows = [] if columns is not None else block.rows()
     try:
-        values = [row.value for row in rows] if columns is None else columns
-        return arrow.RecordBatch.from_arrays(convert(values).flatten(), schema=types)
+        return convert(block.examples if columns is None else columns)
     except FeatureError:
-        for row in rows or block.rows():  # which of them it is
-            try:
-                convert([row.value])
-            except FeatureError as error:
-                raise type(error)(f"{row.place}: {error}") from error
+        list(block.map(lambda example: convert([example])))
         raise

@@ -15,12 +15,11 @@ import contextlib
 import hashlib
 import json
 import platform
-import tempfile
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import crc32c
 
@@ -42,7 +41,7 @@ from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.generate.plan import ShardingOptions
     from beam_datasets.metadata.info import DatasetInfo
@@ -119,8 +118,7 @@ class Publication:
     @property
     def worker_log(self) -> str:
         """File for the logs of the worker processes of a local run."""
-        folder = tempfile.gettempdir() if self.is_remote else self.staging_dir
-        return storage.join(folder, f"workers-{self.job}.log")
+        return self.run.worker_log
 
 
 def announce(
@@ -189,25 +187,34 @@ def _byte_options(sharding: ShardingOptions) -> dict[str, Any]:
     return {name: getattr(sharding, name) for name in names if getattr(sharding, name) != getattr(defaults, name)}
 
 
-def reserve(publication: Publication) -> None:
-    """Reserves the version on an object store, and makes the run's directories; may be called again.
+class HasRun(Protocol):
+    """What a run makes visible: a version of a dataset, or an export."""
+
+    @property
+    def run(self) -> Run:
+        """The run, with the directory that becomes visible."""
+
+
+def reserve(publication: HasRun) -> None:
+    """Reserves the directory on an object store, and makes the run's directories; may be called again.
 
     `owner.json` in each directory contains the process that runs it, so that `gc` can find out whether it is gone.
 
     Raises:
-        AlreadyPublishedError: the version is published, or another run holds it.
+        AlreadyPublishedError: the directory is published, or another run holds it.
         AbandonedError: this run was given up.
     """
-    if publication.is_remote:
-        runs.reserve(publication.run)
-    for directory in filter(None, (publication.staging_dir, publication.run.spill_dir)):
+    run = publication.run
+    if run.is_remote:
+        runs.reserve(run)
+    for directory in filter(None, (run.staging_dir, run.spill_dir)):
         storage.make_dirs(directory)
-        publication.owner.write(directory)
+        run.owner.write(directory)
 
 
 @contextlib.contextmanager
-def staging(publication: Publication, *, wait: bool = True) -> Iterator[None]:
-    """Reserves a version for the duration of a run; if the run fails, gives it up and removes what it wrote.
+def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
+    """Reserves a directory for the duration of a run; if the run fails, gives it up and removes what it wrote.
 
     Nothing is removed if the engine has not confirmed that the job ended (JobStateUnknownError), if the run has decided
     to publish and only the last steps failed, and if the result is kept to be published under another number.
@@ -220,44 +227,45 @@ def staging(publication: Publication, *, wait: bool = True) -> Iterator[None]:
         AlreadyPublishedError: the version is published, or another run holds it.
         StorageError: the run has decided to publish, and then failed.
     """
-    above = _missing_above(publication.staging_dir)
+    run = publication.run
+    above = _missing_above(run.staging_dir)
     try:
         reserve(publication)
         yield
     except JobStateUnknownError:
         raise
     except BaseException as error:
-        _give_up(publication, error)
+        _give_up(run, error)
         with contextlib.suppress(StorageError):  # somebody else has put something there
             for directory in above:
                 storage.remove_empty_dir(directory)
         raise
     else:
-        if publication.spill_dir and wait:
-            storage.remove_tree(publication.spill_dir)
+        if run.spill_dir and wait:
+            storage.remove_tree(run.spill_dir)
     finally:
-        if publication.is_remote:
-            storage.remove(publication.worker_log)
+        if run.is_remote:
+            storage.remove(run.worker_log)
 
 
-def _give_up(publication: Publication, error: BaseException) -> None:
+def _give_up(run: Run, error: BaseException) -> None:
     """Abandons a run that failed, and removes its files."""
     try:
-        decided = publication.is_remote and runs.abandon(publication.dataset_dir, publication.job, by="its launcher")
+        decided = run.is_remote and runs.abandon(run.target, run.job, by="its launcher")
         if decided and decided.kind == runs.PUBLISH:
             if isinstance(error, Exception):
                 raise StorageError(
-                    f"{publication.dataset_dir}: run {publication.job} has staged everything and decided to publish "
-                    f"it, but the last steps failed: {error}. To finish it, run the same command again, or "
-                    f"beam-datasets gc {storage.dirname(publication.dataset_dir)} --yes"
+                    f"{run.target}: run {run.job} has staged everything and decided to publish it, but the last steps "
+                    f"failed: {error}. To finish it, run the same command again, or "
+                    f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
             return
-        if publication.run.spill_dir:
-            storage.remove_tree(publication.run.spill_dir)
+        if run.spill_dir:
+            storage.remove_tree(run.spill_dir)
         if not isinstance(error, ResultKeptError):
-            storage.remove_tree(publication.staging_dir)
-        elif publication.is_remote:
-            _tidy(publication.staging_dir, {RESULT_DIR})
+            storage.remove_tree(run.staging_dir)
+        elif run.is_remote:
+            _tidy(run.staging_dir, {RESULT_DIR})
     except StorageError as failed:
         if failed.__cause__ is error:
             raise  # else the run's own error is what matters; gc finds what is left
@@ -331,9 +339,7 @@ def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShar
 def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
     if publication.is_remote:
         runs.reserve(publication.run)
-    columns = {
-        split.split: _columns(split.split, split.num_shards, split.num_examples, shards) for split in plan.splits
-    }
+    columns = {split.split: _columns(split, shards) for split in plan.splits}
     texts = _metadata(publication, columns)
     manifest = Manifest(
         name=publication.info.name,
@@ -346,7 +352,10 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         source=publication.source,
     )
     texts |= {RUN_FILE: _run_report(publication, columns), MANIFEST_FILE: manifest.to_text().encode()}
-    files = _stage(publication, texts, shards)
+    written: dict[str, tuple[int | None, int]]
+    written = {shard.path: (shard.file_bytes, shard.crc32c) for shard in shards}
+    written |= {f"{shard.path}.index": (None, shard.index_crc32c) for shard in shards}
+    files = stage(publication.run, texts, written)
     if publication.check_against:
         compatibility.check(publication.check_against, _result(publication, files))
     if not publication.is_remote:
@@ -354,28 +363,34 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
     return runs.decide(publication.run, files, manifest.digest)
 
 
-def _stage(publication: Publication, texts: Mapping[str, bytes], shards: Sequence[WrittenShard]) -> list[StagedFile]:
-    """Writes the metadata into the staging directory; returns all staged files, after checking that they are there."""
-    root = publication.staging_dir
+def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int | None, int]]) -> list[StagedFile]:
+    """Writes texts into the staging directory; returns all staged files, after checking that they are there.
+
+    Args:
+        run: the run.
+        texts: {file name: content} of the metadata.
+        written: {path: (size in bytes, CRC-32C)} of the files that are staged; a size of None is not checked.
+
+    Raises:
+        LostExamplesError: a file does not exist, or has another size.
+    """
+    root = run.staging_dir
     folder = shard_writer.new_dir(root)
     for name, text in texts.items():
         storage.write_bytes(storage.join(folder, name), text)
-    checksums = {storage.join(folder, name): crc32c.crc32c(text) for name, text in texts.items()}
-    for shard in shards:
-        checksums |= {shard.path: shard.crc32c, f"{shard.path}.index": shard.index_crc32c}
+    metadata = {storage.join(folder, name): (len(text), crc32c.crc32c(text)) for name, text in texts.items()}
     try:
         sizes = storage.file_sizes(root)
     except FileNotFoundError:
         sizes = {}
-    staged = {path[len(root) + 1 :]: checksum for path, checksum in checksums.items()}
-    expected = {shard.path[len(root) + 1 :]: shard.file_bytes for shard in shards}
-    wrong = sorted(path for path in staged if path not in sizes or expected.get(path, sizes[path]) != sizes[path])
+    staged = {path[len(root) + 1 :]: facts for path, facts in {**metadata, **written}.items()}
+    wrong = sorted(path for path, (size, _) in staged.items() if path not in sizes or size not in (None, sizes[path]))
     if wrong:
         raise LostExamplesError(
             f"{root}: {len(wrong)} of {len(staged)} files that were written are not there or of another size, such as "
             f"{wrong[0]}. Somebody removed them, or the run was given up; nothing was published. Run it again."
         )
-    return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, checksum in staged.items()]
+    return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, (_, checksum) in staged.items()]
 
 
 def _result(publication: Publication, files: Sequence[StagedFile]) -> str:
@@ -414,35 +429,45 @@ def make_visible(publication: Publication, decision: Decision) -> str:
 
 
 def _rename(publication: Publication, decision: Decision) -> None:
+    try:
+        rename_into_place(publication.run, decision.files)
+    except (FileExistsError, FileNotFoundError):
+        if not publication.is_published:
+            check_free(publication.dataset_dir, publication.full_name)
+            raise
+        storage.remove_tree(publication.staging_dir)
+
+
+def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
     """Renames the staging directory to a name of this attempt, checks it, and renames it to its final name.
 
     Under its own name, `gc` could remove it, and another attempt could make it anew, between the check and the rename.
+
+    Raises:
+        FileExistsError: something is at the final name.
+        FileNotFoundError: another attempt was faster.
+        LostExamplesError: a file was removed or changed.
     """
-    sizes = {file.name: file.num_bytes for file in decision.files}
-    private = f"{publication.staging_dir}.{uuid.uuid4().hex[:8]}"
+    sizes = {file.name: file.num_bytes for file in files}
+    private = f"{run.staging_dir}.{uuid.uuid4().hex[:8]}"
     try:
-        _tidy(publication.staging_dir, {*sizes, OWNER_FILE})
-        storage.rename_dir(publication.staging_dir, private)
+        _tidy(run.staging_dir, {*sizes, OWNER_FILE})
+        storage.rename_dir(run.staging_dir, private)
         _tidy(private, set(sizes))
         found = storage.file_sizes(private)
         wrong = [name for name in sizes if name not in found or (name != RUN_FILE and found[name] != sizes[name])]
         if wrong:
             raise LostExamplesError(
-                f"{publication.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
+                f"{run.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
                 f"{wrong[0]}; nothing was published. Run it again."
             )
-        storage.rename_dir(private, publication.dataset_dir)
-    except BaseException as error:
+        storage.rename_dir(private, run.target)
+    except BaseException:
         try:
-            storage.rename_dir(private, publication.staging_dir)  # for another attempt, or the launcher to remove
+            storage.rename_dir(private, run.staging_dir)  # for another attempt, or the launcher to remove
         except StorageError:
             storage.remove_tree(private)
-        if not isinstance(error, (FileExistsError, FileNotFoundError)):
-            raise
-        if not publication.is_published:
-            check_free(publication.dataset_dir, publication.full_name)
-            raise
-        storage.remove_tree(publication.staging_dir)
+        raise
 
 
 def _tidy(directory: str, wanted: set[str]) -> None:
@@ -548,15 +573,45 @@ def is_published_by(job: str, dataset_dir: str) -> bool:
     return bool(json.loads(storage.read_bytes(path)).get("job") == job)
 
 
-def _columns(split: str, num_shards: int, num_examples: int, shards: Sequence[WrittenShard]) -> ShardColumns:
-    """Returns what the manifest says of a split's shards, having checked that all are there, once, and complete."""
-    own = sorted((shard for shard in shards if shard.split == split), key=lambda shard: shard.shard)
+class WrittenPart(Protocol):
+    """A file of a split that was written."""
+
+    @property
+    def split(self) -> str:
+        """The split's name."""
+
+    @property
+    def shard(self) -> int:
+        """Index of the shard."""
+
+    @property
+    def num_examples(self) -> int:
+        """Examples in it."""
+
+
+_Part = TypeVar("_Part", bound=WrittenPart)
+
+
+def complete_split(split: PlannedSplit, shards: Iterable[_Part]) -> list[_Part]:
+    """Returns the shards of a split in order, after checking that each was written once, with all examples.
+
+    Raises:
+        LostExamplesError: they do not hold just the examples that were planned.
+    """
+    own = sorted((shard for shard in shards if shard.split == split.split), key=lambda shard: shard.shard)
     written = sum(shard.num_examples for shard in own)
-    if [shard.shard for shard in own] != list(range(num_shards)) or written != num_examples:
+    if [shard.shard for shard in own] != list(range(split.num_shards)) or written != split.num_examples:
         raise LostExamplesError(
-            f"split {split!r}: {len(own)} shards with {written} examples were written, planned were {num_shards} with "
-            f"{num_examples}. The engine lost or doubled some; nothing was published. Run it again."
+            f"split {split.split!r}: {len(own)} shards with {written} examples were written, planned were "
+            f"{split.num_shards} with {split.num_examples}. The engine lost or doubled some; nothing was published. "
+            "Run it again."
         )
+    return own
+
+
+def _columns(split: PlannedSplit, shards: Sequence[WrittenShard]) -> ShardColumns:
+    """Returns what the manifest records of a split's shards, after checking them."""
+    own = complete_split(split, shards)
     return ShardColumns(
         num_examples=[shard.num_examples for shard in own],
         num_bytes=[shard.num_bytes for shard in own],

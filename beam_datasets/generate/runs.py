@@ -28,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -80,6 +81,17 @@ class Run:
     def staging_dir(self) -> str:
         """Directory in which the run puts its files together."""
         return staging_dir(self.target, self.job)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the directory is on an object store."""
+        return storage.is_remote(self.target)
+
+    @property
+    def worker_log(self) -> str:
+        """File for the logs of the worker processes of a local run."""
+        folder = tempfile.gettempdir() if self.is_remote else self.staging_dir
+        return storage.join(folder, f"workers-{self.job}.log")
 
     @property
     def text(self) -> str:

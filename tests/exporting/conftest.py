@@ -12,9 +12,8 @@ from hypothesis import assume
 
 import beam_datasets as bd
 from beam_datasets import errors
-from beam_datasets.exporting import finishing
-from beam_datasets.exporting.plan import plan_export
-from beam_datasets.exporting.shards import write_shard
+from beam_datasets.exporting.plan import ExportPlan, ExportRequest
+from beam_datasets.exporting.run import run_in_process
 from beam_datasets.features import compile_encoder, to_json_text
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.metadata.info import DatasetIdentity
@@ -27,12 +26,14 @@ INTER = DATA / "spec_inter" / "1.2.3"
 Exported = Callable[..., Path]
 
 
+def plan_export(source: Any, to: Any, format: Any = "parquet", **options: Any) -> ExportPlan:
+    """Returns the plan of an export."""
+    return ExportRequest(source, to, format, **options).plan()
+
+
 def export(source: Any, to: Path, format: Any = "parquet", **options: Any) -> Path:
     """Exports and returns the directory."""
-    plan = plan_export(source, to, format, **options)
-    with finishing.staging(plan):
-        finishing.finish(plan, [write_shard(plan, shard) for shard in plan.shards()])
-    return Path(plan.directory)
+    return Path(run_in_process(plan_export(source, to, format, **options)))
 
 
 def dataset_of(directory: Path, features: Any, examples: list[Any], shards: int = 2) -> Path:

@@ -83,9 +83,3 @@ def test_chosen_features_are_cut_out_of_the_records(tmp_path: Path, many: Any) -
         found = decode(record)
         assert repr({**found, "steps": list(found["steps"])}) == repr({**example, "steps": list(example["steps"])})
         assert b"text" not in record
-
-
-def test_the_same_bytes(tmp_path: Path) -> None:
-    one, other = (export(MANY, tmp_path / name, "arrayrecord") for name in "ab")
-    for file in one.iterdir():
-        assert file.read_bytes() == (other / file.name).read_bytes()

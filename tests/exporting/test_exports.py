@@ -17,15 +17,13 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets import features as F
-from beam_datasets.exporting import finishing
 from beam_datasets.exporting.array_record import ArrayRecord
 from beam_datasets.exporting.formats import NAMES, format_of
 from beam_datasets.exporting.parquet import Parquet
-from beam_datasets.exporting.plan import plan_export
-from beam_datasets.exporting.shards import write_shard
+from beam_datasets.exporting.run import finish, staged_bytes, staging, write_shard
 from beam_datasets.features.unknown import UnknownFeature
-from beam_datasets.generate import runs
-from tests.exporting.conftest import INTER, MANY, dataset_of, export
+from beam_datasets.generate import publish, runs
+from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
 
@@ -102,14 +100,16 @@ def test_refuses_features_that_are_not_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name, module, package",
-    [("parquet", "pyarrow", "pyarrow"), ("webdataset", "webdataset", "the package webdataset"),
-     ("arrayrecord", "array_record.python.array_record_module", "the package array_record")],
+    [("parquet", "pyarrow", "pyarrow"), ("webdataset", "webdataset", "webdataset"),
+     ("arrayrecord", "array_record.python.array_record_module", "array_record")],
 )  # fmt: skip
 def test_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(errors.MissingDependencyError, match=rf"needs {package}.*: pip install 'beam_datasets\[export"):
+    with pytest.raises(
+        errors.MissingDependencyError, match=rf"needs the package {package}.*: pip install 'beam_datasets\[export"
+    ):
         plan_export(INTER, tmp_path / "out", name)
 
 
@@ -119,39 +119,26 @@ def test_says_what_to_install(
 def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
     plan = plan_export(INTER, tmp_path / "out", num_shards=3)
     shards = list(plan.shards())
-    with finishing.staging(plan):
-        written = [write_shard(plan, shard) for shard in shards]
+    with staging(plan):
+        written = [write_shard(plan, *shard) for shard in shards]
         assert not (tmp_path / "out").exists()
         [staged] = tmp_path.iterdir()
         assert staged.name.startswith("incomplete.")
-        assert json.loads((staged / "owner.json").read_text())["job"] == plan.job
-        assert finishing.staged_bytes(plan) == sum(file.num_bytes for file in written)
+        assert json.loads((staged / "owner.json").read_text())["job"] == plan.run.job
+        assert staged_bytes(plan) == sum(file.num_bytes for file in written)
         (staged / ".tmp-of a killed attempt").write_text("x")
-        again = write_shard(plan, shards[1])  # an engine may do it twice
+        again = write_shard(plan, *shards[1])  # an engine may do it twice
         assert again == written[1]
         for missing in ([], written[:2], [*written, written[0]], [*written[:2], replace(written[2], num_examples=1)]):
             with pytest.raises(errors.LostExamplesError, match="split 'train': .* planned were 3 with 411"):
-                finishing.finish(plan, missing)
-        assert finishing.finish(plan, reversed(written)) == str(tmp_path / "out")
-        assert finishing.finish(plan, written) == str(tmp_path / "out")
+                finish(plan, missing)
+        assert finish(plan, reversed(written)) == str(tmp_path / "out")
+        assert finish(plan, written) == str(tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "_export.json",
         *(f"train-{shard:05d}-of-00003.parquet" for shard in range(3)),
     ]
-
-
-def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    plan = plan_export(INTER, tmp_path / "out")
-
-    def interrupted() -> None:
-        with finishing.staging(plan):
-            write_shard(plan, next(plan.shards()))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(params=["local", "objects"])
@@ -165,11 +152,11 @@ def contents(directory: str) -> dict[str, bytes]:
 
 
 def run(plan: Any, meanwhile: Any = None) -> str:
-    with finishing.staging(plan):
-        written = [write_shard(plan, shard) for shard in plan.shards()]
+    with staging(plan):
+        written = [write_shard(plan, *shard) for shard in plan.shards()]
         if meanwhile is not None:
             run(meanwhile)
-        return finishing.finish(plan, written)
+        return finish(plan, written)
 
 
 @pytest.mark.parametrize("options", [{"split": "train[:5]"}, {"num_shards": 2}, {"binary": ["name"]}], ids=str)
@@ -179,35 +166,13 @@ def test_one_of_two_wins(place: str, options: dict[str, Any]) -> None:
     with pytest.raises(errors.PathExistsError, match="out exists and is not empty|another run|has reserved it"):
         run(plan, other)
     if storage.is_remote(place):
-        run(plan := other)
+        run(plan_export(INTER, place, **options))
     found = contents(place)
     assert storage.list_dir(storage.dirname(place)) == ["out"]
     with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
         plan_export(INTER, place)
     storage.remove_tree(place)
     assert contents(run(plan_export(INTER, place, **options))) == found
-
-
-def test_nobody_copies_while_another_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = f"memory://{uuid.uuid4().hex}/out"
-    plan, other = plan_export(INTER, place, num_shards=3), plan_export(INTER, place, split="train[:5]", num_shards=3)
-    copy, refused = storage.create_copy, []
-
-    def copy_while_the_other_tries(source: str, target: str) -> None:
-        with pytest.raises(errors.PathExistsError, match=f"run {plan.job} .*put in place now|already published in"):
-            run(other)
-        refused.append(target)
-        copy(source, target)
-
-    monkeypatch.setattr(storage, "create_copy", copy_while_the_other_tries)
-    monkeypatch.setattr(runs, "COPIES_AT_ONCE", 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "finish", lambda target: False)  # so that the other does not complete the first one
-        run(plan)
-    assert len(refused) == 3
-    assert storage.list_dir(storage.dirname(place)) == ["out"]
-    assert sorted(contents(place)) == ["_export.json", *sorted(storage.basename(path) for path in refused)]
-    assert sum(json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"]) == 411
 
 
 def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +201,7 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
     pytest.importorskip("array_record")
     place = f"memory://{uuid.uuid4().hex}/out"
     plan = plan_export(INTER, place, "arrayrecord", num_shards=2)
-    plan = replace(plan, owner=replace(plan.owner, start_ticks=1))
+    plan = replace(plan, run=replace(plan.run, owner=replace(plan.run.owner, start_ticks=1)))
     calls = []
 
     def dies(call: Any) -> Any:
@@ -250,7 +215,7 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
 
     for name in ("create_copy", "create_bytes"):
         monkeypatch.setattr(storage, name, dies(getattr(storage, name)))
-    monkeypatch.setattr(finishing.runs, "discard", lambda *_, **__: None)
+    monkeypatch.setattr(publish, "_give_up", lambda *_: None)
     with pytest.raises(SystemExit):
         run(plan)
     monkeypatch.undo()
@@ -258,9 +223,17 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
     with contextlib.suppress(errors.PathExistsError):
         run(again)
     assert sorted(contents(place)) == sorted(
-        ["_export.json", "dataset_info.json", "features.json", *(f"{each.filename}" for each in plan.shards())]
+        ["_export.json", "dataset_info.json", "features.json", *(plan.filename(*shard) for shard in plan.shards())]
     )
     assert storage.list_dir(storage.dirname(place)) == ["out"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bytes(tmp_path: Path, name: str) -> None:
+    """The order of the splits is the source's."""
+    one, other = (export(MANY, tmp_path / folder, name) for folder in "ab")
+    assert contents(str(one)) == contents(str(other))
+    assert list(json.loads((one / "_export.json").read_text())["splits"]) == ["train", "test"]
 
 
 def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:
@@ -309,8 +282,8 @@ def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
 
     plan = plan_export(INTER, tmp_path / "out", Lossy())
     plan = replace(plan, splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
-    with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"), finishing.staging(plan):
-        write_shard(plan, next(plan.shards()))
+    with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"), staging(plan):
+        write_shard(plan, *next(plan.shards()))
 
 
 # ----------------------------------------------------------------------------------------------- what it says of itself
@@ -344,8 +317,8 @@ def test_to_and_from_an_object_store(tmp_path: Path) -> None:
         storage.write_bytes(storage.join(source, file.name), file.read_bytes())
     for name in NAMES:
         plan = plan_export(source, f"memory://exports/out/{name}", name, num_shards=2)
-        with finishing.staging(plan):
-            finishing.finish(plan, [write_shard(plan, shard) for shard in plan.shards()])
+        with staging(plan):
+            finish(plan, [write_shard(plan, *shard) for shard in plan.shards()])
         expected = export(local, tmp_path / name, name, num_shards=2)
         assert storage.list_dir(plan.directory) == sorted(path.name for path in expected.iterdir())
         for file in expected.iterdir():

@@ -6,21 +6,19 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.jsonl import json_converter, json_text
 from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.features import compile_decoder
 from tests import strategies
-from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
+from tests.exporting.conftest import dataset_of, encoder_of, export, plain
 from tests.exporting.test_parquet import has_empty_dict, strings_below
 from tests.reading.conftest import write_dataset
 
@@ -80,26 +78,6 @@ def test_any_features_are_the_same_values(sample: Any) -> None:
         assert json.loads(text, parse_constant=refuse) == as_json(plain(stored, decoded, shortest))
 
 
-def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
-    made = export(MANY, tmp_path / "out", "jsonl")
-    assert sorted(path.name for path in made.iterdir()) == [
-        "_export.json",
-        "test-00000-of-00001.jsonl",
-        "train-00000-of-00001.jsonl",
-    ]
-    stored = many.as_dataset("train", decoders={"image": bd.decode.SkipDecoding()})[:]
-    for row, example in zip(lines(made), stored, strict=True):
-        assert base64.b64decode(row["image"]["b64"]) == example["image"]
-        assert row["text"] == example["text"].decode()
-        assert np.array_equal(np.array(row["mat"], np.float32), example["mat"])
-        assert row["rag"] == example["rag"].to_list()
-        assert row["opt"] == (None if example["opt"] is None else int(example["opt"]))
-        assert row["u64"] == example["u64"].tolist()
-        assert row["label"] == example["label"]
-        languages, texts = ([text.decode() for text in example["tv"][name]] for name in ("language", "translation"))
-        assert row["tv"] == [{"language": a, "translation": b} for a, b in zip(languages, texts)]
-
-
 def test_what_json_does_not_have(tmp_path: Path) -> None:
     features = {
         "x": F.Scalar(np.float32, allow_rounding=True),
@@ -147,26 +125,6 @@ def test_shards_one_behind_the_other_are_the_slice(
     found = [row["id"] for row in lines(made, "part")]
     assert found == [*range(first, stop), 1, 2, 3, 4]
     assert len(list(made.glob("*.jsonl"))) == min(num_shards, count)
-
-
-def test_duckdb_reads_the_same(tmp_path: Path, inter: Any) -> None:
-    made = export(inter.dataset_dir, tmp_path / "out", "jsonl", split="train[:50%]", num_shards=3)
-    found = duckdb.sql(f"SELECT idx, name FROM '{made}/train-*.jsonl'").fetchall()
-    expected = [(int(example["idx"]), example["name"].decode()) for example in inter.as_dataset("train[:50%]")[:]]
-    assert sorted(found) == sorted(expected)
-
-
-def test_chosen_features(tmp_path: Path, many: Any) -> None:
-    made = export(MANY, tmp_path / "out", "jsonl", features=["nest/deep/v", "objs/cls", "text"])
-    examples = many.as_dataset("train")[:]
-    assert lines(made) == [
-        {
-            "nest": {"deep": {"v": int(example["nest"]["deep"]["v"])}},
-            "objs": [{"cls": int(label)} for label in example["objs"]["cls"]],
-            "text": example["text"].decode(),
-        }
-        for example in examples
-    ]
 
 
 def digits_of(text: str) -> int:

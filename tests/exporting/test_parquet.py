@@ -19,9 +19,9 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
-from beam_datasets.exporting.output import Block
 from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.schema import as_files, schema_of
+from beam_datasets.exporting.writing import Block
 from beam_datasets.features import compile_decoder
 from tests import strategies
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
@@ -159,26 +159,6 @@ def test_row_groups_are_bounded(tmp_path: Path, row_group_bytes: int, groups: in
     assert (metadata.num_row_groups > 3) == (groups > 1)
 
 
-def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
-    def peak(count: int) -> int:
-        rng = np.random.default_rng(0)
-        examples = [{"data": rng.integers(0, 255, 50_000, np.uint8)} for _ in range(count)]
-        features = {"data": F.Tensor(shape=(50_000,), dtype=np.uint8, encoding="bytes")}
-        source = dataset_of(tmp_path / str(count), features, examples)
-        pool = pa.proxy_memory_pool(pa.default_memory_pool())
-        before = pa.default_memory_pool()
-        pa.set_memory_pool(pool)
-        try:
-            export(source, tmp_path / f"out{count}", Parquet(row_group_bytes=2 << 20), num_shards=1)
-        finally:
-            pa.set_memory_pool(before)
-        return int(pool.max_memory())
-
-    peak(10)
-    small, large = peak(100), peak(400)
-    assert large < 1.2 * small
-
-
 def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     features = {"id": np.int64, "text": F.Text(), "more": {"words": F.Sequence(F.Text())}}
     examples: list[Any] = [{"id": i, "text": f"täxt {i}", "more": {"words": ["a", "b"]}} for i in range(20)]
@@ -226,12 +206,6 @@ def test_arrays_that_may_be_missing(tmp_path: Path) -> None:
 
 def as_lists(value: Any) -> Any:
     return [as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def test_the_same_bytes(tmp_path: Path) -> None:
-    one, other = (export(MANY, tmp_path / name) for name in "ab")
-    for file in one.iterdir():
-        assert file.read_bytes() == (other / file.name).read_bytes()
 
 
 def test_batches_of_a_row_group_are_summed_up_once_each() -> None:
@@ -283,5 +257,5 @@ def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, mo
     convert, decode = arrow_converter(pa, schema_of(tree)), compile_decoder(as_files(tree))
     rows = [decode(record) for record in bd.builder_from_directory(source).as_dataset("train").raw()[:]]
     assert by_columns.to_pylist() == convert(rows).to_pylist()
-    monkeypatch.setattr(Block, "rows", None)  # it would be an error to call it
+    monkeypatch.setattr(Block, "examples", None)  # it would be an error to call it
     assert parquet.read_table(export(source, tmp_path / "again")).equals(by_columns)

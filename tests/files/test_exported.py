@@ -110,6 +110,7 @@ def test_splits_and_names_of_an_export(tmp_path: Path, kind: str) -> None:
     build(kind, tmp_path / "data", made, {})
     again = bd.builder("again", data_dir=tmp_path / "data")
     assert {name: split.num_examples for name, split in again.info.splits.items()} == {"train": 9, "test": 3}
+    assert list(again.info.splits) == ["train", "test"]
     tree: Any = again.info.features
     for label in (tree["label"], tree["objects"].feature["kind"], tree["nest"]["label"]):
         assert label.names == LABELS

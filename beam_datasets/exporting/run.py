@@ -1,0 +1,249 @@
+"""Runs an export: writes its files into a staging directory, and makes them visible at once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import features as feature_trees
+from beam_datasets import storage
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, PathExistsError, StorageError
+from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
+from beam_datasets.exporting.plan import check_free
+from beam_datasets.exporting.schema import as_files
+from beam_datasets.exporting.writing import Block, Decoder, Output
+from beam_datasets.features.class_label import parse_names
+from beam_datasets.formats import entries
+from beam_datasets.generate import publish, runs
+from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE
+from beam_datasets.generate.progress import watch
+from beam_datasets.generate.runs import EXPORT_FILE
+from beam_datasets.generate.shard_writer import new_dir
+from beam_datasets.materializing.plan import record_names
+from beam_datasets.reading.decoding import Decode, Map, Raw
+from beam_datasets.reading.ranges import read_blocks
+from beam_datasets.reading.shards import ShardPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from beam_datasets.exporting.plan import ExportPlan
+    from beam_datasets.reading.decoding import Step
+
+FORMAT_VERSION = 1
+_BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together, at most
+
+
+def run_in_process(plan: ExportPlan, *, progress: Callable[[int], None] | None = None) -> str:
+    """Exports without Beam, one file after the other, and returns the directory.
+
+    Args:
+        plan: what to export, and where.
+        progress: called about twice a second with how many bytes were written so far.
+
+    Raises:
+        BeamDatasetsError: why nothing was exported.
+    """
+    plan = plan.on(IN_PROCESS)
+    with staging(plan), watching(plan, progress):
+        return finish(plan, [write_shard(plan, *shard) for shard in plan.shards()])
+
+
+@contextlib.contextmanager
+def staging(plan: ExportPlan) -> Iterator[None]:
+    """Reserves the place for the duration of a run; see `generate.publish.staging`.
+
+    Raises:
+        PathExistsError: another run has reserved the place, or has made it visible.
+    """
+    try:
+        with publish.staging(plan):
+            yield
+    except AlreadyPublishedError as error:
+        raise PathExistsError(str(error)) from None
+    except StorageError as error:  # the user did not name the staging directory
+        if plan.run.staging_dir not in str(error) or "incomplete." in plan.directory:
+            raise
+        raise type(error)(str(error).replace(plan.run.staging_dir, plan.directory)) from error
+
+
+def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
+    """Returns a context in which `progress` is called about twice a second with how many bytes were written so far."""
+    if progress is None:
+        return contextlib.nullcontext()
+    return watch(plan.run.staging_dir, None, lambda _: progress(staged_bytes(plan)))
+
+
+def staged_bytes(plan: ExportPlan) -> int:
+    """Returns how many bytes of the export are in the staging directory, unfinished too; 0 on an object store."""
+    found, others = 0, (OWNER_FILE, storage.basename(plan.run.worker_log))
+    with contextlib.suppress(OSError):  # a file is finished, or all is put in place, meanwhile
+        for name in [] if plan.run.is_remote else storage.list_dir(plan.run.staging_dir):
+            if name not in others:
+                found += storage.size(storage.join(plan.run.staging_dir, name))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- a file
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that is in the staging directory.
+
+    Attributes:
+        split: the split's name.
+        shard: number of the shard in the split.
+        path: where it is staged; its last part is the final name.
+        num_examples: in it.
+        num_bytes: its size.
+        crc32c: CRC-32C of it.
+    """
+
+    split: str
+    shard: int
+    path: str
+    num_examples: int
+    num_bytes: int
+    crc32c: int
+
+
+def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenFile:
+    """Writes a shard into the staging directory; done again, or twice at once, it writes the same.
+
+    Raises:
+        BeamDatasetsError: a record is damaged or cannot be written; it names file, byte and record.
+    """
+    planned, filename = plan.split(split), plan.filename(split, shard)
+    start, stop = planned.span(shard)
+    size = int(min(max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1), _BLOCK_ROWS))
+    decoder, pool, index = Decoder(_step(plan)), ShardPool(""), start
+
+    def blocks() -> Iterator[Block]:
+        nonlocal index
+        for run in planned.files.part(start, stop):
+            record = run.skip
+            for records in read_blocks(run, pool):
+                for first in range(0, len(records), size):
+                    block = Block(run, record, index, records[first : first + size], decoder)
+                    index += len(block.records)
+                    record += len(block.records)
+                    yield block
+
+    path = storage.join(new_dir(plan.run.staging_dir), filename)
+    with storage.open_writer(path) as writer:
+        out = Output(writer)
+        plan.format.write(blocks(), plan.schema, out, split)
+        if index != stop:
+            raise LostExamplesError(
+                f"{filename}: {index - start} examples were written of {stop - start}. Run it again."
+            )
+    return WrittenFile(split, shard, path, stop - start, out.num_bytes, out.crc32c)
+
+
+def _step(plan: ExportPlan) -> Step:
+    tree = plan.info.features
+    if plan.format.decodes:
+        return Decode(as_files(tree))
+    return Raw() if plan.lineage.features is None else Map(_Keep(record_names(tree)))
+
+
+@dataclass(frozen=True)
+class _Keep:
+    """Leaves only the features of some names in a record."""
+
+    names: frozenset[bytes]
+
+    def __call__(self, record: Any) -> bytes:
+        return entries.keep(record, self.names)
+
+
+# ------------------------------------------------------------------------------------------------------------- publish
+
+
+def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
+    """Makes an export visible and returns its directory; done again by the same run it only removes what is staged.
+
+    Raises:
+        LostExamplesError: the files do not hold just the examples that were planned.
+        PathExistsError: something else is in its place, or another run has reserved it.
+        AbandonedError: this run was given up.
+    """
+    files = {split.split: publish.complete_split(split, written) for split in plan.splits}
+    texts = _metadata(plan, files)
+    if _is_done(plan, texts):
+        storage.remove_tree(plan.run.staging_dir)  # an engine that ran all again has staged all again
+        return plan.directory
+    chosen = {file.path: (file.num_bytes, file.crc32c) for split in files.values() for file in split}
+    try:
+        staged = publish.stage(plan.run, texts, chosen)
+        if plan.run.is_remote:
+            decision = runs.decide(plan.run, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
+            runs.commit_all(plan.run, decision)
+            runs.complete(plan.run, decision)
+        else:
+            publish.rename_into_place(plan.run, staged)
+    except (FileExistsError, AlreadyPublishedError) as error:
+        if not _is_done(plan, texts):
+            if not plan.run.is_remote:
+                check_free(plan.directory)
+            raise PathExistsError(str(error)) from None
+        storage.remove_tree(plan.run.staging_dir)
+    return plan.directory
+
+
+def _is_done(plan: ExportPlan, texts: Mapping[str, bytes]) -> bool:
+    """Returns whether this export is in its place already: its last step was done before."""
+    path = storage.join(plan.directory, EXPORT_FILE)
+    return storage.exists(path) and storage.read_bytes(path) == texts[EXPORT_FILE]
+
+
+def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, bytes]:
+    """Returns {file name: content} of what describes the export."""
+    texts = {EXPORT_FILE: _json(_description(plan, files))}
+    if isinstance(plan.format, ArrayRecord):  # the files that TensorFlow Datasets reads
+        tree, info = plan.info.features, plan.info.replace(file_format=FILE_FORMAT, alternative_file_formats=())
+        sizes = {split.split: split.num_bytes for split in plan.splits}
+        texts["dataset_info.json"] = info.to_json_text(
+            {name: ([file.num_examples for file in split], sizes[name]) for name, split in files.items()}
+        )
+        texts["features.json"] = feature_trees.to_json_text(tree)
+        texts |= tree.label_files()
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, Any]:
+    tree = plan.info.features
+    lineage = {name: replace(split, keys=None) for name, split in plan.lineage.splits.items()}
+    return {
+        "format_version": FORMAT_VERSION,
+        "format": plan.format.name,
+        "options": asdict(plan.format),
+        "splits": {
+            name: {
+                "filenames": [storage.basename(file.path) for file in split],
+                "num_examples": [file.num_examples for file in split],
+                "num_bytes": [file.num_bytes for file in split],
+                "crc32c": [f"{file.crc32c:08x}" for file in split],
+            }
+            for name, split in files.items()
+        },
+        "source": replace(plan.lineage, splits=lineage).to_json(),
+        "features": tree.to_json(),
+        "class_names": {
+            name.removesuffix(".labels.txt"): parse_names(text) for name, text in tree.label_files().items()
+        },
+    }
+
+
+def _json(value: dict[str, Any]) -> str:
+    """Returns JSON with sorted names, but the splits in their order, and each list of values on one line."""
+    ordered = json.loads(json.dumps(value, sort_keys=True))
+    ordered["splits"] = {name: ordered["splits"][name] for name in value["splits"]}
+    text = json.dumps(ordered, indent=1) + "\n"
+    lists = re.compile(r"\[\n *([^\[\]]*)\n *\]")  # of values: a string has no line break
+    return lists.sub(lambda found: re.sub(r"\n *", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)

@@ -1,0 +1,186 @@
+"""What a format is: the blocks of examples that it writes, and the file that it writes them to."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from crc32c import crc32c
+
+from beam_datasets.adapters.framework import framework
+from beam_datasets.features import ClassLabel, FeaturesDict, Tensor
+from beam_datasets.reading.decoding import Decode, compose, compose_many
+from beam_datasets.reading.shards import Shard
+from beam_datasets.reading.undecoded import UNDECODED, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from beam_datasets.exporting.schema import Struct
+    from beam_datasets.metadata.shards import FileInstruction
+    from beam_datasets.reading.decoding import Step
+    from beam_datasets.storage import Writer
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format. It is pickled; its fields are options, which do not decide which examples are written.
+
+    Attributes:
+        name: as users call it.
+        module: the package that writes it; '' if none is needed.
+        decodes: whether examples are decoded (with images and sound as they are stored), not records.
+    """
+
+    name: ClassVar[str]
+    module: ClassVar[str] = ""
+    decodes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for option, value in asdict(self).items():
+            if value < 1:
+                raise ValueError(f"{option} is {value}; give at least 1.")
+
+    def package(self, module: str = "") -> Any:
+        """Returns a module of the package that writes the format, by default its own.
+
+        Raises:
+            MissingDependencyError: the package is not installed.
+        """
+        module = module or self.module
+        name = f"the package {module.partition('.')[0]}"
+        return framework(module, needed_by=type(self).__name__, name=name, extra="export")
+
+    def check(self, schema: Struct) -> None:
+        """Checks that the features can be written.
+
+        Raises:
+            MissingDependencyError: the package is not installed.
+            BeamDatasetsError: a feature cannot be written.
+        """
+        if self.module:
+            self.package()
+
+    def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
+        """Returns the name of a shard."""
+        return f"{split}-{shard:05d}-of-{num_shards:05d}.{self.name}"
+
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+        """Writes a shard: its blocks, in order.
+
+        Raises:
+            FeatureError: a value cannot be written; it names file, byte and record.
+        """
+        raise NotImplementedError
+
+
+class Decoder:
+    """Makes examples of records.
+
+    Attributes:
+        each: returns the example of a record.
+        many: returns the examples of several records.
+        columns: returns the examples of several records as arrays by feature; None if a feature can have missing
+            values or values of several shapes.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.each = compose((step,))
+        self.many = compose_many((step,))
+        uniform = isinstance(step, Decode) and _is_uniform(step.features)
+        self.columns: Callable[[Any], Any] | None = step.compile_batch(pad=False) if uniform else None  # type: ignore[attr-defined]
+
+
+def _is_uniform(feature: Any) -> bool:
+    """Returns whether all values have the same shape and none can be missing, so that batches are plain arrays."""
+    if isinstance(feature, FeaturesDict):
+        return all(map(_is_uniform, feature.values()))
+    return isinstance(feature, (Tensor, ClassLabel)) and not feature.is_optional and None not in feature.shape
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive examples of a run.
+
+    Attributes:
+        run: of the source's shard, by its whole path.
+        record: the number of the first one in the shard.
+        first: its index in the split that is written.
+        records: their records, checked.
+        decoder: makes the examples.
+    """
+
+    run: FileInstruction
+    record: int
+    first: int
+    records: list[bytes]
+    decoder: Decoder
+
+    @cached_property
+    def examples(self) -> list[Any]:
+        """The examples: decoded, or their records.
+
+        Raises:
+            FeatureError: a record does not fit the features; it names file, byte and record.
+        """
+        try:
+            return list(self.decoder.many(self.records))
+        except UNDECODED:
+            list(self._apply(self.decoder.each, self.records))
+            raise
+
+    def map(self, function: Callable[[Any], _Made]) -> Iterator[_Made]:
+        """Yields what a function makes of each example; a FeatureError names file, byte and record."""
+        return self._apply(function, self.examples)
+
+    def columns(self) -> Any:
+        """Returns the examples as a dict of arrays; None if they must be read one by one."""
+        try:
+            return self.decoder.columns and self.decoder.columns(self.records)
+        except UNDECODED:
+            return None  # `examples` raises the error that names the record
+
+    def _apply(self, function: Callable[[Any], _Made], items: list[Any]) -> Iterator[_Made]:
+        for number, item in enumerate(items, self.record):
+            try:
+                yield function(item)
+            except UNDECODED as error:
+                place = place_of(Shard(self.run.filename, self.run.examples_in_shard), number)
+                raise type(error)(f"{place}: {error}") from error
+
+
+class Output(io.RawIOBase):
+    """A file that is written from its beginning to its end; it counts its bytes and computes their checksum.
+
+    Closing does nothing: the owner of the writer commits or aborts it.
+
+    Attributes:
+        num_bytes: written so far.
+        crc32c: CRC-32C of these.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._writer = writer
+        self.num_bytes = 0
+        self.crc32c = 0
+
+    def writable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def tell(self) -> int:
+        """Returns how many bytes were written."""
+        return self.num_bytes
+
+    def write(self, data: Any) -> int:
+        """Appends bytes and returns how many they are."""
+        view = memoryview(data)
+        self._writer.write([view])
+        self.num_bytes += view.nbytes
+        self.crc32c = crc32c(view, self.crc32c)
+        return view.nbytes
