@@ -1,4 +1,4 @@
-"""The door: two versions to what differs."""
+"""`diff`: compares two versions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
-from beam_datasets.diffing.columns import SplitShards
-from beam_datasets.diffing.examples import Reader
 from beam_datasets.diffing.features import compare_features
-from beam_datasets.diffing.result import DatasetDiff, SplitDiff
-from beam_datasets.diffing.splits import Asked, diff_split
+from beam_datasets.diffing.result import DatasetDiff
+from beam_datasets.diffing.splits import Options, diff_split
+from beam_datasets.diffing.values import Reader
 from beam_datasets.diffing.verdict import judge
 from beam_datasets.errors import SplitError, StoreOptionsError
 from beam_datasets.metadata.names import did_you_mean
@@ -61,12 +60,17 @@ def diff(
     if examples < 0:
         raise ValueError(f"examples is {examples}; needed: how many to show of each kind, 0 or more.")
     one, other = open_versions(old, new, data_dir=data_dir, storage_options=storage_options)
-    _check_order(one, other)
+    same = (one.name, one.config_name) == (other.name, other.config_name)
+    if same and other.version < one.version:
+        raise ValueError(
+            f"the new version, {other.info.display_name}, has a lower number than the old one, "
+            f"{one.info.display_name}; give the old one first."
+        )
     names = _chosen(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
     reader = Reader(one.info.features, other.info.features, shared)
-    asked = Asked(examples, boolean("trust_checksums", trust_checksums), progress or (lambda count: None))
-    found = {name: _diff_split(one, other, name, reader, asked) for name in names}
+    options = Options(examples, boolean("trust_checksums", trust_checksums), progress or (lambda count: None))
+    found = {name: diff_split(one, other, name, reader, options) for name in names}
     return DatasetDiff(
         old=one.info.display_name,
         new=other.info.display_name,
@@ -100,15 +104,6 @@ def open_versions(
     return opened[0], opened[1]
 
 
-def _check_order(old: ReadOnlyBuilder, new: ReadOnlyBuilder) -> None:
-    same = (old.name, old.config_name) == (new.name, new.config_name)
-    if same and new.version < old.version:
-        raise ValueError(
-            f"the new version, {new.info.display_name}, has a lower number than the old one, {old.info.display_name}; "
-            "give the old one first."
-        )
-
-
 def _chosen(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
     known = list(dict.fromkeys([*old.info.splits, *new.info.splits]))
     names = known if splits is None else [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
@@ -119,13 +114,3 @@ def _chosen(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[s
                 f"{did_you_mean(name, known)} Whole splits are compared, not slices."
             )
     return names
-
-
-def _diff_split(old: ReadOnlyBuilder, new: ReadOnlyBuilder, name: str, reader: Reader, asked: Asked) -> SplitDiff:
-    if name in old.info.splits and name in new.info.splits:
-        return diff_split(SplitShards(old, name), SplitShards(new, name), reader, asked)
-    if name in old.info.splits:
-        count = old.info.splits[name].num_examples
-        return SplitDiff(name, count, None, removed=count)
-    count = new.info.splits[name].num_examples
-    return SplitDiff(name, None, count, added=count)

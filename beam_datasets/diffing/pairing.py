@@ -1,11 +1,12 @@
-"""Which example of one version is which of the other: by keys, in one pass over two columns; or by content."""
+"""Which examples of two versions belong together: by keys, by index, or by content."""
 
 from __future__ import annotations
 
 import bisect
 import hashlib
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint8]
     KeyBlocks = Iterator[tuple[int, Keys]]
-    Rows = NDArray[np.uint64]
     Content = Mapping[bytes, bytes]
 
-_NONE = np.zeros(0, np.int64)
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,24 @@ class Pairs:
         added: those of the new split that have none.
     """
 
-    old: Ints = field(default_factory=lambda: _NONE)
-    new: Ints = field(default_factory=lambda: _NONE)
-    removed: Ints = field(default_factory=lambda: _NONE)
-    added: Ints = field(default_factory=lambda: _NONE)
+    old: Ints = field(default_factory=lambda: NONE)
+    new: Ints = field(default_factory=lambda: NONE)
+    removed: Ints = field(default_factory=lambda: NONE)
+    added: Ints = field(default_factory=lambda: NONE)
+
+
+def pair_by_index(old: int, new: int, size: int) -> Iterator[Pairs]:
+    """Yields the pairs of examples that have the same index, and the others, `size` at a time.
+
+    Args:
+        old: how many examples the old split has.
+        new: likewise the new one.
+        size: indices that are paired at once.
+    """
+    for start in range(0, max(old, new), size):
+        mine, theirs = (np.arange(start, max(start, min(start + size, count))) for count in (old, new))
+        both = min(len(mine), len(theirs))
+        yield Pairs(mine[:both], theirs[:both], mine[both:], theirs[both:])
 
 
 def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
@@ -68,7 +82,7 @@ class KeyCursor:
         self._keys: Keys = np.zeros((0, 16), np.uint8)
 
     def fill(self) -> bool:
-        """Takes the next block where the last one is used up; returns whether there is any."""
+        """Reads the next block if the last one is used up; returns whether any keys are left."""
         while not len(self._keys):
             block = next(self._blocks, None)
             if block is None:
@@ -90,80 +104,37 @@ class KeyCursor:
 
 
 def _pair(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
-    if len(old) == len(new) and np.array_equal(old, new):
+    if np.array_equal(old, new):
         places = np.arange(len(old))
         return Pairs(old_first + places, new_first + places)
-    mine, theirs = match_rows(_halves(old), _halves(new))
+    left, right = (np.ascontiguousarray(keys).view("S16").ravel() for keys in (old, new))
+    _, mine, theirs = np.intersect1d(left, right, assume_unique=True, return_indices=True)
     return Pairs(
         old_first + mine,
         new_first + theirs,
-        old_first + _others(mine, len(old)),
-        new_first + _others(theirs, len(new)),
+        old_first + np.delete(np.arange(len(old)), mine),
+        new_first + np.delete(np.arange(len(new)), theirs),
     )
 
 
-def _halves(keys: Keys) -> Rows:
-    """Returns keys as rows of two numbers, which compare as the keys do."""
-    return keys.view(">u8").astype(np.uint64)
-
-
-def _others(some: Ints, count: int) -> Ints:
-    """Returns the numbers in [0, count) that are not among some."""
-    rest = np.ones(count, bool)
-    rest[some] = False
-    return np.flatnonzero(rest)
-
-
-def match_rows(old: Rows, new: Rows) -> tuple[Ints, Ints]:
-    """Returns where rows stand that both arrays have: in the old one, ascending, and in the new one.
-
-    Args:
-        old: of shape (n, k), no row twice.
-        new: of shape (m, k), likewise.
-
-    >>> rows = np.array([[1], [2], [3]], np.uint64)
-    >>> match_rows(rows, rows[[2, 0]])
-    (array([0, 2]), array([1, 0]))
-    """
-    both = np.concatenate([old, new])
-    side = np.repeat([0, 1], [len(old), len(new)])
-    order = np.lexsort((side, *both.T[::-1]))
-    ranked = both[order]
-    twins = np.flatnonzero((ranked[1:] == ranked[:-1]).all(axis=1))
-    mine, theirs = order[twins], order[twins + 1] - len(old)
-    ascending = np.argsort(mine)
-    return mine[ascending], theirs[ascending]
-
-
 def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints, Ints]:
-    """Returns where the same content stands in two sequences; the first of several with the first of several.
+    """Returns where the same content is in two sequences; the first of several with the first of several.
 
     Args:
         old: what examples store, by name.
         new: likewise.
     """
-    return match_rows(_numbered(_digests(old)), _numbered(_digests(new)))
+    places = defaultdict[bytes, deque[int]](deque)
+    for place, content in enumerate(old):
+        places[_digest(content)].append(place)
+    found = sorted((places[key].popleft(), j) for j, key in enumerate(map(_digest, new)) if places.get(key))
+    pairs = np.array(found, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
-def _digests(contents: Iterable[Content]) -> Rows:
-    """Returns 128 bits of each content, whatever the order of its names; shape (n, 2)."""
-    found = []
-    for content in contents:
-        digest = hashlib.blake2b(digest_size=16)
-        for name in sorted(content):
-            digest.update(b"%d %d " % (len(name), len(content[name])) + name + content[name])
-        found.append(digest.digest())
-    return np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2)
-
-
-def _numbered(rows: Rows) -> Rows:
-    """Returns the rows with one column more: how often the same row came before."""
-    order = np.lexsort(tuple(rows.T))
-    ranked: Any = rows[order]
-    begins = np.ones(len(rows), bool)
-    begins[1:] = (ranked[1:] != ranked[:-1]).any(axis=1)
-    starts = np.flatnonzero(begins)
-    count = np.arange(len(rows)) - starts[np.cumsum(begins) - 1]
-    numbers = np.empty(len(rows), np.uint64)
-    numbers[order] = count
-    return np.column_stack([rows, numbers])
+def _digest(content: Content) -> bytes:
+    """Returns 128 bits of a content, whatever the order of its names."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(content):
+        digest.update(b"%d %d " % (len(name), len(content[name])) + name + content[name])
+    return digest.digest()

@@ -1,21 +1,14 @@
-"""What a comparison finds: values that do not change.
-
-The levels of a difference are those of the version number: 'NONE' (nothing differs), 'PATCH', 'MINOR', 'MAJOR'.
-"""
+"""What a comparison finds: values that do not change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from beam_datasets.metadata.version import Version
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-Level = Literal["NONE", "PATCH", "MINOR", "MAJOR"]
-LEVELS: tuple[Level, ...] = ("NONE", "PATCH", "MINOR", "MAJOR")
-"""Each promises less than the one before."""
+    from beam_datasets.diffing.verdict import Level, Verdict
 
 Kind = Literal["changed", "removed", "added", "moved"]
 KINDS: tuple[Kind, ...] = ("changed", "removed", "added", "moved")
@@ -27,15 +20,6 @@ _NEEDED_BY: Mapping[str, Level] = {
     "stored": "PATCH",
     "documented": "PATCH",
 }
-
-
-def highest(levels: Iterable[Level]) -> Level:
-    """Returns the level that promises the least; 'NONE' of none.
-
-    >>> highest(["PATCH", "MAJOR", "MINOR"])
-    'MAJOR'
-    """
-    return max(levels, key=LEVELS.index, default="NONE")
 
 
 @dataclass(frozen=True)
@@ -57,6 +41,17 @@ class FeatureChange:
     def needs(self) -> Level:
         """What the version number must say."""
         return _NEEDED_BY[self.kind]
+
+    def __str__(self) -> str:
+        name = f"feature {self.path!r}" if self.path else "the features"
+        words = {
+            "added": f"was added: {self.text}",
+            "removed": f"was removed: {self.text}",
+            "changed": f"changed its type, so its values were not compared: {self.text}",
+            "stored": f"is stored in another form: {self.text}",
+            "documented": f"is described in other words: {self.text}",
+        }
+        return f"{name} {words[self.kind]}"
 
 
 @dataclass(frozen=True)
@@ -128,88 +123,6 @@ class SplitDiff:
         return None in (self.old_examples, self.new_examples) or any(
             getattr(self, kind) for kind in ("not_compared", *KINDS)
         )
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a version number must be so high.
-
-    Attributes:
-        needs: what it needs.
-        text: what differs.
-    """
-
-    needs: Level
-    text: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the version number must say, and what it says.
-
-    Attributes:
-        old: the old version.
-        new: the new version.
-        needed: what the differences need.
-        given: what the number promises; None where it promises nothing, as that of another dataset.
-        reasons: the differences, the weightiest first.
-    """
-
-    old: Version
-    new: Version
-    needed: Level
-    given: Level | None
-    reasons: tuple[Reason, ...] = ()
-
-    @property
-    def kept(self) -> bool:
-        """Whether the data keep what the number promises."""
-        return self.given is None or LEVELS.index(self.given) >= LEVELS.index(self.needed)
-
-    @property
-    def lowest(self) -> Version:
-        """The lowest version number that suffices."""
-        return bumped(self.old, self.needed)
-
-    def __str__(self) -> str:
-        if self.given is None:
-            return f"Needed: {self.needed}; these are different datasets, whose numbers promise nothing of each other."
-        numbers = f"{self.old} -> {self.new}"
-        same = "the same number, which promises that nothing differs"
-        given = same if self.given == "NONE" else f"{numbers} is a {self.given} version"
-        if not self.kept:
-            return f"Needed: {self.needed}; {given}: it promises more than the data keep. Call it {self.lowest}."
-        if self.needed == "NONE":
-            return "Needed: NONE, for nothing differs." + (f" {given}." if self.given != "NONE" else "")
-        more = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""
-        return f"Needed: {self.needed}; {given}{more}."
-
-
-def bumped(version: Version, level: Level) -> Version:
-    """Returns the next version of a level.
-
-    >>> [str(bumped(Version("1.2.3"), level)) for level in LEVELS]
-    ['1.2.3', '1.2.4', '1.3.0', '2.0.0']
-    """
-    major, minor, patch = version.tuple
-    numbers = {
-        "NONE": (major, minor, patch),
-        "PATCH": (major, minor, patch + 1),
-        "MINOR": (major, minor + 1, 0),
-        "MAJOR": (major + 1, 0, 0),
-    }[level]
-    return Version("{}.{}.{}".format(*numbers))
-
-
-def promised(old: Version, new: Version) -> Level:
-    """Returns what a step from one version number to a higher one promises.
-
-    >>> promised(Version("1.0.0"), Version("1.0.1")), promised(Version("1.0.1"), Version("2.0.0"))
-    ('PATCH', 'MAJOR')
-    """
-    differs = [new.tuple[i] != old.tuple[i] for i in range(3)]
-    levels: tuple[Level, ...] = ("MAJOR", "MINOR", "PATCH")
-    return levels[differs.index(True)] if any(differs) else "NONE"
 
 
 @dataclass(frozen=True)

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from beam_datasets.diffing.columns import KEY_ROWS
-from beam_datasets.diffing.pairing import Pairs, match_contents, pair_by_keys
-from beam_datasets.diffing.records import differing, runs_of
+from beam_datasets import storage
+from beam_datasets.diffing.pairing import NONE, Pairs, match_contents, pair_by_index, pair_by_keys
 from beam_datasets.diffing.result import KINDS, ExampleChange, Kind, SplitDiff
-from beam_datasets.errors import CorruptRecordError, FeatureError
-from beam_datasets.formats.example import ExampleError
+from beam_datasets.errors import CorruptRecordError, MetadataError
+from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.reading.ranges import read_blocks
+from beam_datasets.reading.shards import ShardPool, read_index
+from beam_datasets.reading.undecoded import UNDECODED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from beam_datasets.diffing.columns import KeyOrder, SplitShards
-    from beam_datasets.diffing.examples import Reader
-    from beam_datasets.diffing.records import Differing
+    from beam_datasets.diffing.values import Reader
+    from beam_datasets.metadata.lineage import KeyRule
+    from beam_datasets.reading.opening import ReadOnlyBuilder
 
     Ints = NDArray[np.int64]
+    Keys = NDArray[np.uint8]
 
-MOST_MATCHED = 1 << 17
-"""Examples that differ, of which each is looked for elsewhere in the split; of more of them none is."""
+MAX_MATCHED = 1 << 17
+"""If more examples differ, they are not looked for elsewhere in the split."""
 
-_NONE = np.zeros(0, np.int64)
+KEY_ROWS = 1 << 16  # keys that are compared at once
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """How splits are compared.
 
     Attributes:
         examples: how many to show of each kind of difference.
-        trust_checksums: whether shards of the same published size and CRC-32C are taken to be the same.
+        trust_checksums: whether shards of the same published size and CRC-32C count as the same, unread.
         progress: called with the number of examples, of both versions together, that were compared since the last call.
     """
 
@@ -47,208 +52,339 @@ class Asked:
     progress: Callable[[int], object] = lambda count: None
 
 
-def diff_split(old: SplitShards, new: SplitShards, reader: Reader, asked: Asked) -> SplitDiff:
-    """Returns how a split differs that both versions have.
+def diff_split(old: ReadOnlyBuilder, new: ReadOnlyBuilder, name: str, reader: Reader, options: Options) -> SplitDiff:
+    """Returns how a split differs that one or both versions have.
 
     Raises:
         CorruptRecordError: a record is damaged, or cannot be decoded.
         MetadataError: an index is damaged.
         StorageError: a shard cannot be read.
     """
+    before, after = (one.info.splits[name].num_examples if name in one.info.splits else None for one in (old, new))
+    if before is None or after is None:
+        return SplitDiff(name, before, after, removed=before or 0, added=after or 0)
+    return _diff_split(SplitRecords(old, name), SplitRecords(new, name), reader, options)
+
+
+def _diff_split(old: SplitRecords, new: SplitRecords, reader: Reader, options: Options) -> SplitDiff:
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
-    tally = _Tally()
-    for pairs in pair_by_index(len(old), len(new)) if why else _pair_stretches(old, new, *orders):
-        changed = [
-            (pair.old_index, pair.new_index)
-            for pair in differing(old, new, runs_of(pairs.old, pairs.new), trust_checksums=asked.trust_checksums)
-            if not tally.read_alike(_alike(pair, reader, old, new))
-        ]
-        tally.add(pairs, changed)
-        asked.progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
-    elsewhere = tally.candidates(by_index=bool(why))
-    unmatched = elsewhere > 0 and not (elsewhere <= MOST_MATCHED and reader.stores_all_alike)
-    kinds = tally.kinds() if unmatched or not elsewhere else _with_moved(old, new, reader, tally, bool(why))
+    kinds: dict[Kind, _Some] = {kind: _Some() for kind in KINDS}
+    same = rewritten = 0
+    for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
+        changed = []
+        for pair in differing(old, new, pairs, trust_checksums=options.trust_checksums):
+            if _alike(pair, reader, old, new):
+                rewritten += 1
+            else:
+                changed.append(pair[:2])
+        same += len(pairs.old) - len(changed)
+        kinds["changed"].add(*np.array(changed, np.int64).reshape(-1, 2).T)
+        kinds["removed"].add(old=pairs.removed)
+        kinds["added"].add(new=pairs.added)
+        options.progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
+    sides = [kinds[kind].count + (kinds["changed"].count if why else 0) for kind in ("removed", "added")]
+    unmatched = all(sides) and not (max(sides) <= MAX_MATCHED and reader.stores_all_alike)
+    if all(sides) and not unmatched:
+        kinds = _with_moved(old, new, reader, kinds, by_index=bool(why))
+    lengths = old.shard_lengths, new.shard_lengths
+    resharded = lengths[0] != lengths[1] if len(old) == len(new) else len(lengths[0]) != len(lengths[1])
     return SplitDiff(
         name=old.name,
         old_examples=len(old),
         new_examples=len(new),
         by="index" if why else "keys",
         why=why,
-        same=0 if reader.is_partial else tally.same,
-        not_compared=tally.same if reader.is_partial else 0,
-        rewritten=tally.rewritten,
+        same=0 if reader.is_partial else same,
+        not_compared=same if reader.is_partial else 0,
+        rewritten=rewritten,
         **{kind: kinds[kind].count for kind in KINDS},
         unmatched=unmatched,
         keys_lost=orders[0].present and not orders[1].present and len(new) > 0,
-        resharded=_resharded(old.shard_lengths, new.shard_lengths),
-        examples=tuple(_examples(old, new, reader, kinds, asked.examples)),
+        resharded=(len(lengths[0]), len(lengths[1])) if resharded else None,
+        examples=tuple(_examples(old, new, reader, kinds, options.examples)),
     )
 
 
-def _resharded(old: list[int], new: list[int]) -> tuple[int, int] | None:
-    """Returns how many shards each version has, where that differs or equally many examples are cut elsewhere."""
-    differs = old != new if sum(old) == sum(new) else len(old) != len(new)
-    return (len(old), len(new)) if differs else None
-
-
-def pair_by_index(old: int, new: int) -> Iterator[Pairs]:
-    """Yields the pairs of examples that have the same index, and those that one split alone has, a block at a time."""
-    for start in range(0, max(old, new), KEY_ROWS):
-        mine, theirs = (np.arange(start, max(start, min(start + KEY_ROWS, count))) for count in (old, new))
-        both = min(len(mine), len(theirs))
-        yield Pairs(mine[:both], theirs[:both], mine[both:], theirs[both:])
-
-
-def _why_not_by_keys(old: SplitShards, new: SplitShards, old_order: KeyOrder, new_order: KeyOrder) -> str:
-    """Returns why examples cannot be paired by keys, in words; '' where they can."""
-    for shards, order, which in ((old, old_order, "old"), (new, new_order, "new")):
+def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> str:
+    """Returns why examples cannot be paired by keys, in words; '' if they can."""
+    for records, order, which in ((old, old_order, "old"), (new, new_order, "new")):
         if not order.present:
-            return f"the {which} version has no {'keys' if len(shards) else 'examples'}"
+            return f"the {which} version has no {'keys' if len(records) else 'examples'}"
         if not order.ascending:
             return f"the keys of the {which} version do not ascend"
     return "" if old_order.rules == new_order.rules else "the two versions made their keys in different ways"
 
 
-def _pair_stretches(old: SplitShards, new: SplitShards, old_order: KeyOrder, new_order: KeyOrder) -> Iterator[Pairs]:
-    """Yields the pairs of each stretch in which keys ascend; a dataset that was generated has one."""
-    for mine, theirs in zip(itertools.pairwise(old_order.stretches), itertools.pairwise(new_order.stretches)):
+def _pair_ascents(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> Iterator[Pairs]:
+    """Yields the pairs of each range in which keys ascend; a dataset that was generated has one."""
+    for mine, theirs in zip(itertools.pairwise(old_order.starts), itertools.pairwise(new_order.starts)):
         yield from pair_by_keys(old.key_blocks(*mine), new.key_blocks(*theirs))
 
 
-# -------------------------------------------------------------------------------------------------------------- counts
+# ------------------------------------------------------------------------------------------------------------- records
 
 
 @dataclass(frozen=True)
-class _Some:
-    """Examples of a kind: how many, and the first ones' indices in the old split, in the new one, or in both."""
+class KeyOrder:
+    """Whether the keys of a split can be merged with another's.
 
-    count: int
-    old: Ints = field(default_factory=lambda: _NONE)
-    new: Ints = field(default_factory=lambda: _NONE)
+    Attributes:
+        present: whether it has keys.
+        ascending: whether they ascend in each range of the split.
+        starts: where each range begins, and where the last one ends.
+        rules: how the keys of each range were made; only keys made by the same rules can be compared.
+    """
+
+    present: bool
+    ascending: bool = True
+    starts: tuple[int, ...] = ()
+    rules: tuple[tuple[KeyRule, ...], ...] = ()
+
+
+class SplitRecords:
+    """The keys and the records of a split, by the index of their examples."""
+
+    def __init__(self, builder: ReadOnlyBuilder, split: str) -> None:
+        """Opens nothing yet.
+
+        Args:
+            builder: of the dataset.
+            split: its name.
+        """
+        info = builder.info.splits[split]
+        published = builder.manifest.splits.get(split) if builder.manifest else None
+        self.name = split
+        self.offsets: Ints = info.offsets
+        self.shard_lengths = list(info.shard_lengths)
+        self._names = info.shard_names
+        self._ascents = builder.ascents(split)
+        self._indexed = builder.manifest is not None or not storage.is_remote(builder.dataset_dir)
+        self._checksums = published and list(zip(published.file_bytes, published.crc32c, published.index_crc32c))
+        self._pool = ShardPool(builder.dataset_dir, indexed=self._indexed)
+        self._blocks: Iterator[Any] = iter(())
+        self._block: list[bytes] = []
+        self._first = self._stop = 0  # of the block, and of the shard
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Returns the number of the shard that has the example at an index, and its number in the shard."""
+        shard = int(np.searchsorted(self.offsets, index, side="right")) - 1
+        return shard, index - int(self.offsets[shard])
+
+    def checksums(self, shard: int) -> tuple[int, int, int] | None:
+        """Returns size and CRC-32C of a shard, and CRC-32C of its index, as they were published; None if unknown."""
+        return self._checksums[shard] if self._checksums else None
+
+    def key_order(self) -> KeyOrder:
+        """Returns what the keys of the split are.
+
+        Raises:
+            MetadataError: an index is damaged.
+        """
+        starts, falls, last = {ascent.start for ascent in self._ascents}, set[int](), b""
+        for shard in np.flatnonzero(self.shard_lengths).tolist():
+            index = read_index(self._path(shard)) if self._indexed else None
+            if index is None or index.keys is None:
+                return KeyOrder(False)
+            if len(index) != self.shard_lengths[shard]:
+                self._pool.open(self._names[shard], self.shard_lengths[shard])  # raises the error that explains it
+            first = int(self.offsets[shard])
+            falls.update((first + index.descents + 1).tolist(), () if last < bytes(index.keys[0]) else (first,))
+            last = bytes(index.keys[-1])
+        ends = (*sorted(starts), len(self))
+        return KeyOrder(len(self) > 0, falls <= starts, ends, tuple(ascent.rules for ascent in self._ascents))
+
+    def key_blocks(self, start: int, stop: int) -> Iterator[tuple[int, Keys]]:
+        """Yields (index of the first one, keys) of examples [start, stop) in order, at most `KEY_ROWS` at a time."""
+        for shard in np.flatnonzero(self.shard_lengths).tolist():
+            before = int(self.offsets[shard])
+            first, end = max(start, before), min(stop, int(self.offsets[shard + 1]))
+            if first >= end:
+                continue
+            index = read_index(self._path(shard))
+            if index is None or index.keys is None:
+                raise MetadataError(f"{self._path(shard)}: its index was removed while it was read.")
+            for begin in range(first, end, KEY_ROWS):
+                yield begin, index.keys[begin - before : min(begin + KEY_ROWS, end) - before]
+
+    def records(self, index: int, count: int) -> list[bytes]:
+        """Returns records from an index on, checked: one at least, and at most `count`.
+
+        Reading is sequential if the indices ascend.
+
+        Raises:
+            CorruptRecordError: a record is damaged.
+            StorageError: a shard cannot be read.
+            MetadataError: its index is damaged, or is not of this shard.
+        """
+        if not self._first <= index < self._stop:
+            shard, skip = self.place(index)
+            length = self.shard_lengths[shard]
+            run = FileInstruction(self._names[shard], skip, length - skip, length)
+            self._blocks, self._block = read_blocks(run, self._pool), []
+            self._first, self._stop = index, index + run.take
+        while index >= self._first + len(self._block):
+            self._first += len(self._block)
+            self._block = list(next(self._blocks))
+        start = index - self._first
+        return self._block[start : start + count]
+
+    def read(self, index: int, function: Callable[[bytes], _Read]) -> _Read:
+        """Returns what a function makes of the record at an index.
+
+        Raises:
+            CorruptRecordError: the record is damaged, or the function raises an error.
+        """
+        number, record = self.place(index)
+        shard = self._pool.open(self._names[number], self.shard_lengths[number])
+        try:
+            return function(shard.read_one(record))
+        except UNDECODED as error:
+            raise CorruptRecordError(
+                f"the record cannot be decoded: {error}",
+                path=shard.path,
+                offset=int(shard.offsets[record]),
+                record=record,
+            ) from error
+
+    def _path(self, shard: int) -> str:
+        return storage.join(self._pool.directory, self._names[shard])
+
+
+class Differing(NamedTuple):
+    """Two paired records of different bytes.
+
+    Attributes:
+        old_index: index in the old split.
+        new_index: index in the new split.
+        old: the old record.
+        new: the new record.
+    """
+
+    old_index: int
+    new_index: int
+    old: bytes
+    new: bytes
+
+
+def differing(
+    old: SplitRecords, new: SplitRecords, pairs: Pairs, *, trust_checksums: bool = False
+) -> Iterator[Differing]:
+    """Yields the pairs whose records differ, in order; the others are the same, byte by byte.
+
+    Args:
+        old: the records of the old split.
+        new: of the new one.
+        pairs: of their examples.
+        trust_checksums: whether shards that were published with the same size and CRC-32C are skipped.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+        StorageError: a shard cannot be read.
+    """
+    for i, j, count in runs_of(pairs.old, pairs.new):
+        while count:
+            step = _same_by_checksums(old, new, i, j) if trust_checksums else 0
+            if not step:
+                mine, theirs = old.records(i, count), new.records(j, count)
+                step = min(len(mine), len(theirs))
+                if mine[:step] != theirs[:step]:
+                    rows = zip(range(i, i + step), itertools.count(j), mine, theirs)
+                    yield from (Differing(*row) for row in rows if row[2] != row[3])
+            step = min(step, count)
+            i, j, count = i + step, j + step, count - step
+
+
+def runs_of(old: Ints, new: Ints) -> list[tuple[int, int, int]]:
+    """Returns pairs of indices as runs (old index, new index, count) in which both go up by one.
+
+    >>> runs_of(np.array([0, 1, 2, 7]), np.array([4, 5, 9, 10]))
+    [(0, 4, 2), (2, 9, 1), (7, 10, 1)]
+    """
+    if not len(old):
+        return []
+    starts = np.append(0, np.flatnonzero((np.diff(old) != 1) | (np.diff(new) != 1)) + 1)
+    counts = np.diff(np.append(starts, len(old)))
+    return list(zip(old[starts].tolist(), new[starts].tolist(), counts.tolist()))
+
+
+def _same_by_checksums(old: SplitRecords, new: SplitRecords, i: int, j: int) -> int:
+    """Returns how many pairs from two indices on are in shards of the same checksums; 0 if their shards differ."""
+    (mine, place), (theirs, other) = old.place(i), new.place(j)
+    known = old.checksums(mine)
+    return 0 if known is None or known != new.checksums(theirs) or place != other else int(old.offsets[mine + 1]) - i
+
+
+# --------------------------------------------------------------------------------------------------------- differences
 
 
 @dataclass
-class _Tally:
-    """What was found so far; of the kinds that differ also the first `MOST_MATCHED` indices."""
+class _Some:
+    """Examples of a kind: how many, and the first ones' indices in the old split, in the new one, or in both."""
 
-    same: int = 0
-    rewritten: int = 0
-    counts: dict[str, int] = field(default_factory=lambda: {"changed": 0, "removed": 0, "added": 0})
-    indices: dict[str, list[Ints]] = field(default_factory=lambda: {"old": [], "new": [], "removed": [], "added": []})
+    count: int = 0
+    old: Ints = field(default_factory=lambda: NONE)
+    new: Ints = field(default_factory=lambda: NONE)
 
-    def read_alike(self, alike: bool) -> bool:
-        """Counts a pair of different bytes."""
-        self.rewritten += alike
-        return alike
-
-    def add(self, pairs: Pairs, changed: list[tuple[int, int]]) -> None:
-        """Counts the pairs, of which some are read differently."""
-        self.same += len(pairs.old) - len(changed)
-        columns = np.array(changed, np.int64).reshape(-1, 2)
-        self._keep("changed", {"old": columns[:, 0], "new": columns[:, 1]})
-        self._keep("removed", {"removed": pairs.removed})
-        self._keep("added", {"added": pairs.added})
-
-    def _keep(self, kind: str, columns: dict[str, Ints]) -> None:
-        room = max(0, MOST_MATCHED - self.counts[kind])
-        for name, indices in columns.items():
-            self.counts[kind] += len(indices) if name != "new" else 0
-            if room and len(indices):
-                self.indices[name].append(indices[:room])
-
-    def kept(self, name: str) -> Ints:
-        """Returns the first indices of a column."""
-        return np.concatenate([_NONE, *self.indices[name]])
-
-    def candidates(self, *, by_index: bool) -> int:
-        """Returns how many examples of a version may stand elsewhere in the other one."""
-        pairs = self.counts["changed"] if by_index else 0
-        old, new = pairs + self.counts["removed"], pairs + self.counts["added"]
-        return max(old, new) if old and new else 0
-
-    def kinds(self) -> dict[Kind, _Some]:
-        """Returns what was found as it is."""
-        return {
-            "changed": _Some(self.counts["changed"], self.kept("old"), self.kept("new")),
-            "removed": _Some(self.counts["removed"], old=self.kept("removed")),
-            "added": _Some(self.counts["added"], new=self.kept("added")),
-            "moved": _Some(0),
-        }
+    def add(self, old: Ints = NONE, new: Ints = NONE) -> None:
+        """Adds examples, and keeps the first `MAX_MATCHED` indices."""
+        self.count += max(len(old), len(new))
+        self.old = np.append(self.old, old[: MAX_MATCHED - len(self.old)])
+        self.new = np.append(self.new, new[: MAX_MATCHED - len(self.new)])
 
 
-def _with_moved(old: SplitShards, new: SplitShards, reader: Reader, tally: _Tally, by_index: bool) -> dict[Kind, _Some]:
-    """Returns the kinds of differences, having looked for records that stand elsewhere.
+def _with_moved(
+    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[Kind, _Some], *, by_index: bool
+) -> dict[Kind, _Some]:
+    """Returns the kinds of differences after looking for records that are elsewhere.
 
-    Paired by index, an example that is put in makes pairs of all that follow differ, and they are moved.
+    Paired by index, an example that is inserted makes pairs of all that follow differ, and they are moved.
     """
-    mine, theirs = tally.kept("removed"), tally.kept("added")
+    changed, mine, theirs = kinds["changed"], kinds["removed"].old, kinds["added"].new
     if by_index:
-        mine, theirs = np.append(tally.kept("old"), mine), np.append(tally.kept("new"), theirs)
+        mine, theirs = np.append(changed.old, mine), np.append(changed.new, theirs)
     here, there = match_contents(
-        (_content(old, index, reader) for index in mine.tolist()),
-        (_content(new, index, reader) for index in theirs.tolist()),
+        (old.read(index, reader.features_of) for index in mine.tolist()),
+        (new.read(index, reader.features_of) for index in theirs.tolist()),
     )
     moved = _Some(len(here), mine[here], theirs[there])
     left, right = np.setdiff1d(mine, moved.old), np.setdiff1d(theirs, moved.new)
-    changed = _Some(tally.counts["changed"], tally.kept("old"), tally.kept("new"))
     if by_index:
         places = np.intersect1d(left, right)
         changed = _Some(len(places), places, places)
         left, right = np.setdiff1d(left, places), np.setdiff1d(right, places)
     return {
         "changed": changed,
-        "removed": _Some(len(left), left),
+        "removed": _Some(len(left), old=left),
         "added": _Some(len(right), new=right),
         "moved": moved,
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ examples
-
-
 def _examples(
-    old: SplitShards, new: SplitShards, reader: Reader, kinds: dict[Kind, _Some], count: int
+    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[Kind, _Some], count: int
 ) -> Iterator[ExampleChange]:
     """Yields the first examples of each kind, decoded."""
-    for i, j in zip(kinds["changed"].old[:count].tolist(), kinds["changed"].new[:count].tolist()):
-        one, other = reader.differences(old.record(i), new.record(j))
-        yield ExampleChange("changed", i, j, one, other)
-    for i in kinds["removed"].old[:count].tolist():
-        yield ExampleChange("removed", i, None, old=_decoded(old, i, reader.decode_old))
-    for j in kinds["added"].new[:count].tolist():
-        yield ExampleChange("added", None, j, new=_decoded(new, j, reader.decode_new))
-    for i, j in zip(kinds["moved"].old[:count].tolist(), kinds["moved"].new[:count].tolist()):
-        one, other = _decoded(old, i, reader.decode_old), _decoded(new, j, reader.decode_new)
-        yield ExampleChange("moved", i, j, one, other)
+    for kind in KINDS:
+        some = kinds[kind]
+        for i, j in itertools.zip_longest(some.old[:count].tolist(), some.new[:count].tolist()):
+            if kind == "changed":
+                values = reader.differences(old.read(i, bytes), new.read(j, bytes))
+            else:
+                values = (
+                    {} if i is None else old.read(i, reader.decode_old),
+                    {} if j is None else new.read(j, reader.decode_new),
+                )
+            yield ExampleChange(kind, i, j, *values)
 
 
-def _alike(pair: Differing, reader: Reader, old: SplitShards, new: SplitShards) -> bool:
+def _alike(pair: Differing, reader: Reader, old: SplitRecords, new: SplitRecords) -> bool:
     try:
         return reader.alike(pair.old, pair.new)
-    except (ExampleError, FeatureError):
-        _decoded(old, pair.old_index, reader.decode_old)  # says which of the two it is, and where
-        _decoded(new, pair.new_index, reader.decode_new)
+    except UNDECODED:
+        old.read(pair.old_index, reader.decode_old)  # one of the two raises the error that names the record
+        new.read(pair.new_index, reader.decode_new)
         raise
-
-
-def _decoded(shards: SplitShards, index: int, decode: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    record = shards.record(index)
-    try:
-        return decode(record)
-    except (ExampleError, FeatureError) as error:
-        raise _unreadable(shards, index, error) from error
-
-
-def _content(shards: SplitShards, index: int, reader: Reader) -> dict[bytes, bytes]:
-    record = shards.record(index)
-    try:
-        return reader.features_of(record)
-    except ExampleError as error:
-        raise _unreadable(shards, index, error) from error
-
-
-def _unreadable(shards: SplitShards, index: int, error: Exception) -> CorruptRecordError:
-    window = shards.window(index)
-    offset, number = window.place(index)
-    return CorruptRecordError(f"the record cannot be decoded: {error}", path=window.path, offset=offset, record=number)

@@ -1,16 +1,25 @@
-"""What a version number must say: the rules of the versioning guide, one difference after the other."""
+"""The version number that the differences need: the rules of the versioning guide.
+
+The levels of a difference are those of the version number: 'NONE' (nothing differs), 'PATCH', 'MINOR', 'MAJOR'.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from beam_datasets.diffing.result import KINDS, LEVELS, Reason, Verdict, highest, promised
+from beam_datasets.diffing.result import KINDS
+from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from beam_datasets.diffing.result import FeatureChange, SplitDiff
     from beam_datasets.metadata.info import DatasetInfo
+
+Level = Literal["NONE", "PATCH", "MINOR", "MAJOR"]
+LEVELS: tuple[Level, ...] = ("NONE", "PATCH", "MINOR", "MAJOR")
+"""Each promises less than the one before."""
 
 _DOCUMENTS = (
     "description",
@@ -24,6 +33,61 @@ _DOCUMENTS = (
     "download_size",
     "is_blocked",
 )
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a version number must be so high.
+
+    Attributes:
+        needs: what it needs.
+        text: what differs.
+    """
+
+    needs: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the version number must say, and what it says.
+
+    Attributes:
+        old: the old version.
+        new: the new version.
+        needed: what the differences need.
+        given: what the number promises; None where it promises nothing, as that of another dataset.
+        reasons: the differences, the weightiest first.
+    """
+
+    old: Version
+    new: Version
+    needed: Level
+    given: Level | None
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the data keep what the number promises."""
+        return self.given is None or LEVELS.index(self.given) >= LEVELS.index(self.needed)
+
+    @property
+    def lowest(self) -> Version:
+        """The lowest version number that suffices."""
+        return _bumped(self.old, self.needed)
+
+    def __str__(self) -> str:
+        if self.given is None:
+            return f"Needed: {self.needed}; these are different datasets, whose numbers promise nothing of each other."
+        numbers = f"{self.old} -> {self.new}"
+        same = "the same number, which promises that nothing differs"
+        given = same if self.given == "NONE" else f"{numbers} is a {self.given} version"
+        if not self.kept:
+            return f"Needed: {self.needed}; {given}: it promises more than the data keep. Call it {self.lowest}."
+        if self.needed == "NONE":
+            return "Needed: NONE, for nothing differs." + (f" {given}." if self.given != "NONE" else "")
+        more = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""
+        return f"Needed: {self.needed}; {given}{more}."
 
 
 def judge(
@@ -41,7 +105,7 @@ def judge(
         splits: how the splits differ that were compared.
     """
     reasons = [
-        *(Reason(change.needs, _feature_text(change)) for change in features),
+        *(Reason(change.needs, str(change)) for change in features),
         *(reason for split in splits for reason in _of_split(split, extended=any(c.kind == "added" for c in features))),
         *_of_info(old, new),
     ]
@@ -49,22 +113,31 @@ def judge(
     return Verdict(
         old=old.version,
         new=new.version,
-        needed=highest(reason.needs for reason in reasons),
-        given=promised(old.version, new.version) if comparable else None,
+        needed=max((reason.needs for reason in reasons), key=LEVELS.index, default="NONE"),
+        given=_promised(old.version, new.version) if comparable else None,
         reasons=tuple(sorted(reasons, key=lambda reason: -LEVELS.index(reason.needs))),
     )
 
 
-def _feature_text(change: FeatureChange) -> str:
-    name = f"feature {change.path!r}" if change.path else "the features"
-    words = {
-        "added": f"was added: {change.text}",
-        "removed": f"was removed: {change.text}",
-        "changed": f"changed its type, so its values were not compared: {change.text}",
-        "stored": f"is stored in another form: {change.text}",
-        "documented": f"is described in other words: {change.text}",
-    }
-    return f"{name} {words[change.kind]}"
+def _bumped(version: Version, level: Level) -> Version:
+    """Returns the next version of a level.
+
+    >>> [str(_bumped(Version("1.2.3"), level)) for level in LEVELS]
+    ['1.2.3', '1.2.4', '1.3.0', '2.0.0']
+    """
+    kept = len(LEVELS) - 1 - LEVELS.index(level)
+    numbers = version.tuple if kept == len(version.tuple) else (*version.tuple[:kept], version.tuple[kept] + 1, 0, 0)
+    return Version(".".join(map(str, numbers[:3])))
+
+
+def _promised(old: Version, new: Version) -> Level:
+    """Returns what a step from one version number to a higher one promises.
+
+    >>> _promised(Version("1.0.0"), Version("1.0.1")), _promised(Version("1.0.1"), Version("2.0.0"))
+    ('PATCH', 'MAJOR')
+    """
+    levels = zip(reversed(LEVELS), old.tuple, new.tuple)
+    return next((level for level, before, after in levels if before != after), "NONE")
 
 
 def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features
 from beam_datasets.diffing import SplitDiff, diff
-from beam_datasets.diffing.pairing import match_rows, pair_by_keys
+from beam_datasets.diffing.pairing import pair_by_keys
 from tests.diffing.versions import Made
 
 if TYPE_CHECKING:
@@ -94,13 +94,6 @@ def test_the_merge_is_that_of_sets(keys: list[bytes], data: st.DataObject) -> No
     assert both == [(i, new.index(key)) for i, key in enumerate(old) if key in new]
     assert [i for part in pairs for i in part.removed.tolist()] == [i for i, k in enumerate(old) if k not in new]
     assert [i for part in pairs for i in part.added.tolist()] == [i for i, k in enumerate(new) if k not in old]
-
-
-@given(st.sets(st.tuples(st.integers(0, 3), st.integers(2**64 - 2, 2**64 - 1))), st.data())
-def test_rows_match_as_in_sets(rows: set[tuple[int, int]], data: st.DataObject) -> None:
-    old, new = (data.draw(st.permutations([row for row in sorted(rows) if data.draw(st.booleans())])) for _ in range(2))
-    mine, theirs = match_rows(*(np.array(side, np.uint64).reshape(-1, 2) for side in (old, new)))
-    assert list(zip(mine.tolist(), theirs.tolist())) == [(i, new.index(row)) for i, row in enumerate(old) if row in new]
 
 
 @pytest.mark.parametrize("edit", ["none", "sizes", "bytes"])

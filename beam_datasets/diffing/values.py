@@ -1,4 +1,4 @@
-"""Whether two records are read alike: their bytes, the features in them, or the values that are decoded."""
+"""Whether two records are read alike: by the features stored in them, or by the values that are decoded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets import features
 from beam_datasets.diffing.features import readable
-from beam_datasets.features import RaggedArray, compile_decoder
-from beam_datasets.features.features_dict import join
+from beam_datasets.features import RaggedArray, UnknownFeature, compile_decoder
+from beam_datasets.features.tree import below, innermost
 from beam_datasets.formats.example import spans_of
 
 if TYPE_CHECKING:
@@ -45,7 +44,8 @@ class Reader:
     @cached_property
     def _unknown(self) -> tuple[bytes, ...]:
         """What the names of features of unknown classes begin with: only their own class knows all of them."""
-        return tuple(_unknown_prefixes(self.shared.old, ""))
+        found = below(self.shared.old) if self.shared.old is not None else []
+        return tuple(f"{name}/".encode() for name, _, one in found if isinstance(innermost(one), UnknownFeature))
 
     @cached_property
     def _compare_stored(self) -> bool:
@@ -67,12 +67,12 @@ class Reader:
         return _decoder(self.shared.old), _decoder(self.shared.new)
 
     @cached_property
-    def decode_old(self) -> Callable[[Buffer], Any]:
+    def decode_old(self) -> Callable[[Buffer], dict[str, Any]]:
         """The function from a record of the old version to {path: value}."""
         return _flat(_decoder(self.old))
 
     @cached_property
-    def decode_new(self) -> Callable[[Buffer], Any]:
+    def decode_new(self) -> Callable[[Buffer], dict[str, Any]]:
         """The function from a record of the new version to {path: value}."""
         return _flat(_decoder(self.new))
 
@@ -113,16 +113,6 @@ class Reader:
 
 def _wire_names(feature: FeatureConnector | None) -> frozenset[bytes]:
     return frozenset(name.encode() for name in feature.wire_names("")) if feature is not None else frozenset()
-
-
-def _unknown_prefixes(feature: FeatureConnector | None, name: str) -> Iterator[bytes]:
-    if isinstance(feature, features.UnknownFeature):
-        yield f"{name}/".encode()
-    elif isinstance(feature, features.Sequence):
-        yield from _unknown_prefixes(feature.feature, name)
-    elif isinstance(feature, features.FeaturesDict):
-        for child, inner in feature.items():
-            yield from _unknown_prefixes(inner, join(name, child))
 
 
 def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], Any]:
