@@ -1,13 +1,11 @@
-"""`adopt`: TFRecord files that nobody described become a dataset, once every record of them was checked."""
+"""`adopt`: makes a dataset of TFRecord files without metadata, after checking every record."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import os
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,7 +36,7 @@ from beam_datasets.reading.record_checks import decoding_check, names_check
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from beam_datasets.metadata.version import VersionOrStr
     from beam_datasets.reading.bare_files import Patterns
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
 
     Path = str | os.PathLike[str]
     Write = Callable[[str, bytes], None]
-    Described = tuple[SplitInfo, Sequence["_Shard"]]
 
 _GZIP = b"\x1f\x8b"
 
@@ -94,20 +91,25 @@ def adopt(
         raise ValueError(f"files is {files!r}; needed: 'copy' or 'link'.")
     found = find_files(pattern, split)
     tree = _features(features)
+    is_new = data_dir is not None
     directory = found.directory if data_dir is None else catalog.root_dir(data_dir)
-    identity = _identity(found, directory, name, version, new=data_dir is not None)
+    identity = _identity(found, directory, name, version, new=is_new)
     described = DatasetInfo(builder=identity, features=tree, **info)
-    job = _Job.of(found, described, decoders)
-    _check_free(identity.data_dir, new=data_dir is not None)
-    if data_dir is None:
-        templates = {name: _template(found, name, identity) for name in found.splits}
-        with _undone_on_error() as write:
-            splits = [_in_place(job, name, template, write) for name, template in templates.items()]
-            _describe(described, splits, directory, write)
-    else:
-        with _staged(identity.data_dir) as staging:
-            splits = [_brought(job, name, staging, files) for name in found.splits]
-            _describe(described, splits, staging, storage.create_bytes)
+    checks = names_check(tree), decoding_check(tree, decoders)
+    _check_free(identity.data_dir, new=is_new)
+    templates = {}
+    for one in found.splits:
+        template = DEFAULT_FILENAME_TEMPLATE if is_new else _template(found, one, identity)
+        templates[one] = FilenameTemplate(described.name, one, template=template)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_staged(identity.data_dir)) if is_new else identity.data_dir
+        write = stack.enter_context(_undone_on_error())
+        splits: dict[str, ShardColumns] = {}
+        for one, paths in found.splits.items():
+            places = zip(paths, templates[one].filenames(len(paths)))
+            rows = [_shard(checks, path, storage.join(folder, file), write, files) for path, file in places]
+            splits[one] = ShardColumns(*map(list, zip(*rows)))
+        _describe(described, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
 
 
@@ -168,76 +170,20 @@ def _check_free(directory: str, *, new: bool) -> None:
         )
 
 
-# ---------------------------------------------------------------------------------------------------- files to shards
+# --------------------------------------------------------------------------------------------------------------- files
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What is made of what.
-
-    Attributes:
-        found: the files.
-        info: the dataset, without splits.
-        check: what raises an error of the project where a record is none of the dataset's.
-        check_names: what does so where a feature has another name.
-    """
-
-    found: BareFiles
-    info: DatasetInfo
-    check: Check
-    check_names: Check
-
-    @classmethod
-    def of(cls, found: BareFiles, info: DatasetInfo, decoders: Any) -> _Job:
-        """Returns the job with the check that features and decoders mean."""
-        return cls(found, info, decoding_check(info.features, decoders), names_check(info.features))
-
-    def split_info(self, split: str, template: str, shards: Sequence[_Shard]) -> SplitInfo:
-        """Returns what dataset_info.json says of a split."""
-        lengths = [shard.num_examples for shard in shards]
-        template_of_split = FilenameTemplate(self.info.name, split, template=template)
-        return SplitInfo(split, lengths, sum(shard.num_bytes for shard in shards), template_of_split)
-
-
-@dataclass(frozen=True)
-class _Shard:
-    """What is known of a file that was checked; the fields are columns of the manifest."""
-
-    num_examples: int
-    num_bytes: int
-    file_bytes: int
-    crc32c: int
-    index_crc32c: int
-
-
-def _in_place(job: _Job, split: str, template: str, write: Write) -> Described:
-    """Checks a split's files and writes their indexes beside them."""
-    shards = [_shard(job, path, path, write) for path in job.found.splits[split]]
-    return job.split_info(split, template, shards), shards
-
-
-def _brought(job: _Job, split: str, staging: str, files: str) -> Described:
-    """Checks a split's files and brings them into a new directory, with their indexes."""
-    paths = job.found.splits[split]
-    names = FilenameTemplate(job.info.name, split).filenames(len(paths))
-    shards = []
-    for path, name in zip(paths, names):
-        target = storage.join(staging, name)
-        if files == "link":
-            storage.link(path, target)
-            shards.append(_shard(job, path, target, storage.create_bytes))
-        else:
-            with storage.open_writer(target) as writer:
-                shards.append(_shard(job, path, target, storage.create_bytes, writer))
-    return job.split_info(split, DEFAULT_FILENAME_TEMPLATE, shards), shards
-
-
-def _shard(job: _Job, path: str, target: str, write: Write, writer: storage.Writer | None = None) -> _Shard:
-    """Checks a file, copies it as it is read where there is a writer, and writes the index of the target."""
+def _shard(checks: tuple[Check, Check], path: str, target: str, write: Write, files: str) -> tuple[int, ...]:
+    """Checks a file, brings it to its place if it is not there, and writes its index; returns a row of ShardColumns."""
     crc, offsets = 0, [np.zeros(1, np.int64)]
-    with storage.open_reader(path) as reader:
+    with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
+        writer = None
+        if path != target and files == "link":
+            storage.link(path, target)
+        elif path != target:
+            writer = stack.enter_context(storage.open_writer(target))
         for chunk in _scan(reader, path):
-            _check_records(job, path, chunk)
+            _check_records(checks, path, chunk)
             crc = crc32c(chunk.buffer, crc)
             offsets.append(chunk.offsets[1:] + chunk.start)
             if writer is not None:
@@ -246,7 +192,7 @@ def _shard(job: _Job, path: str, target: str, write: Write, writer: storage.Writ
     index = Index(np.concatenate(offsets)).to_bytes()
     write(target + INDEX_SUFFIX, index)
     count = sum(map(len, offsets)) - 1
-    return _Shard(count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index))
+    return count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index)
 
 
 def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
@@ -258,14 +204,18 @@ def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
         raise
 
 
-def _check_records(job: _Job, path: str, chunk: tfrecord.Chunk) -> None:
-    """Raises an error that names the place where a record of a chunk cannot be an example of the dataset."""
-    number, check = 0, job.check
+def _check_records(checks: tuple[Check, Check], path: str, chunk: tfrecord.Chunk) -> None:
+    """Checks the names of the features in a file's first record, and that each record of a chunk decodes.
+
+    Raises:
+        CorruptRecordError, FeatureValueError: one is not an example of the dataset; the error names the place.
+    """
+    number, (check_names, check) = 0, checks
     records = chunk.records()
     try:
         if not chunk.first_record:
-            job.check_names(records[0])
-        for number, record in enumerate(records):  # noqa: B007 - it says where an error was
+            check_names(records[0])
+        for number, record in enumerate(records):  # noqa: B007 - the error names it
             check(record)
     except (ExampleError, FeatureError) as error:
         offset, number = chunk.start + int(chunk.offsets[number]), chunk.first_record + number
@@ -282,7 +232,7 @@ def _check_records(job: _Job, path: str, chunk: tfrecord.Chunk) -> None:
 
 @contextlib.contextmanager
 def _undone_on_error() -> Iterator[Write]:
-    """Gives a function that writes files where there are none; those it wrote are removed where an error follows."""
+    """Provides a function that creates files; if an error follows, it removes those that it created."""
     written: list[str] = []
 
     def write(path: str, data: bytes) -> None:
@@ -304,7 +254,7 @@ def _undone_on_error() -> Iterator[Write]:
 
 @contextlib.contextmanager
 def _staged(directory: str) -> Iterator[str]:
-    """Gives a directory that takes another name, `directory`, once it is complete; removed where it is not."""
+    """Provides a directory that is renamed to `directory` at the end; if an error occurs, it is removed."""
     staging = storage.join(
         storage.dirname(directory), f"incomplete.{uuid.uuid4().hex[:8]}_{storage.basename(directory)}"
     )
@@ -317,9 +267,16 @@ def _staged(directory: str) -> Iterator[str]:
         raise
 
 
-def _describe(info: DatasetInfo, splits: Sequence[Described], directory: str, write: Write) -> None:
-    """Writes the metadata, last of them what makes a directory a published dataset."""
-    described = info.replace(splits=SplitDict([split for split, _ in splits]))
+def _describe(
+    info: DatasetInfo,
+    templates: Mapping[str, FilenameTemplate],
+    splits: Mapping[str, ShardColumns],
+    directory: str,
+    write: Write,
+) -> None:
+    """Writes the metadata; the last file makes the directory a published dataset."""
+    found = [SplitInfo(name, list(c.num_examples), sum(c.num_bytes), templates[name]) for name, c in splits.items()]
+    described = info.replace(splits=SplitDict(found))
     texts = {
         **described.extra_files(),
         **described.features.label_files(),
@@ -331,14 +288,9 @@ def _describe(info: DatasetInfo, splits: Sequence[Described], directory: str, wr
         name=described.name,
         config=None,
         version=str(described.version),
-        splits={split.name: _columns(shards) for split, shards in splits},
+        splits=splits,
         metadata={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         builder=f"{__name__}:adopt",
     )
     for name, content in {MANIFEST_FILE: manifest.to_text().encode(), **contents}.items():
         write(storage.join(directory, name), content)
-
-
-def _columns(shards: Sequence[_Shard]) -> ShardColumns:
-    columns = {field.name: [getattr(shard, field.name) for shard in shards] for field in dataclasses.fields(_Shard)}
-    return ShardColumns(**columns)

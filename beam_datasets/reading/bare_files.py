@@ -1,12 +1,12 @@
-"""Finding TFRecord files that nobody described, and what their names say: which split, which dataset, how many."""
+"""Finds TFRecord files without metadata; their names give the split, the dataset and the number of files."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,11 +31,11 @@ _X_OF_Y = re.compile(r"(\d+)-of-(\d+)")
 
 @dataclass(frozen=True)
 class BareFiles:
-    """The files of each split, in the order in which their examples are to stand.
+    """The files of each split, in the order of their examples.
 
     Attributes:
         splits: split -> paths.
-        dataset: the dataset that all names speak of; None where they do not, or not of one.
+        dataset: the dataset that all names contain; None if they differ or contain none.
     """
 
     splits: Mapping[str, Sequence[str]]
@@ -50,10 +50,7 @@ class BareFiles:
         return "/".join(common) or "/"
 
     def template(self, split: str, dataset: str, directory: str) -> str | None:
-        """Returns the template by which a split's files are called, relative to a directory; None where there is none.
-
-        The usual one where it fits; else one of the names' own text.
-        """
+        """Returns the template of the names of a split's files, relative to a directory; None if there is none."""
         names = [path[len(directory.rstrip("/")) + 1 :] for path in self.splits[split]]
         for template in _templates(names[0], len(names)):
             try:
@@ -88,7 +85,9 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     for name, files in splits.items():
         check_split_name(name, reserved=RESERVED_SPLITS)
         _check_complete(name, files)
-    _check_once(path for files in splits.values() for path in files)
+    found = Counter(path for files in splits.values() for path in files)
+    if twice := [path for path, count in found.items() if count > 1]:
+        raise InputError(f"{twice[0]} is matched twice; its examples would be in the dataset twice.")
     datasets = {shard.dataset for files in splits.values() for shard in _shards(files) or []}
     return BareFiles(splits, datasets.pop() if len(datasets) == 1 else None)
 
@@ -110,7 +109,7 @@ def _matches(patterns: Patterns) -> list[str]:
 
 
 def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
-    """Returns what the names say; None where one of them is not of the usual form."""
+    """Returns the parts of the names; None if one of them is not of the default form."""
     names = [storage.basename(path) for path in paths]
     return [ShardFilename.parse(name) for name in names] if all(map(ShardFilename.is_valid, names)) else None
 
@@ -126,7 +125,7 @@ def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
 
 
 def _check_complete(split: str, paths: Sequence[str]) -> None:
-    """Checks that all files are there that belong to one by its name, where that has `<i>-of-<n>` in it."""
+    """Checks that no file is missing of those that the names, if they contain `<i>-of-<n>`, announce."""
     there = defaultdict(set)
     for path in paths:
         if match := _X_OF_Y.search(path, path.rfind("/") + 1):
@@ -140,16 +139,8 @@ def _check_complete(split: str, paths: Sequence[str]) -> None:
             )
 
 
-def _check_once(paths: Iterable[str]) -> None:
-    seen = set()
-    for path in paths:
-        if path in seen:
-            raise InputError(f"{path} is matched twice; its examples would be in the dataset twice.")
-        seen.add(path)
-
-
 def _templates(first: str, count: int) -> list[str]:
-    """Returns what the template may be, by the name of the first file: the usual one, then those of its own text."""
+    """Returns possible templates of the first file's name: the default, then those made of its own text."""
     width = max(NUM_DIGITS, len(str(count)))
     zero, total = "0" * width, f"{count:0{width}d}"
     candidates = [DEFAULT_FILENAME_TEMPLATE]
