@@ -34,16 +34,19 @@ Steps = Iterable[Any]
 """The tf.train.Feature messages of the time steps of a sequence."""
 
 _LISTS = {STRING: example.bytes_list, np.dtype(np.int64): example.int_list, np.dtype(np.float32): example.float_list}
-_SCALARS = {
-    STRING: example.one_bytes,
-    np.dtype(np.int64): lambda data, start, stop: np.int64(example.one_int(data, start, stop)),
-    np.dtype(np.float32): example.one_float,
-}
-_FIELDS = {STRING: "bytes_list", np.dtype(np.int64): "int64_list"}  # lists that protobuf reads as fast
+
+
+class _Checked:
+    """Validates the fields of a feature when it is made."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _stored_dtype(vars(self)["dtype"]))
+        if "shape" in vars(self):
+            object.__setattr__(self, "shape", _checked_shape(vars(self)["shape"]))
 
 
 @dataclass(frozen=True)
-class VarLen:
+class VarLen(_Checked):
     """A list of any length, empty where the key is absent.
 
     In a sequence it has two dimensions, time and values.
@@ -53,9 +56,6 @@ class VarLen:
     """
 
     dtype: Any
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
 
     def parse(self, key: str, data: bytes, span: Span | None) -> NDArray[Any]:
         """Returns the values at a span of a record, of shape (n,); no values if the span is None."""
@@ -69,7 +69,7 @@ class VarLen:
 
 
 @dataclass(frozen=True)
-class FixedLen:
+class FixedLen(_Checked):
     """A list that has the same number of values in every record.
 
     Attributes:
@@ -83,24 +83,18 @@ class FixedLen:
     default: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _checked_shape(self.shape))
-        object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
+        super().__post_init__()
         _ = self._default_array  # validates it
 
     def parse(self, key: str, data: bytes, span: Span | None) -> Any:
         """Returns the value at a span of a record, of the feature's shape."""
-        if not self.shape and span is not None:
-            try:
-                return _SCALARS[self.dtype](data, span[0], span[1])
-            except example.ExampleError:
-                pass  # absent or wrong: see below
         values = _read(self.dtype, key, data, span)
-        if values is not None:
-            _check_count(key, "the record", len(values), self.shape)
-            return _as_array(self.dtype, values).reshape(self.shape)
-        if self._default_array is None:
-            raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
-        return self._default_array.copy() if self.shape else self._default_array[()]
+        if values is None:
+            if self._default_array is None:
+                raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
+            return self._default_array.copy() if self.shape else self._default_array[()]
+        _check_count(key, "the record", len(values), self.shape)
+        return _as_array(self.dtype, values).reshape(self.shape) if self.shape else _as_array(self.dtype, values)[0]
 
     @functools.cached_property
     def _default_array(self) -> NDArray[Any] | None:
@@ -117,7 +111,7 @@ class FixedLen:
 
 
 @dataclass(frozen=True)
-class FixedLenSequence:
+class FixedLenSequence(_Checked):
     """A sequence whose time steps all have the same number of values; parsed to shape (time, *shape).
 
     Attributes:
@@ -129,10 +123,6 @@ class FixedLenSequence:
     shape: Sequence[int]
     dtype: Any
     allow_missing: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _checked_shape(self.shape))
-        object.__setattr__(self, "dtype", _stored_dtype(self.dtype))
 
     def parse_steps(self, key: str, steps: Steps | None) -> NDArray[Any]:
         """Returns the values of all time steps, of shape (time, *shape)."""
@@ -300,16 +290,9 @@ def _read(dtype: np.dtype[Any], key: str, data: bytes, span: Span | None) -> Any
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
     """Returns the list of each time step; no list if there are no steps."""
-    field = _FIELDS.get(dtype)
-    rows = []
-    for step in steps or ():
-        if field is not None and step.HasField(field):
-            rows.append(getattr(step, field).value)
-            continue
-        part = step.SerializeToString()  # packed floats are an array without a loop
-        row = _read(dtype, key, part, (0, len(part)))
-        rows.append([] if row is None else row)
-    return rows
+    parts = [step.SerializeToString() for step in steps or ()]
+    rows = [_read(dtype, key, part, (0, len(part))) for part in parts]
+    return [[] if row is None else row for row in rows]
 
 
 def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
@@ -321,9 +304,7 @@ def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
 
 def _joined(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
     """Returns the values of all rows, one after the other."""
-    if dtype in _FIELDS:
-        return _as_array(dtype, [value for row in rows for value in row])
-    return np.concatenate([np.asarray(row, dtype) for row in rows]) if rows else np.empty(0, dtype)
+    return np.concatenate([np.empty(0, dtype), *(np.asarray(row, dtype) for row in rows)])
 
 
 def _as_array(dtype: np.dtype[Any], values: Any) -> NDArray[Any]:
