@@ -1,4 +1,4 @@
-"""What a dataset says of itself: identity, documentation and splits, and how they stand in dataset_info.json."""
+"""The description of a dataset: identity, documentation and splits, and their form in dataset_info.json."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from beam_datasets.arguments import boolean, is_unicode
 from beam_datasets.errors import MetadataError
-from beam_datasets.metadata import info_arguments, info_json
+from beam_datasets.metadata import info_json
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
 from beam_datasets.metadata.split_info import SplitDict, SplitInfo
 from beam_datasets.metadata.supervised_keys import check_supervised_keys, read_supervised_keys, write_supervised_keys
@@ -134,8 +135,10 @@ class DatasetInfo:
             self._set_features()
         check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
         licence = _licence(self.license, redistribution_info)
-        self._set(**info_arguments.checked_flags(vars(self)))
-        info_arguments.check({**vars(self), "license": licence})
+        for flag in ("disable_shuffling", "nondeterministic_order"):
+            self._set(**{flag: boolean(flag, getattr(self, flag))})
+        self._check_texts(licence)
+        _check_metadata(self.metadata)
         self._set(
             description=_dedent(self.description),
             citation=_dedent(self.citation),
@@ -150,6 +153,28 @@ class DatasetInfo:
             self._set(features=FeaturesDict(self.features))
         if isinstance(self.features, FeatureConnector):
             features_dict.check_label_files(self.features)
+
+    def _check_texts(self, licence: Any) -> None:
+        """Checks what becomes text in dataset_info.json, which could be written but not read again.
+
+        Raises:
+            ValueError: a value is not a str, or UTF-8 cannot express it; the message names it.
+        """
+        notes = self.identity.release_notes or {}
+        if not isinstance(notes, Mapping):
+            raise ValueError(f"release_notes is {notes!r:.100}; needed: a dict from versions to what is new in them.")
+        texts = [(name, getattr(self, name)) for name in ("description", "homepage", "citation", "is_blocked")]
+        texts += [("license", licence), ("file_format", self.file_format)]
+        texts += [(name, getattr(self.identity, name)) for name in ("config_name", "config_description")]
+        texts += [("a version of release_notes", str(version)) for version in notes]
+        texts += [(f"release_notes[{str(version)!r}]", text) for version, text in notes.items()]
+        texts += [("a tag of config_tags", tag) for tag in self.identity.config_tags]
+        for name, value in texts:
+            shown = f"{name} is {value!r:.100}"
+            if not isinstance(value, (str, type(None))):
+                raise ValueError(f"{shown} of type {type(value).__name__}; needed: a str.")
+            if value and not is_unicode(value):
+                raise ValueError(f"{shown}, with half of a surrogate pair, which UTF-8 cannot express.")
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -370,6 +395,15 @@ class DatasetInfo:
 
 def _dedent(text: str | None) -> str:
     return textwrap.dedent(text).strip() if text else ""
+
+
+def _check_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, (dict, type(None))):
+        raise ValueError(f"metadata is {metadata!r:.100}; needed: a MetadataDict.")
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"metadata cannot be written as JSON: {error}.") from None
 
 
 def _licence(licence: str | None, redistribution_info: Mapping[str, str] | None) -> str | None:

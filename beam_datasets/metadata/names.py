@@ -142,7 +142,7 @@ def is_valid_dataset_name(text: str) -> bool:
 
 
 def check_dataset_name(name: str) -> str:
-    """Returns a dataset's own name; a ValueError if it is none.
+    """Returns a dataset's own name after checking it.
 
     Raises:
         ValueError: it is not a letter followed by letters, digits and underscores.
@@ -153,7 +153,7 @@ def check_dataset_name(name: str) -> str:
 
 
 def check_config_name(name: str) -> str:
-    """Returns a config's name; a ValueError if it is none.
+    """Returns a config's name after checking it.
 
     Raises:
         TypeError: it is not a str.
@@ -169,7 +169,7 @@ def check_config_name(name: str) -> str:
 
 
 def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
-    """Returns a split's name; a ValueError if it is none.
+    """Returns a split's name after checking it.
 
     Args:
         name: the split's.
@@ -227,7 +227,7 @@ def snake_to_camel(name: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ` Did you mean 'x'?` for the nearest of the known names, or nothing where none is near.
+    """Returns ` Did you mean 'x'?` for the nearest of the known names, or nothing if none is similar.
 
     >>> did_you_mean("trian", ["test", "train"])
     " Did you mean 'train'?"
@@ -259,7 +259,7 @@ class ShardFilename:
         """Parses a name such as `digits-train.tfrecord-00000-of-00004`; directories before it are ignored.
 
         Raises:
-            ValueError: it is no such name.
+            ValueError: it is not such a name.
         """
         found = _FILENAME.match(re.split(r"[/\\]", filename)[-1])
         if not found:
