@@ -12,7 +12,7 @@ def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int 
     """Returns an argument that must be an integer.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not an integer.
         ValueError: it is less than `at_least`, or more than `at_most`.
     """
     try:

@@ -35,7 +35,7 @@ CONFIG_FILE = "metadata.json"
 DATA_DIR_VARIABLES = ("BEAM_DATASETS_DATA_DIR", "TFDS_DATA_DIR")
 DEFAULT_DATA_DIR = "~/beam_datasets"
 
-_MOST_SUBDIRS = 20  # that an error looks into
+_MAX_SUBDIRS = 20  # that an error looks into
 
 _registered: dict[str, BuilderClass] = {}
 
@@ -87,7 +87,7 @@ def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
 
     Args:
         data_dir: the root.
-        storage_options: of its store. Paths that are made of it carry them.
+        storage_options: of its store.
 
     Raises:
         TypeError: data_dir is not a path.
@@ -252,7 +252,7 @@ def versions_near(directory: str) -> str:
         for folder in (directory, storage.dirname(directory) or "."):
             found = [str(version) for version in _versions_in(folder)]
             if not found and folder == directory:
-                subdirs = _subdirs(folder)[:_MOST_SUBDIRS]
+                subdirs = _subdirs(folder)[:_MAX_SUBDIRS]
                 found = [
                     f"{name}/{version}" for name in subdirs for version in _versions_in(storage.join(folder, name))
                 ]

@@ -7,6 +7,11 @@ stay plain `TypeError` and `ValueError`.
 
 from __future__ import annotations
 
+import os
+import re
+
+_SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
+
 
 class BeamDatasetsError(Exception):
     """Base of every error that the project raises on purpose."""
@@ -71,7 +76,10 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
     def __init__(self, problem: str, *, path: str, offset: int, record: int | None = None) -> None:
         place = f"{path}, byte {offset}" + ("" if record is None else f" (record {record})")
-        super().__init__(f"{place}: {problem}")
+        advice = ""
+        if _SHARD.search(path) and "beam-datasets verify" not in problem:
+            advice = f". To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
+        super().__init__(f"{place}: {problem.removesuffix('.') if advice else problem}{advice}")
         self.problem = problem
         self.path = path
         self.offset = offset

@@ -57,7 +57,7 @@ def is_authors(file: str) -> bool:
 
 
 def last_of_author(frames: Sequence[Frame]) -> Frame | None:
-    """Returns the innermost frame of the author's code; None where there is none."""
+    """Returns the innermost frame of the author's code; None if it is not in the traceback."""
     return next((frame for frame in reversed(frames) if is_authors(frame.file)), None)
 
 

@@ -26,7 +26,7 @@ from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.beam import dataflow, flink, local_runner
 from beam_datasets.beam.write import EngineOptions
-from beam_datasets.errors import StorageError
+from beam_datasets.errors import StorageError, StoreOptionsError
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.publish import is_published_by
 
@@ -52,6 +52,7 @@ class Engine:
         num_workers: worker processes of a local run; 1 runs within this process.
         shares_disk: whether the workers see this machine's files.
         waits: whether the end of the job is waited for.
+        inherits: whether this process starts the workers, so that they have its environment.
     """
 
     options: PipelineOptions
@@ -59,6 +60,7 @@ class Engine:
     num_workers: int
     shares_disk: bool
     waits: bool = True
+    inherits: bool = True
 
     @property
     def name(self) -> str:
@@ -135,7 +137,8 @@ def choose_engine(
         if dataflow.is_meant(options):
             dataflow.prepare(options, num_workers)
         waits = wait and not dataflow.makes_template(options)
-        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits)
+        inherits = _workers_inherit(options)
+        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits, inherits)
     _refuse_threads(options)
     if not wait:
         raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
@@ -183,7 +186,8 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
     """
     options, shared_disk = pipeline.options, boolean("shared_disk", shared_disk)
     if not runs_here(pipeline):
-        return Engine(options, False, 0, shared_disk or _workers_are_here(options))
+        shared_disk = shared_disk or _workers_are_here(options)
+        return Engine(options, False, 0, shared_disk, inherits=_workers_inherit(options))
     _refuse_threads(options)
     return Engine(options, True, 0, True)
 
@@ -235,27 +239,45 @@ def starts_engine(options: PipelineOptions) -> bool:
 
 def _workers_are_here(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers run on this machine."""
+    if _workers_inherit(options):
+        return True
     portable = options.view_as(PortableOptions)
-    kind, config = portable.environment_type, str(portable.environment_config or "")
+    if _short_name(str(options.view_as(StandardOptions).runner)) == "flink" and not flink.workers_are_here(options):
+        return False
+    host = str(portable.environment_config or "").removeprefix("http://").rpartition(":")[0].strip("[]")
+    return portable.environment_type in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
+
+
+def _workers_inherit(options: PipelineOptions) -> bool:
+    """Returns whether a portable runner's workers are started by this process, or by an engine that it starts."""
+    portable = options.view_as(PortableOptions)
     runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
     if runner == "flink" and not flink.workers_are_here(options):
         return False
-    if kind == "LOOPBACK" or (kind is None and runner in ("flink", "prism") and not portable.job_endpoint):
-        return True
-    host = config.removeprefix("http://").rpartition(":")[0].strip("[]")
-    return kind in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
+    return portable.environment_type == "LOOPBACK" or (
+        portable.environment_type is None and runner in ("flink", "prism") and not portable.job_endpoint
+    )
 
 
 def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> None:
-    """Checks that remote workers can see these paths.
+    """Checks that remote workers can see these paths, and that no options of this process lead there.
 
     Args:
         engine: where the pipeline runs.
         paths: what each path is for -> path; None is no path.
 
     Raises:
+        StoreOptionsError: a path has storage_options, and this process does not start the workers.
         ValueError: a path is local and the workers are elsewhere.
     """
+    for purpose, path in () if engine.inherits else paths.items():
+        if path is not None and storage.has_options(path):
+            raise StoreOptionsError(
+                f"{purpose} is {path!r}, which this process uses with storage_options, and workers of {engine.name} do "
+                "not get these: a job contains no credentials. Leave storage_options out, and let this process and "
+                "the workers each have their own: variables of their environment (AWS_ACCESS_KEY_ID, "
+                "AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), a role or service account, or a mounted file."
+            )
     if engine.shares_disk:
         return
     for purpose, path in paths.items():

@@ -129,7 +129,7 @@ class WriteExamples(beam.PTransform):
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
-            counts = blocks | "CountDistinct" >> _CountDistinct(self.engine.spill_dir)
+            counts = blocks | "CountDistinct" >> _CountDistinct()
         else:
             counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
         return write_blocks(blocks, counts, list(examples), self.publication, self.sharding, self.engine)
@@ -206,10 +206,9 @@ def write_blocks(
     )
     written = (
         blocks
-        | "Route" >> beam.FlatMap(_route, engine.spill_dir, plan).with_output_types(KV[int, engine.block_type])
+        | "Route" >> beam.FlatMap(_route, plan).with_output_types(KV[int, engine.block_type])
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write"
-        >> beam.ParDo(_WriteGroup(destination, engine.spill_dir), plan).with_output_types(tuple[tuple[str, int], Any])
+        | "Write" >> beam.ParDo(_WriteGroup(destination), plan).with_output_types(tuple[tuple[str, int], Any])
     )
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
@@ -411,23 +410,13 @@ def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, 
     return key[0], counts
 
 
-@dataclass
 class _CountDistinct(beam.PTransform):
-    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload.
-
-    Attributes:
-        spill_dir: where payload is spilled; None where it is inline.
-    """
-
-    spill_dir: str | None
-
-    def __post_init__(self) -> None:
-        super().__init__()
+    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload."""
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         return (
             blocks
-            | "SplitByKey" >> beam.FlatMap(_split_by_key, self.spill_dir).with_output_types(tuple[tuple[str, int], Any])
+            | "SplitByKey" >> beam.FlatMap(split_by_key).with_output_types(tuple[tuple[str, int], Any])
             | "GroupKeys" >> beam.GroupByKey()
             | "MergeUnique" >> beam.MapTuple(_merge_unique).with_output_types(COUNTS)
         )
@@ -443,27 +432,15 @@ def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) ->
     return key[0], merge_unique(parts)
 
 
-def _split_by_key(block: AnyBlock, spill_dir: str | None) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
-    return split_by_key(_with_store(block, spill_dir))
-
-
-def _route(block: AnyBlock, spill_dir: str | None, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
-    return planning.route(_with_store(block, spill_dir), plan.split(block.split))
-
-
-def _with_store(block: AnyBlock, spill_dir: str | None) -> AnyBlock:
-    """Returns the block with the options of its store, which do not travel with each block."""
-    if isinstance(block, Block) or not storage.is_remote(block.path):
-        return block
-    return dataclasses.replace(block, path=storage.with_options_if_remote(block.path, None, beside=spill_dir))
+def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
+    return planning.route(block, plan.split(block.split))
 
 
 class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
 
-    def __init__(self, destination: shard_writer.Destination, spill_dir: str | None) -> None:
+    def __init__(self, destination: shard_writer.Destination) -> None:
         self._destination = destination
-        self._spill_dir = spill_dir
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
         self._shard_examples = Metrics.distribution("beam_datasets", "shard_examples")
@@ -474,8 +451,7 @@ class _WriteGroup(beam.DoFn):
         self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
         group, began = plan.group(element[0]), time.monotonic()
-        blocks = (_with_store(block, self._spill_dir) for block in element[1])
-        written = shard_writer.write_group(group, blocks, self._destination)
+        written = shard_writer.write_group(group, element[1], self._destination)
         self._milliseconds.update(int(1000 * (time.monotonic() - began)))
         self._examples.inc(sum(shard.num_examples for shard in written))
         self._bytes.inc(sum(shard.file_bytes for shard in written))

@@ -76,8 +76,8 @@ class WriteDataset(beam.PTransform):
             shared_disk: the workers of a remote runner see this machine's paths.
             release_notes: version -> what is new in it.
             storage_options: of the store of `data_dir`, such as `access_key_id` and `endpoint`; see
-                `beam_datasets.builder`. They travel to the workers in the job's graph: on a remote engine, credentials
-                that its workers have of their own are better.
+                `beam_datasets.builder`. Refused for an engine whose workers this process does not start: they and
+                this process have their own, such as variables of the environment.
             **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
         Raises:

@@ -220,7 +220,7 @@ def _spill(
 ) -> SpilledBlock:
     """Writes a block into a new file of the directory and returns where it lies.
 
-    The name is new at each call, so a retried bundle disturbs nobody; it tells how many records and bytes are inside.
+    The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
     """
     count = len(keys) // KEY_BYTES
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.block")

@@ -25,7 +25,7 @@ MOST_BINS = 1 << 22
 BINS_PER_SHARD = 64  # then at most one record in so many is read twice
 BLOCK_BINS = 1 << 16
 _HEADER = struct.Struct("<BQ4B")  # shift, number of bins, bytes of a number in each column
-HASH_SHIFT = 106  # hashes are spread evenly, so their first 22 bits tell as many bins apart as are ever kept
+HASH_SHIFT = 106  # hashes are spread evenly, so their first 22 bits distinguish as many bins as are ever kept
 
 
 @dataclass(frozen=True, slots=True)

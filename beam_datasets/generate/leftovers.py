@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +10,8 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.runs import RESULT_DIR
+from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.version import Version
 
@@ -22,9 +23,8 @@ WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
 
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
-_STAGING = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
 _SPILL_SUFFIX = ".spill"
-_EMPTY_SECONDS = 3600.0  # after which nobody is just about to put something into an empty directory
+_EMPTY_SECONDS = 3600.0  # after which no process is about to put something into an empty directory
 
 Kind = Literal["staging", "run", "temporary", "empty"]
 
@@ -39,7 +39,7 @@ class Leftover:
             directory, 'empty' directory.
         num_bytes: its size.
         modified: when something in it was last changed, in seconds since the epoch.
-        abandoned: whether nobody works at it any more; a run that has decided to publish is to be finished then.
+        abandoned: whether no process works on it any more; a run that has decided to publish must be finished then.
         reason: why, or why not.
         job: id of the run; None if it is unknown.
     """
@@ -64,7 +64,7 @@ def find_leftovers(
         data_dir: root of datasets, or a directory below one.
         older_than: after how many seconds without a change something counts as abandoned if its owner cannot be asked:
             one on another machine, or an unknown one. Reservations never count as abandoned by their age.
-        storage_options: of the store of `data_dir`; see `beam_datasets.builder`. The returned paths carry them.
+        storage_options: of the store of `data_dir`; see `beam_datasets.builder`.
 
     Raises:
         PathNotFoundError: there is no such directory.
@@ -143,7 +143,7 @@ def _end_run(target: str, job: str | None) -> None:
 
 def _is_given_up(staging_dir: str) -> bool:
     """Makes sure that the run of a staging directory cannot publish it any more; returns whether that is so."""
-    match = _STAGING.fullmatch(storage.basename(staging_dir))
+    match = runs.STAGING_NAME.fullmatch(storage.basename(staging_dir))
     if match is None or not storage.is_remote(staging_dir) or match["name"].endswith(_SPILL_SUFFIX):
         return True  # a local directory gets another name before anything in it is removed
     target = storage.join(storage.dirname(staging_dir), match["name"])
@@ -186,18 +186,21 @@ class _Search:
                 yield from self._found(path, "temporary")
             elif name.startswith(runs.RUNS_PREFIX) and storage.is_remote(path):
                 yield from self._found(path, "run")
-            elif _STAGING.fullmatch(name):
+            elif runs.STAGING_NAME.fullmatch(name):
                 yield from self._found(path, "staging")
             elif len(names) < _DEPTH and not _is_file_of_a_dataset(name) and storage.is_dir(path):
                 yield from self.below(path, (*names, name))
 
     def _found(self, path: str, kind: Kind) -> Iterator[Leftover]:
-        leftover = self.judge(path, kind)
+        try:
+            leftover = self.judge(path, kind)
+        except StorageError as error:  # such as a damaged record, which must not hide what else there is
+            leftover = Leftover(path, kind, 0, self.now, False, f"cannot be judged: {error}")
         if leftover is not None:
             yield leftover
 
     def judge(self, path: str, kind: Kind) -> Leftover | None:
-        """Returns what a path is now; None where it is gone, or is no leftover any more."""
+        """Returns what a path is now; None if it is gone, or is not a leftover any more."""
         if storage.is_link(path):
             return None
         usage = _usage(path)
@@ -215,6 +218,8 @@ class _Search:
         if kind == "staging" and _belongs_to_holder(path):
             return None  # shown with the reservation
         abandoned, reason = self._whose(owner, usage.modified)
+        if owner is None and kind == "staging" and (result := _kept_result(path)):
+            reason = f"refused for its number: beam-datasets publish {result} --version NUMBER publishes it; {reason}"
         return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)
 
     def _judge_run(self, path: str, usage: storage.Usage) -> Leftover | None:
@@ -264,13 +269,21 @@ def _usage(path: str) -> storage.Usage | None:
 
 def _belongs_to_holder(staging_dir: str) -> bool:
     """Returns whether a staging directory is that of the run that holds a directory of an object store."""
-    match = _STAGING.fullmatch(storage.basename(staging_dir))
+    match = runs.STAGING_NAME.fullmatch(storage.basename(staging_dir))
     if match is None or not storage.is_remote(staging_dir):
         return False
     held = runs.holder(storage.join(storage.dirname(staging_dir), match["name"]))
     if held is None or held.run.job != match["job"]:
         return False
     return held.decision is None or held.decision.kind != runs.ABANDON
+
+
+def _kept_result(staging_dir: str) -> str | None:
+    """Returns the directory of a complete version that was kept to be published under another number."""
+    for path in (staging_dir, storage.join(staging_dir, RESULT_DIR)):
+        if storage.exists(storage.join(path, MANIFEST_FILE)):
+            return path
+    return None
 
 
 def _list(folder: str) -> list[str]:

@@ -107,7 +107,7 @@ def _is_there(pid: int) -> bool:
         return False
     except OSError:
         pass  # another user's
-    return (_stat(pid) or ["R"])[0] not in "ZX"  # dead, though nobody has asked yet how it ended
+    return (_stat(pid) or ["R"])[0] not in "ZX"  # dead, but its parent has not waited for it
 
 
 def _start_ticks(pid: int) -> int | None:
@@ -116,7 +116,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Returns what Linux says of a process, from its state on (man proc_pid_stat); None where there is no such file."""
+    """Returns the fields of /proc/PID/stat from the state on (man proc_pid_stat); None if the file does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import platform
 import time
 import uuid
@@ -34,7 +35,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.generate import compatibility, runs, shard_writer
 from beam_datasets.generate.owners import OWNER_FILE, Owner
-from beam_datasets.generate.runs import Decision, Run, StagedFile
+from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate
@@ -47,8 +48,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.version import VersionOrStr
 
-RESULT_DIR = "result"
-"""Directory in a staging directory of an object store with a complete version that was not published."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ def check_free(dataset_dir: str, full_name: str) -> None:
     """
     if catalog.is_published(dataset_dir):
         raise AlreadyPublishedError(
-            f"{full_name} is already published in {dataset_dir}. A published version never changes: "
-            "raise the version to publish again."
+            f"{full_name} is already published in {dataset_dir}{_publisher(dataset_dir)}. A published version never "
+            "changes: raise the version to publish again."
         )
     if storage.is_remote(dataset_dir):
         return  # files may be those of a run that is publishing: `reserve` finds out
@@ -178,6 +178,31 @@ def check_free(dataset_dir: str, full_name: str) -> None:
             f"{dataset_dir} exists but is no published dataset (it lacks dataset_info.json or features.json). "
             f"Move it away to publish {full_name} there."
         )
+
+
+def _publisher(dataset_dir: str) -> str:
+    """Returns which run has published a version, for messages; '' if that is not recorded."""
+    try:
+        report = json.loads(storage.read_bytes(storage.join(dataset_dir, RUN_FILE)))
+        return f", by run {report['job']}, which started {runs.utc(report['started'])}"
+    except (StorageError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _warn_of_other_runs(run: Run) -> None:
+    """Warns if processes of this machine are about to publish the same directory on a local disk: one can win."""
+    parent, name = storage.dirname(run.target), storage.basename(run.target)
+    for folder in storage.list_dir(parent) if storage.is_dir(parent) else ():
+        match = runs.STAGING_NAME.fullmatch(folder)
+        if match is None or match["name"] != name or match["job"] == run.job:
+            continue
+        owner = Owner.read(storage.join(parent, folder))
+        if owner is not None and owner.is_here and owner.is_running:
+            _log.warning(
+                "%s: %s is writing the same directory. The first to end publishes it; the other one fails.",
+                run.target,
+                Run(run.target, owner).text,
+            )
 
 
 def _byte_options(sharding: ShardingOptions) -> dict[str, Any]:
@@ -207,6 +232,8 @@ def reserve(publication: HasRun) -> None:
     run = publication.run
     if run.is_remote:
         runs.reserve(run)
+    elif not storage.exists(run.staging_dir):
+        _warn_of_other_runs(run)
     for directory in filter(None, (run.staging_dir, run.spill_dir)):
         storage.make_dirs(directory)
         run.owner.write(directory)
@@ -236,7 +263,7 @@ def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
         raise
     except BaseException as error:
         _give_up(run, error)
-        with contextlib.suppress(StorageError):  # somebody else has put something there
+        with contextlib.suppress(StorageError):  # another process has put something there
             for directory in above:
                 storage.remove_empty_dir(directory)
         raise

@@ -12,8 +12,8 @@ replaced or deleted, and only one run ever creates any:
 * When all of its files are staged, the run creates its decision "publish". To give up a run is to create its decision
   "abandon". The file can be created once, so exactly one of the two wins, for ever.
 * After "abandon", the run creates no final name, and its staged files may be deleted.
-* After "publish", anybody may put the staged files in place, any number of times: each is copied to its final name if
-  that does not exist, all are checked, and the marker (dataset_info.json), which makes the directory visible, is
+* After "publish", any process may put the staged files in place, any number of times: each is copied to its final name
+  if that does not exist, all are checked, and the marker (dataset_info.json), which makes the directory visible, is
   created last. Staged files are deleted only after that.
 * The records are deleted after that, too. A late run may then create a record anew, so a process that creates or
   reads a record and continues looks for the marker afterwards. Records are deleted only once the marker is there,
@@ -51,6 +51,10 @@ RUNS_PREFIX = "incomplete.runs."
 EXPORT_FILE = "_export.json"
 """The marker of an export. Readers of Parquet directories skip names that begin with an underscore."""
 
+STAGING_NAME = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
+"""Names of staging directories."""
+RESULT_DIR = "result"
+"""Directory in a staging directory of an object store with a complete version that was not published."""
 COPIES_AT_ONCE = 8
 _CHUNK_BYTES = 8 << 20
 _RESERVATION = re.compile(r"(\d{8})\.reservation\.json")
@@ -96,12 +100,18 @@ class Run:
     @property
     def text(self) -> str:
         """The run and its owner, for messages."""
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.owner.started))
-        return f"run {self.job} ({self.owner.text}{f', {self.owner.runner}' * bool(self.owner.runner)}, since {since})"
+        runner = f", {self.owner.runner}" if self.owner.runner else ""
+        return f"run {self.job} ({self.owner.text}{runner}, since {utc(self.owner.started)})"
 
     def to_json(self) -> bytes:
         """Returns the content of the run's reservation."""
-        return _json({"owner": asdict(self.owner), "marker": self.marker, "spill_dir": self.spill_dir})
+        return _json(
+            {
+                "owner": asdict(self.owner),
+                "marker": self.marker,
+                "spill_dir": self.spill_dir and storage.url(self.spill_dir),
+            }
+        )
 
     @classmethod
     def from_json(cls, text: bytes, *, target: str) -> Run:
@@ -178,6 +188,11 @@ class Holder(NamedTuple):
     number: int
     run: Run
     decision: Decision | None
+
+
+def utc(seconds: float) -> str:
+    """Returns a time, in seconds since the epoch, for messages."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def staging_dir(target: str, job: str) -> str:
@@ -366,7 +381,7 @@ def _check_files(run: Run, decision: Decision) -> None:
 def finish(target: str) -> bool:
     """Puts the files of a run in place that has decided to publish; returns False if no run has.
 
-    Anybody may call this, any number of times, also while the run is at it.
+    Any process may call this, any number of times, also while the run itself does it.
     """
     held = holder(target)
     if held is None or held.decision is None or held.decision.kind != PUBLISH:
@@ -398,7 +413,7 @@ def abandon(target: str, job: str, *, by: str) -> Decision:
         by: who gives it up, for messages.
     """
     wanted = Decision(job, ABANDON, by=by)
-    while not is_complete(target):  # nobody publishes there any more, and records would be left
+    while not is_complete(target):  # no run publishes there any more, and records would be left
         if _create(_decision_path(target, job), wanted.to_json()):
             return wanted
         if (found := decision_of(target, job)) is not None:

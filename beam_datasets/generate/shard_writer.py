@@ -42,7 +42,7 @@ MAX_CHUNK_BYTES = 32 << 20
 INLINE_BYTES = 32 << 20  # of a group's inline payload that memory holds
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters
-STRETCH_BYTES = 64 << 10
+RANGE_BYTES = 64 << 10
 PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
 
 
@@ -84,7 +84,7 @@ class Destination:
         ignore_duplicates: keep one example of each key.
         keyless: the splits whose indexes hold no sort keys, because these only decide an order.
         chunk_bytes: payload gathered at once, in bytes; None for little of few blocks and more of many, so that each
-            is read in long stretches.
+            is read in long ranges.
     """
 
     directory: str
@@ -228,7 +228,7 @@ def _written(group: Group, number: int, path: str, index: Index, checksum: int, 
 
 def _chunk_bytes(num_blocks: int) -> int:
     """Returns how much payload to gather at once: small buffers are used again, large ones cost fresh pages."""
-    return max(MIN_CHUNK_BYTES, min(MAX_CHUNK_BYTES, STRETCH_BYTES * num_blocks))
+    return max(MIN_CHUNK_BYTES, min(MAX_CHUNK_BYTES, RANGE_BYTES * num_blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,32 +332,32 @@ class _Merge:
             yield from self._gather(self.order[start:stop])
 
     def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
-        """Yields the framed records at these places, in this order; reads each block's stretch once."""
+        """Yields the framed records at these places, in this order; reads the range of each block once."""
         blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
         starts, sizes = self.starts[places], self.sizes[places].astype(np.int64)
         lows = np.full(len(blocks), np.iinfo(np.int64).max)
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)
         np.maximum.at(highs, block_of, starts + sizes)
-        stretches: list[bytes] = [
+        ranges: list[bytes] = [
             self.blocks[block].read(low, high)
             for block, low, high in zip(blocks.tolist(), lows.tolist(), highs.tolist(), strict=True)
         ]
-        if len(stretches) == 1 and (starts[1:] == (starts + sizes)[:-1]).all():
-            yield stretches[0]
+        if len(ranges) == 1 and (starts[1:] == (starts + sizes)[:-1]).all():
+            yield ranges[0]
             return
         starts -= lows[block_of]
         for first, stop in _cuts(sizes, PIECE_BYTES):
             some = slice(first, stop)
-            yield gather(stretches, block_of[some], starts[some], sizes[some])
+            yield gather(ranges, block_of[some], starts[some], sizes[some])
 
 
-def _cuts(sizes: NDArray[Any], most: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, stop) of stretches of items of these sizes that are at most `most` together, or one item."""
+def _cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, stop) of batches of consecutive items of up to `max_bytes` together, at least one item each."""
     ends = np.cumsum(sizes, dtype=np.int64)
     start = before = 0
     while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
         yield start, stop
         start, before = stop, int(ends[stop - 1])
 
@@ -365,7 +365,7 @@ def _cuts(sizes: NDArray[Any], most: int) -> Iterator[tuple[int, int]]:
 def gather(
     buffers: list[bytes], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> bytes:
-    """Returns stretches of buffers one after the other: stretch i is sizes[i] bytes from starts[i] of which[i]."""
+    """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
     if core is not None:
         gathered: bytes = core.gather(buffers, which, starts, sizes)
         return gathered
@@ -429,7 +429,7 @@ def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
 
 
 def _show(record: bytes, limit: int = 300) -> str:
-    """Returns a record's content in about `limit` characters: short features first, for they tell examples apart.
+    """Returns a record's content in about `limit` characters: short features first, because they distinguish examples.
 
     >>> _show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
     "id: 7, tags: ['a', 'b'], image: 100 bytes that begin with b'defg'"

@@ -31,7 +31,6 @@ from beam_datasets.metadata.names import DatasetName, did_you_mean
 from beam_datasets.metadata.split_info import SplitDict
 from beam_datasets.metadata.supervised_keys import names_in
 from beam_datasets.metadata.version import Version
-from beam_datasets.storage.options import options_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -368,8 +367,6 @@ def _info(
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
     """Checks that neither directory is in the other."""
     there = source.dataset_dir
-    if options_of(target) != options_of(there):
-        return  # it may be another store; and nothing that is published is overwritten in any case
     if target == there:
         raise BeamDatasetsError(
             f"{source.info.display_name} in {there} is the source itself, and a published version never changes. Give "

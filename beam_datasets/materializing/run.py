@@ -97,8 +97,8 @@ def materialize(
         storage_options: of the store of `data_dir`, for what is written; see `beam_datasets.builder`. Two arguments,
             because source and target often are two stores, and credentials of one are not to be sent to the other.
         source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in the
-            bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give URLs that
-            carry their own: `beam_datasets.storage.with_options(url, options)`. Workers get options with the job.
+            bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give what
+            `beam_datasets.storage.with_options(url, options)` returns. Both are for workers that this process starts.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
             this process does all, without Beam: it copies with several threads, and filters and shuffles with one.
         **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,

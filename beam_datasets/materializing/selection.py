@@ -148,7 +148,7 @@ class Sources:
         """
         found = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
         for number, known in enumerate(self.opened):
-            if storage.is_same(known.dataset_dir, found.dataset_dir):
+            if known.dataset_dir == found.dataset_dir:
                 return number
         if found.info.file_format != "tfrecord":
             raise BeamDatasetsError(

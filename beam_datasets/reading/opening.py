@@ -343,7 +343,7 @@ def builder(
         config: instead of one in the name.
         version: instead of one in the name: a version, a pattern, or 'latest'.
         storage_options: of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`, with the
-            names of obstore (for other schemes, fsspec). Datasets of the builder contain them, also when pickled.
+            names of obstore (for other schemes, fsspec). They hold in this process and those that it starts.
         **kwargs: for a registered builder; an error without one.
 
     Raises:

@@ -23,13 +23,13 @@ Range = tuple[int, int]
 
 
 class Reader(ABC):
-    """An open file. Threads may read from it at once; close it when none does any more.
+    """An open file. Threads may share it; close it after the last one has finished reading.
 
     Attributes:
         path: the file.
         size: its size in bytes, when it was opened.
-        tag: of a remote file, a text that is another one when its content is; None where that is not known.
-        descriptor: of a file of this machine, what the system knows it by while it is open; else None.
+        tag: of a remote file, a text that changes with its content; None if the store reports none.
+        descriptor: the file descriptor of a local file while it is open; else None.
     """
 
     descriptor: int | None = None
@@ -40,7 +40,7 @@ class Reader(ABC):
         self.tag = tag
 
     def read(self, start: int = 0, stop: int | None = None) -> Buffer:
-        """Returns bytes [start, stop) of the file, never fewer; to its end where `stop` is None.
+        """Returns bytes [start, stop) of the file, never fewer; to its end if `stop` is None.
 
         Raises:
             StorageError: they cannot be read, or the file ends before `stop`.
@@ -55,7 +55,7 @@ class Reader(ABC):
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Buffer:
-        """Returns bytes [start, stop) of the file; there are some, and they are within it."""
+        """Returns bytes [start, stop) of the file, which are not empty and within it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Reader(ABC):
 
 
 class Writer(ABC):
-    """A file being written, which nobody sees before `commit`. As a context manager it commits, or aborts on an error.
+    """A file being written, invisible until `commit`. As a context manager it commits, or aborts on an error.
 
     Attributes:
         path: the file.
@@ -84,11 +84,11 @@ class Writer(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Puts the file in its place, instead of one that is there."""
+        """Puts the file in its place, replacing an existing one."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Forgets what was written; a file that is there stays as it is. Raises nothing."""
+        """Discards what was written; an existing file stays as it is. Raises nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +102,7 @@ class Writer(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a file or a directory takes.
+    """The size of a file or a directory.
 
     Attributes:
         num_bytes: of the file, or of all files below.
@@ -123,7 +123,7 @@ def copy_bytes(reader: Reader, writer: Writer) -> None:
 
 
 class Backend(Protocol):
-    """The functions of a kind of storage; what they do is said where `files` calls them."""
+    """The functions of a kind of storage; `files` documents them."""
 
     def exists(self, path: str) -> bool: ...  # noqa: D102
     def is_dir(self, path: str) -> bool: ...  # noqa: D102
@@ -144,11 +144,11 @@ class Backend(Protocol):
 
 
 def check_range(path: str, start: int, stop: int, size: int) -> None:
-    """Raises where bytes [start, stop) are not within a file of `size` bytes.
+    """Raises an error unless bytes [start, stop) are within a file of `size` bytes.
 
     Raises:
-        ValueError: the range is none.
-        StorageError: the file is too short, as one that was cut off is.
+        ValueError: it is not a range.
+        StorageError: the file is too short.
     """
     if not 0 <= start <= stop:
         raise ValueError(f"{path}: bytes [{start}, {stop}) are no range: 0 <= start <= stop is needed")

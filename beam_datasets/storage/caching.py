@@ -1,11 +1,11 @@
-"""Pieces of remote files kept on a local disk, within a number of bytes that all processes share.
+"""Pieces of remote files, cached on a local disk within a number of bytes that all processes share.
 
-It is used where the environment names a directory, $BEAM_DATASETS_CACHE_DIR, and for what callers ask it: shards and
-their indexes. A file is cut into pieces of `PIECE_BYTES`; the name of a piece is a hash of the file's URL, size and tag
-(what the store said of its content when it was opened), and its number. It ends with a CRC of these and its content.
+It is used if $BEAM_DATASETS_CACHE_DIR names a directory, for shards and their indexes. A file is cut into pieces of
+`PIECE_BYTES`; the name of a piece is a hash of the file's URL, size and tag (what the store reported of its content
+when it was opened), and its number. It ends with a CRC of its name and content.
 
-Pieces appear whole, by a rename; the one that was used least lately is removed first. A cache only costs speed where it
-fails: a piece that is damaged or gone is read anew, and a disk that is full or cannot be written is a warning.
+Pieces appear whole, by a rename; the least recently used one is removed first. A failing cache only costs speed: a
+damaged or missing piece is read again, and a disk that is full or cannot be written is a warning.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import time
 import uuid
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
 from beam_datasets.storage import files
 from beam_datasets.storage.backend import Range, Reader
+from beam_datasets.storage.options import url
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, is_remote, is_temporary, scheme
 
 if TYPE_CHECKING:
@@ -39,34 +40,37 @@ PIECE_BYTES = 1 << 20
 """About what a store sends in the time that it takes to answer: an example costs hardly more than twice as long."""
 
 _CRC_BYTES = 4
-_LEFT_AFTER_EVICTING = 0.9
-_PIECES_AT_ONCE = 8
+_KEPT_SHARE = 0.9  # of the bytes, after pieces were removed
+_MAX_PIECES = 8  # fetched at once, and in memory while the ranges in them are yielded
 _ABANDONED_SECONDS = 3600.0
 _PIECE = re.compile(r"[0-9a-f]{40}-\d+")
-_COUNT = "bytes"
 
 
 class CacheWarning(UserWarning):
-    """The cache cannot be used; reading goes on without."""
-
-
-def cached(reader: Reader) -> Reader:
-    """Returns a reader of the same file that looks into the cache first; the same reader if there is no cache.
-
-    Raises:
-        ValueError: a variable of the environment cannot be understood.
-    """
-    cache = PieceCache.from_environment() if _may_be_cached(reader.path) else None
-    return reader if cache is None or reader.tag is None else CachedReader(reader, cache)
+    """The cache cannot be used; reading continues without."""
 
 
 def is_on(path: str) -> bool:
-    """Returns whether there is a cache for such a path."""
-    return _may_be_cached(path) and bool(os.environ.get(DIR_VARIABLE))
+    """Returns whether there is a cache for such a path. `memory://` is another store in each process."""
+    return is_remote(path) and scheme(path) != "memory" and bool(os.environ.get(DIR_VARIABLE))
+
+
+def cached(reader: Reader) -> Reader:
+    """Returns a reader of the same file that uses the cache; the same reader if there is no cache.
+
+    Raises:
+        ValueError: $BEAM_DATASETS_CACHE_BYTES is not a number.
+    """
+    if not is_on(reader.path) or reader.tag is None:
+        return reader
+    text = os.environ.get(BYTES_VARIABLE) or str(DEFAULT_BYTES)
+    if not text.isdecimal():
+        raise ValueError(f"${BYTES_VARIABLE} is {text!r}; it must be a number of bytes, such as {DEFAULT_BYTES}.")
+    return CachedReader(reader, PieceCache(os.path.abspath(os.path.expanduser(os.environ[DIR_VARIABLE])), int(text)))
 
 
 def read_all(path: str) -> Buffer:
-    """Returns the whole file, from the cache what is there.
+    """Returns the whole file, as far as possible from the cache.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -75,87 +79,64 @@ def read_all(path: str) -> Buffer:
         return reader.read()
 
 
-def _may_be_cached(path: str) -> bool:
-    return is_remote(path) and scheme(path) != "memory"  # which is another one in each process
-
-
 class CachedReader(Reader):
-    """Reads pieces from the cache; what is not there, from the file, and keeps it."""
+    """Reads pieces from the cache, or from the file to cache them."""
 
     def __init__(self, reader: Reader, cache: PieceCache) -> None:
         super().__init__(reader.path, reader.size, reader.tag)
         self._reader = reader
         self._cache = cache
-        identity = f"{reader.path}\n{reader.size}\n{reader.tag}"
+        identity = f"{url(reader.path)}\n{reader.size}\n{reader.tag}"
         self._key = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
     def read_many(self, ranges: Sequence[Range]) -> Iterator[bytes]:
-        """Yields the ranges; the pieces of a few of them are asked for at once."""
-        for some in _grouped(ranges):
-            pieces = self._pieces({number for start, stop in some for number in _numbers(start, stop)})
-            for start, stop in some:
-                yield b"".join(
-                    memoryview(pieces[number])[
-                        max(start - number * PIECE_BYTES, 0) : max(stop - number * PIECE_BYTES, 0)
-                    ]
-                    for number in _numbers(start, stop)
-                )
+        """Yields the ranges; the pieces of several ranges are fetched at once."""
+        some: list[Range] = []
+        for number, (start, stop) in enumerate(ranges, start=1):
+            some.append((start, stop))
+            if number == len(ranges) or sum(len(_pieces_of(*span)) for span in some) >= _MAX_PIECES:
+                yield from self._read_some(some)
+                some = []
+
+    def _read_some(self, ranges: list[Range]) -> Iterator[bytes]:
+        pieces: dict[int, Buffer | None] = {
+            number: self._cache.get(self._key, number, self._piece(number)[1] - self._piece(number)[0])
+            for number in sorted({number for span in ranges for number in _pieces_of(*span)})
+        }
+        missing = [number for number, data in pieces.items() if data is None]
+        spans = [self._piece(number) for number in missing]
+        fetched: Iterable[Buffer] = self._reader.read_many(spans) if len(spans) > 1 else map(self._read_one, spans)
+        for number, data in zip(missing, fetched):
+            pieces[number] = data
+            self._cache.put(self._key, number, data)
+        for start, stop in ranges:
+            yield b"".join(
+                memoryview(pieces[number] or b"")[max(start - first, 0) : stop - first]
+                for number in _pieces_of(start, stop)
+                for first in [number * PIECE_BYTES]
+            )
+
+    def _read_one(self, span: Range) -> Buffer:
+        return self._reader.read(*span)
 
     def _read(self, start: int, stop: int) -> bytes:
         return next(self.read_many([(start, stop)]))
 
-    def _pieces(self, numbers: set[int]) -> dict[int, Buffer]:
-        """Returns pieces of the file by number."""
-        found: dict[int, Buffer] = {}
-        for number in sorted(numbers):
-            kept = self._cache.get(self._key, number, self._num_bytes(number))
-            if kept is not None:
-                found[number] = kept
-        missing = sorted(numbers - set(found))
-        for number, data in zip(missing, self._fetch(missing)):
-            found[number] = data
-            self._cache.put(self._key, number, data)
-        return found
-
-    def _fetch(self, numbers: list[int]) -> Iterable[Buffer]:
-        spans = [(number * PIECE_BYTES, number * PIECE_BYTES + self._num_bytes(number)) for number in numbers]
-        return self._reader.read_many(spans) if len(spans) > 1 else [self._reader.read(*span) for span in spans]
-
-    def _num_bytes(self, number: int) -> int:
-        return min(PIECE_BYTES, self.size - number * PIECE_BYTES)
+    def _piece(self, number: int) -> Range:
+        return number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)
 
     def close(self) -> None:
         """Closes the file."""
         self._reader.close()
 
 
-def _numbers(start: int, stop: int) -> range:
-    """Returns the numbers of the pieces that bytes [start, stop) lie in.
+def _pieces_of(start: int, stop: int) -> range:
+    """Returns the numbers of the pieces that contain bytes [start, stop).
 
-    >>> _numbers(0, 1), _numbers(PIECE_BYTES - 1, PIECE_BYTES + 1), _numbers(5, 5)
+    >>> _pieces_of(0, 1), _pieces_of(PIECE_BYTES - 1, PIECE_BYTES + 1), _pieces_of(5, 5)
     (range(0, 1), range(0, 2), range(0, 0))
     """
     return range(start // PIECE_BYTES, -(-stop // PIECE_BYTES)) if stop > start else range(0)
-
-
-def _grouped(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """Yields the ranges, a few together: pieces are held in memory while the ranges in them are handed out."""
-    some: list[Range] = []
-    for start, stop in ranges:
-        some.append((start, stop))
-        if sum(len(_numbers(*span)) for span in some) >= _PIECES_AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
-
-
-class _Kept(NamedTuple):
-    """A piece on the disk; in the order in which pieces are removed."""
-
-    used: int
-    path: str
-    num_bytes: int
 
 
 @dataclass(frozen=True)
@@ -163,38 +144,23 @@ class PieceCache:
     """A directory of pieces. Threads and processes may use it at once.
 
     Attributes:
-        directory: where the pieces are.
-        num_bytes: which all of them may take together.
+        directory: of the pieces.
+        num_bytes: maximum size of all pieces.
     """
 
     directory: str
     num_bytes: int
 
-    @classmethod
-    def from_environment(cls) -> PieceCache | None:
-        """Returns the cache that the environment names; None where it names none.
-
-        Raises:
-            ValueError: the number of bytes is none.
-        """
-        directory = os.environ.get(DIR_VARIABLE)
-        if not directory:
-            return None
-        text = os.environ.get(BYTES_VARIABLE) or str(DEFAULT_BYTES)
-        if not text.isdecimal():
-            raise ValueError(f"${BYTES_VARIABLE} is {text!r}; it must be a number of bytes, such as {DEFAULT_BYTES}.")
-        return cls(os.path.abspath(os.path.expanduser(directory)), int(text))
-
     def get(self, key: str, number: int, num_bytes: int) -> bytes | None:
-        """Returns a piece of `num_bytes`; None where it is not there, or is damaged."""
+        """Returns a piece of `num_bytes`; None if it is missing or damaged."""
         path = self._path(key, number)
         try:
             with open(path, "rb") as file:
                 data = file.read()
             content = data[:-_CRC_BYTES]
             if len(content) == num_bytes and data[-_CRC_BYTES:] == _crc(path, content):
-                with contextlib.suppress(OSError):
-                    os.utime(path)  # it was used; a disk that cannot be written may be read
+                with contextlib.suppress(OSError):  # a disk that cannot be written may be read
+                    os.utime(path)
                 return content
             os.unlink(path)
         except FileNotFoundError:
@@ -204,7 +170,7 @@ class PieceCache:
         return None
 
     def put(self, key: str, number: int, data: Buffer) -> None:
-        """Keeps a piece, and removes others where there are too many bytes."""
+        """Keeps a piece, and removes others if there are too many bytes."""
         path, num_bytes = self._path(key, number), memoryview(data).nbytes + _CRC_BYTES
         if num_bytes > self.num_bytes:
             return
@@ -216,7 +182,7 @@ class PieceCache:
                 file.writelines([data, _crc(path, data)])
             with self._lock():
                 if not os.path.exists(path):
-                    self._make_room(num_bytes)
+                    self._make_space(num_bytes)
                     os.rename(temporary, path)
         except OSError as error:
             _warn(self.directory, error.strerror or str(error))
@@ -238,47 +204,41 @@ class PieceCache:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _make_room(self, num_bytes: int) -> None:
-        """Counts bytes that are to come; where they do not fit, counts what is there, and removes some of it."""
-        counter = os.path.join(self.directory, _COUNT)
+    def _make_space(self, num_bytes: int) -> None:
+        """Adds to the count of bytes, which a file contains; if they do not fit, counts again and removes pieces."""
+        counter = os.path.join(self.directory, "bytes")
         try:
             with open(counter, encoding="ascii") as file:
                 total = int(file.read())
         except (FileNotFoundError, ValueError):
             total = self.num_bytes
         if total + num_bytes > self.num_bytes:
-            total = self._evict(num_bytes)
+            kept = sorted(self._pieces())
+            total = sum(size for _, _, size in kept)
+            if total + num_bytes > self.num_bytes:
+                for _, path, size in kept:
+                    if total + num_bytes <= self.num_bytes * _KEPT_SHARE:
+                        break
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+                    total -= size
         with open(counter, "w", encoding="ascii") as file:
             file.write(str(total + num_bytes))
 
-    def _evict(self, num_bytes: int) -> int:
-        """Returns how many bytes are left when the pieces used least lately are gone that leave no room."""
-        kept = sorted(self._kept())
-        total = sum(piece.num_bytes for piece in kept)
-        if total + num_bytes <= self.num_bytes:
-            return total
-        for piece in kept:
-            if total + num_bytes <= self.num_bytes * _LEFT_AFTER_EVICTING or not total:
-                break
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(piece.path)
-            total -= piece.num_bytes
-        return total
-
-    def _kept(self) -> Iterator[_Kept]:
-        """Yields the pieces; removes what killed processes left unfinished."""
+    def _pieces(self) -> Iterator[tuple[int, str, int]]:
+        """Yields (last use, path, size) of the pieces; removes what killed processes left unfinished."""
         for folder in os.scandir(self.directory):
             for entry in os.scandir(folder.path) if folder.is_dir() else ():
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat()
                     if _PIECE.fullmatch(entry.name):
-                        yield _Kept(status.st_mtime_ns, entry.path, status.st_size)
+                        yield status.st_mtime_ns, entry.path, status.st_size
                     elif is_temporary(entry.name) and time.time() - status.st_mtime > _ABANDONED_SECONDS:
                         os.unlink(entry.path)
 
 
 def _crc(path: str, data: Buffer) -> bytes:
-    """Returns the CRC of a piece, which is not that of another one with the same content."""
+    """Returns the CRC of a piece, which differs from that of another piece with the same content."""
     return crc32c(data, crc32c(os.path.basename(path).encode())).to_bytes(_CRC_BYTES, "little")
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import copy_bytes
-from beam_datasets.storage.options import NO_OPTIONS, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from beam_datasets.storage.backend import Backend, Range, Reader, Usage, Writer
-    from beam_datasets.storage.options import StoreOptions
     from beam_datasets.storage.paths import PathLike
 
 _FILES_AT_ONCE = 8
@@ -57,7 +55,7 @@ def list_dir(path: PathLike) -> list[str]:
 
 
 def make_dirs(path: PathLike) -> None:
-    """Makes the directory and those above it, where they are missing; nothing on an object store."""
+    """Makes the directory and those above it, if they are missing; nothing on an object store."""
     backend, path = _at(path)
     backend.make_dirs(path)
 
@@ -104,10 +102,10 @@ def open_reader(path: PathLike) -> Reader:
 
 
 def open_writer(path: PathLike) -> Writer:
-    """Opens a file to write, which nobody sees before it is committed. Directories above it are made.
+    """Opens a file to write, which is invisible until it is committed. Directories above it are made.
 
     Locally it is written under a temporary name beside the file (`TEMPORARY_PREFIX` and a unique rest) and renamed.
-    On an object store it is an upload in parts; of one that was aborted, the store may keep parts that nobody sees,
+    On an object store it is an upload in parts; of one that was aborted, the store may keep invisible parts,
     until a rule of the bucket removes incomplete uploads.
     """
     backend, path = _at(path)
@@ -115,13 +113,13 @@ def open_writer(path: PathLike) -> Writer:
 
 
 def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
-    """Checks, as far as that can be seen without writing, that `write_bytes` can write a local file.
+    """Checks, as far as possible without writing, that `write_bytes` can write a local file.
 
-    Nothing is made or changed. A store is not asked: who may write there need not be allowed to look.
+    Nothing is made or changed. A store is not asked: permission to write does not imply permission to read.
 
     Args:
         path: of the file.
-        in_dir: whether its directory must be there, as for a file that the user names.
+        in_dir: whether its directory must exist, as for a file that the user names.
 
     Raises:
         StorageError: the path is a directory or no regular file, or the one where it would be made cannot be written.
@@ -135,39 +133,39 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
 
 
 def write_bytes(path: PathLike, data: Buffer) -> None:
-    """Writes a whole file, instead of one that is there; a reader sees the old or the new, never a part."""
+    """Writes a whole file, replacing an existing one; a reader sees the old or the new content, never a part."""
     with open_writer(path) as writer:
         writer.write([data])
 
 
 def write_files(directory: PathLike, files: Iterable[tuple[str, Buffer]]) -> None:
-    """Writes whole files into a directory, which is made: each as `write_bytes` does; remotely some at a time.
+    """Writes whole files into a directory, which is made: each as `write_bytes` does; remotely several at a time.
 
     Args:
         directory: where.
         files: (name in it, content) of each.
     """
-    backend, path = _at(directory)
-    if backend is local:
-        local.write_files(path, files)
+    if not paths.is_remote(directory):
+        for name, data in files:
+            write_bytes(paths.join(directory, name), data)
         return
     with ThreadPoolExecutor(_FILES_AT_ONCE) as executor:
-        for written in [executor.submit(write_bytes, paths.join(path, name), data) for name, data in files]:
+        for written in [executor.submit(write_bytes, paths.join(directory, name), data) for name, data in files]:
             written.result()
 
 
 def create_bytes(path: PathLike, data: Buffer) -> None:
-    """Writes a whole file where there is none; of several that try at once, one succeeds.
+    """Writes a whole file if it does not exist; of several concurrent calls, one succeeds.
 
     Raises:
-        FileExistsError: there is one.
+        FileExistsError: it exists.
     """
     backend, path = _at(path)
     backend.create_bytes(path, data)
 
 
 def check_can_create(path: PathLike) -> None:
-    """Checks that files can be created there on the condition that there are none, which publishing needs.
+    """Checks that files can be created there only if they do not exist, which publishing needs.
 
     Raises:
         StorageError: the storage cannot do that: a web server, or a file system that is used through fsspec.
@@ -209,7 +207,7 @@ def file_sizes(path: PathLike) -> dict[str, int]:
 
 
 def copy(source: PathLike, target: PathLike) -> None:
-    """Copies a file, instead of one that is there; within an object store the store does it.
+    """Copies a file, replacing an existing one; within an object store the store does it.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -223,7 +221,7 @@ def copy(source: PathLike, target: PathLike) -> None:
 
 
 def usage(path: PathLike) -> Usage:
-    """Returns how many bytes a file, or all files below a directory, take, and when one of them was last changed.
+    """Returns the size of a file, or of all files below a directory, and when one of them was last changed.
 
     Links are not followed: each is a file of no bytes.
 
@@ -240,15 +238,15 @@ def is_link(path: PathLike) -> bool:
 
 
 def remove(path: PathLike) -> None:
-    """Removes a file; nothing where there is none."""
+    """Removes a file if it exists."""
     backend, path = _at(path)
     backend.remove(path)
 
 
 def remove_tree(path: PathLike) -> None:
-    """Removes a directory and all below it; nothing where there is none.
+    """Removes a directory and all below it, if it exists.
 
-    A local one gets a temporary name first, in one step, so that nobody finds or renames what is left of it.
+    A local one gets a temporary name first, in one step, so that no process finds or renames a part of it.
     """
     backend, path = _at(path)
     backend.remove_tree(path)
@@ -301,8 +299,8 @@ def memory_map(path: PathLike) -> Buffer:
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
 
 
-def _root(path: str) -> tuple[str, StoreOptions]:
-    return (paths.split_remote(path)[0], options_of(path)) if paths.is_remote(path) else ("", NO_OPTIONS)
+def _root(path: str) -> str:
+    return paths.split_remote(path)[0] if paths.is_remote(path) else ""
 
 
 def _at(path: PathLike) -> tuple[Backend, str]:

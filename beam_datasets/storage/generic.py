@@ -3,113 +3,75 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from beam_datasets.errors import (
-    MissingDependencyError,
-    PathNotFoundError,
-    PathPermissionError,
-    StorageError,
-)
-from beam_datasets.storage.backend import Range, Reader, Usage, check_range
-from beam_datasets.storage.options import StoreOptions, options_of
+from beam_datasets.errors import MissingDependencyError, PathNotFoundError, PathPermissionError, StorageError
+from beam_datasets.storage.backend import Range, Reader, check_range
+from beam_datasets.storage.options import options_of, url
 from beam_datasets.storage.paths import basename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_TIMES = ("mtime", "LastModified", "modified", "created")
-_TAGS = ("ETag", "etag", *_TIMES)
+_TAGS = ("ETag", "etag", "mtime", "LastModified", "modified", "created")
 
 
 class GenericReader(Reader):
     """Asks the file system for each range."""
 
     def __init__(self, path: str) -> None:
-        found = _info(path)
-        tag = next((str(found[key]) for key in _TAGS if found.get(key)), None)
-        super().__init__(path, int(found["size"]), tag)
+        with _file_system(path) as (fs, name):
+            found = fs.info(name)
+        if found["type"] == "directory":
+            raise StorageError(f"{path}: is a directory, not a file")
+        super().__init__(path, int(found["size"]), next((str(found[key]) for key in _TAGS if found.get(key)), None))
 
     def _read(self, start: int, stop: int) -> bytes:
-        return read_ranges(self.path, [(start, stop)])[0]
+        with _file_system(self.path) as (fs, name):
+            return bytes(fs.cat_file(name, start=start, end=stop))
 
     def close(self) -> None:
         """Does nothing."""
 
 
+open_reader = GenericReader
+
+
 def exists(path: str) -> bool:
     """Returns whether there is a file or a directory."""
-    fs, name = _at(path)
-    with _named(path):
+    with _file_system(path) as (fs, name):
         return bool(fs.exists(name))
 
 
 def is_dir(path: str) -> bool:
     """Returns whether there is a directory."""
-    fs, name = _at(path)
-    with _named(path):
+    with _file_system(path) as (fs, name):
         return bool(fs.isdir(name))
 
 
 def size(path: str) -> int:
     """Returns the file's size in bytes."""
-    return int(_info(path)["size"])
-
-
-def _info(path: str) -> dict[str, Any]:
-    fs, name = _at(path)
-    with _named(path):
-        found: dict[str, Any] = fs.info(name)
-    if found["type"] == "directory":
-        raise StorageError(f"{path}: is a directory, not a file")
-    return found
+    return GenericReader(path).size
 
 
 def list_dir(path: str) -> list[str]:
     """Returns the names in a directory."""
-    fs, name = _at(path)
-    with _named(path):
+    with _file_system(path) as (fs, name):
         return [basename(entry) for entry in fs.ls(name, detail=False)]
 
 
 def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
-    fs, name = _at(path)
-    with _named(path):
+    with _file_system(path) as (fs, name):
         return bytes(fs.cat_file(name))
 
 
 def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
     """Returns the ranges, one after another."""
-    num_bytes = size(path)
+    reader = GenericReader(path)
     for start, stop in ranges:
-        check_range(path, start, stop, num_bytes)
-    fs, name = _at(path)
-    with _named(path):
-        return [bytes(fs.cat_file(name, start=start, end=stop)) if stop > start else b"" for start, stop in ranges]
-
-
-def open_reader(path: str) -> GenericReader:
-    """Returns a reader."""
-    return GenericReader(path)
-
-
-def usage(path: str) -> Usage:
-    """Returns what a file or a directory takes; a file system that does not say when counts as changed just now."""
-    fs, name = _at(path)
-    with _named(path):
-        top = fs.info(name)
-        found = list(fs.find(name, detail=True).values()) or [top]
-    return Usage(sum(entry["size"] or 0 for entry in found), max(map(_modified, [top, *found])))
-
-
-def _modified(entry: dict[str, Any]) -> float:
-    when = next((entry[key] for key in _TIMES if key in entry), None)
-    if isinstance(when, datetime.datetime):
-        return when.timestamp()
-    return float(when) if isinstance(when, (int, float)) else time.time()
+        check_range(path, start, stop, reader.size)
+    return [bytes(data) for data in reader.read_many(ranges)]
 
 
 def _refuse(path: str, *_: object) -> NoReturn:
@@ -119,39 +81,23 @@ def _refuse(path: str, *_: object) -> NoReturn:
     )
 
 
-open_writer = create_bytes = create_copy = copy = make_dirs = file_sizes = remove = remove_tree = _refuse
-
-
-def _at(path: str) -> tuple[Any, str]:
-    """Returns the file system and the path as it calls it."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise MissingDependencyError(f"{path} needs fsspec: pip install 'beam_datasets[remote]'") from error
-    try:
-        fs, name = fsspec.core.url_to_fs(str(path), **options_of(path).values)
-    except ImportError as error:
-        raise MissingDependencyError(f"{path} needs another package for fsspec: {error}") from error
-    except (ValueError, OSError, TypeError) as error:
-        options = options_of(path)
-        raise StorageError(f"{path}: {options.redact(str(error))}") from (None if options else error)
-    return fs, name
+open_writer = create_bytes = create_copy = copy = make_dirs = file_sizes = usage = remove = remove_tree = _refuse
 
 
 @contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Makes an error of the file system an error of the project that names the path."""
+def _file_system(path: str) -> Iterator[tuple[Any, str]]:
+    """Provides the file system and its name of the path; an error becomes one of the project that names the path."""
     options = options_of(path)
     try:
-        yield
-    except StorageError:
-        raise
-    except (OSError, NotImplementedError) as error:
-        raise _translated(path, error, options) from (None if options else error)
+        import fsspec
 
-
-def _translated(path: str, error: Exception, options: StoreOptions) -> StorageError:
-    if isinstance(error, FileNotFoundError):
-        return PathNotFoundError(f"{path}: there is no such file or directory")
-    kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
-    return kind(f"{path}: {options.redact(str(error)) or type(error).__name__}")
+        yield fsspec.core.url_to_fs(url(path), **options.values)
+    except ImportError as error:
+        needed = "another package for fsspec" if error.name != "fsspec" else "pip install 'beam_datasets[remote]'"
+        raise MissingDependencyError(f"{path} needs {needed}: {error}") from error
+    except FileNotFoundError as error:
+        raise PathNotFoundError(f"{path}: there is no such file or directory") from (None if options else error)
+    except (OSError, NotImplementedError, ValueError, TypeError) as error:
+        kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
+        reason = options.redact(str(error)) or type(error).__name__
+        raise kind(f"{path}: {reason}") from (None if options else error)

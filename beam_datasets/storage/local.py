@@ -114,7 +114,7 @@ class LocalWriter(Writer):
             os.replace(self._temporary, self.path)
 
     def commit_new(self) -> None:
-        """Puts the file in its place where there is none, in one step.
+        """Puts the file in its place if none exists, in one step.
 
         Raises:
             PathExistsError: there is one.
@@ -187,7 +187,7 @@ def make_dirs(path: str) -> None:
             os.makedirs(path, exist_ok=True)
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
-    except OSError as error:  # of the first that is not there, which somebody may have named
+    except OSError as error:  # of the first that is missing, which may have another name than the last
         raise _as_storage_error(f"{error.filename or path}: this directory cannot be made", error) from error
 
 
@@ -230,38 +230,12 @@ def check_writable(path: str) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
 
 
-def write_files(directory: str, files: Iterable[tuple[str, Buffer]]) -> None:
-    """Writes whole files as `LocalWriter` does, with what the system is to be asked for and no more."""
-    make_dirs(directory)
-    for name, data in files:
-        path, temporary = os.path.join(directory, name), _temporary_in(directory)
-        try:
-            _write_new(temporary, data)
-            os.replace(temporary, path)
-        except BaseException as error:
-            with contextlib.suppress(OSError):  # or it would stand for the error that matters
-                os.unlink(temporary)
-            if isinstance(error, OSError):
-                raise _as_storage_error(path, error) from error
-            raise
-
-
-def _write_new(path: str, data: Buffer) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
-    try:
-        view = memoryview(data).cast("B")
-        while (written := os.write(file, view)) < len(view):  # the system may write a part
-            view = view[written:]
-    finally:
-        os.close(file)
-
-
 def _temporary_in(directory: str) -> str:
     return os.path.join(directory, TEMPORARY_PREFIX + os.urandom(16).hex())
 
 
 def create_bytes(path: str, data: Buffer) -> None:
-    """Writes a whole file where there is none, in one step: by a hard link."""
+    """Writes a whole file if it does not exist, in one step: by a hard link."""
     writer = LocalWriter(path)
     writer.write([data])
     try:
@@ -337,7 +311,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Renames a directory to a temporary name, then removes it; again if somebody makes it anew meanwhile."""
+    """Renames a directory to a temporary name, then removes it; again if another process makes it again meanwhile."""
     for _ in range(_REMOVALS):
         trash = _temporary_in(os.path.dirname(path))
         with _named(path):
@@ -411,7 +385,7 @@ def memory_map(path: str) -> Buffer:
         if size > _SMALL:
             return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         data = os.read(descriptor, size)
-        return data if len(data) == size else read_bytes(path)  # which is told where a read is cut
+        return data if len(data) == size else read_bytes(path)  # which continues after a read that was cut
     except OSError as error:
         raise _as_storage_error(path, error) from error
     finally:

@@ -16,7 +16,7 @@ from beam_datasets.errors import (
     StorageError,
 )
 from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
-from beam_datasets.storage.options import StoreOptions, options_of
+from beam_datasets.storage.options import StoreOptions, options_of, url
 from beam_datasets.storage.paths import scheme, split_remote
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _PART_SIZE = 8 << 20
 _PARTS_AT_ONCE = 4
 _LIST_SIZE = 1000
-_MOST_ATTEMPTS = 6
-_LARGEST_COPY = 4 << 30  # S3 copies objects of up to 5 GiB in one request
+_MAX_ATTEMPTS = 6
+_MAX_COPY_BYTES = 4 << 30  # S3 copies objects of up to 5 GiB in one request
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
 _NO_CREDENTIALS = (
     "/latest/api/token", "/latest/meta-data/", "/computeMetadata/", "/metadata/identity/", "Account must be specified",
@@ -92,7 +92,7 @@ class ObjectWriter(Writer):
             self._file.close()
 
     def abort(self) -> None:
-        """Leaves the upload incomplete, so that nobody sees it."""
+        """Leaves the upload incomplete, so that it stays invisible."""
         self._file = None
 
 
@@ -133,7 +133,7 @@ def list_dir(path: str) -> list[str]:
     names = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
     if not names and key:
         raise PathNotFoundError(f"{path}: there is nothing below it")
-    # Some tools put an empty object under the name of a "directory": it is none of its content.
+    # Some tools put an empty object under the name of a "directory": it is not part of its content.
     return [name.rstrip("/").rpartition("/")[2] for name in names if name.strip("/") != key]
 
 
@@ -174,7 +174,7 @@ def open_writer(path: str) -> ObjectWriter:
 
 
 def create_bytes(path: str, data: Buffer) -> None:
-    """Puts the object on the condition that there is none.
+    """Puts the object on the condition that it does not exist.
 
     After an attempt whose answer was lost, the next one finds the object that it made; so what is there is compared.
     """
@@ -192,7 +192,7 @@ def create_bytes(path: str, data: Buffer) -> None:
 def copy(source: str, target: str) -> None:
     """Has the store copy an object; one that is too large for that is read and written."""
     obstore, store, key = _at(source)
-    if size(source) > _LARGEST_COPY:
+    if size(source) > _MAX_COPY_BYTES:
         with open_reader(source) as reader, open_writer(target) as writer:
             copy_bytes(reader, writer)
         return
@@ -202,12 +202,12 @@ def copy(source: str, target: str) -> None:
 
 
 def create_copy(source: str, target: str) -> None:
-    """Has the store copy an object on the condition that there is none under the new name.
+    """Has the store copy an object on the condition that the target does not exist.
 
     One that is too large for that is read and written after a look whether there is one: see `files.create_copy`.
     """
     obstore, store, key = _at(source)
-    if size(source) > _LARGEST_COPY:
+    if size(source) > _MAX_COPY_BYTES:
         if exists(target):
             raise PathExistsError(f"{target}: exists already")
         copy(source, target)
@@ -273,7 +273,7 @@ def _at(path: str) -> tuple[Any, Any, str]:
             f"{path}: this process was forked from one that had used an object store, whose threads it lacks, so it "
             "would wait for ever. Start workers by 'spawn' or 'forkserver': multiprocessing.set_start_method('spawn')"
         )
-    return obstore, _store(root, options_of(path)), key
+    return obstore, _store(url(root), options_of(root)), key
 
 
 @functools.cache
@@ -363,12 +363,12 @@ class _Attempt(contextlib.AbstractContextManager["_Attempt"]):
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> bool:
         lasting = (PathNotFoundError, PathExistsError, PathPermissionError)
         self.failed = isinstance(error, StorageError) and not isinstance(error, lasting)
-        return self.failed and self.number < _MOST_ATTEMPTS - 1
+        return self.failed and self.number < _MAX_ATTEMPTS - 1
 
 
 def _attempts() -> Iterator[_Attempt]:
     """Yields attempts until one does not fail: obstore itself tries again only what it knows to be harmless."""
-    for number in range(_MOST_ATTEMPTS):
+    for number in range(_MAX_ATTEMPTS):
         attempt = _Attempt(number)
         yield attempt
         if not attempt.failed:

@@ -1,20 +1,33 @@
-"""URLs that carry the options of their store: credentials, an endpoint, a region. Nothing shows what the options hold.
+"""Options of stores (credentials, endpoint, region): registered in this process for each bucket or server.
 
-A `Location` is the text of its URL and nothing else wherever it is printed, compared, or written to a file. The options
-go along where a path is made of it by the functions of `paths` or by `+`, and where it is pickled, to another process.
+Paths are plain strings. The first options of a bucket hold for its URL in the whole process. If the same bucket is used
+with other options, too, these are registered under a numbered name of the bucket, such as `s3://bucket~2`: the paths
+of the second store begin with it, wherever they are pickled, formatted or joined. `url` removes the number.
+
+Options are never part of a pickle. Processes that this one starts read them from a file that only this user may read;
+the environment contains its path.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
+import os
+import re
+import tempfile
+import threading
 from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LEAST_SECRET = 6  # letters; shorter values are such as 'true' or '30s'
+VARIABLE = "BEAM_DATASETS_STORE_OPTIONS_FILE"
+_MIN_SECRET = 6  # letters; shorter values are such as 'true' or '30s'
 _PUBLIC = ("endpoint", "endpoint_url", "region", "account_name", "project_id")
+_ROOT = re.compile(r"([^/]*://[^/]*?)(~\d+)?(/.*)?", re.DOTALL)
 
 
 class StoreOptions:
@@ -43,8 +56,11 @@ class StoreOptions:
     def __repr__(self) -> str:
         return f"StoreOptions({', '.join(f'{name}=...' for name in sorted(self.values))})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("options of a store cannot be pickled: they may contain credentials")
+
     def redact(self, text: str) -> str:
-        """Returns a text without the values of options, but for such as an endpoint.
+        """Returns a text without the values of options, except for those like an endpoint.
 
         >>> StoreOptions({"secret_access_key": "very secret", "endpoint": "http://host"}).redact("very secret: host")
         '***: host'
@@ -54,7 +70,7 @@ class StoreOptions:
             for name, value in self.values.items()
             if not name.lower().endswith(_PUBLIC)
             for text in _texts(value)
-            if len(text) >= _LEAST_SECRET
+            if len(text) >= _MIN_SECRET
         }
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
@@ -62,35 +78,113 @@ class StoreOptions:
 
 
 NO_OPTIONS = StoreOptions()
+_lock = threading.RLock()
+_registered: dict[str, StoreOptions] = {}
+"""Root of a store, perhaps numbered -> its options."""
+_file: tuple[int, str] | None = None
+"""The process that wrote the file for its children, and the path of that file."""
 
 
-class Location(str):
-    """A URL with the options of its store."""
-
-    __slots__ = ("options",)
-    options: StoreOptions
-
-    def __new__(cls, url: str, options: StoreOptions) -> Location:
-        """Returns the URL with the options."""
-        made = super().__new__(cls, url)
-        made.options = options
-        return made
-
-    def __add__(self, suffix: str) -> Location:
-        return Location(str(self) + suffix, self.options)
-
-    def __getnewargs__(self) -> tuple[str, StoreOptions]:  # type: ignore[override]
-        return str(self), self.options
+def register(path: str, options: StoreOptions) -> str:
+    """Registers options for the store of a URL, and returns the path that uses them."""
+    with _lock:
+        plain = url(path)
+        match = _ROOT.fullmatch(plain)
+        assert match is not None
+        bucket, rest = match[1], match[3] or ""
+        number, root = 1, bucket
+        while _registered_at(root) not in (None, options):
+            number += 1
+            root = f"{bucket}~{number}"
+        if root not in _registered:
+            _registered[root] = options
+            _share()
+        return root + rest
 
 
 def options_of(path: str) -> StoreOptions:
-    """Returns the options that a path carries."""
-    return path.options if isinstance(path, Location) else NO_OPTIONS
+    """Returns the options of a path's store; the first use of a store without options means those of the environment.
+
+    Raises:
+        StorageError: the path is of another process, which did not start this one.
+    """
+    match = _ROOT.fullmatch(path)
+    if match is None:
+        return NO_OPTIONS
+    bucket, number = match[1], match[2] or ""
+    root = bucket + number
+    if (found := _registered.get(root)) is not None:
+        return found
+    with _lock:
+        found = _registered_at(root)
+        if found is None and number:
+            raise StorageError(
+                f"{root}: expected storage_options of this process, got a number that another process gave them. Use "
+                f"{bucket} with storage_options."
+            )
+        return _registered.setdefault(root, found or NO_OPTIONS)
 
 
-def like(path: str, text: str) -> str:
-    """Returns a text with the options of the path that it was made of."""
-    return Location(text, path.options) if isinstance(path, Location) else text
+def has_options(path: str) -> bool:
+    """Returns whether a path leads to a store by options that this process was given."""
+    match = _ROOT.fullmatch(path)
+    return match is not None and (match[2] is not None or bool(_registered_at(match[1])))
+
+
+def url(path: str) -> str:
+    """Returns the URL of a path without the number of its options: what is written to files.
+
+    >>> url("s3://bucket~2/data"), url("/data~2")
+    ('s3://bucket/data', '/data~2')
+    """
+    match = _ROOT.fullmatch(path)
+    return match[1] + (match[3] or "") if match else path
+
+
+def _registered_at(root: str) -> StoreOptions | None:
+    """Returns the options of a root, of this process or the one that started it."""
+    if root not in _registered and VARIABLE in os.environ and not (_file and _file[0] == os.getpid()):
+        with contextlib.suppress(FileNotFoundError), open(os.environ[VARIABLE], encoding="utf-8") as file:
+            shared = json.load(file)
+            if root in shared and shared[root] is None:
+                raise StorageError(
+                    f"{root}: expected storage_options that other processes can be given, got values that are not JSON."
+                )
+            for name, values in shared.items():
+                if values is not None:
+                    _registered.setdefault(name, StoreOptions(values))
+    return _registered.get(root)
+
+
+def _share() -> None:
+    """Writes what is registered to a file with mode 0600 for processes that this one starts."""
+    global _file
+    if _file is None or _file[0] != os.getpid():
+        descriptor, path = tempfile.mkstemp(prefix="beam_datasets_", suffix=".store-options")
+        os.close(descriptor)
+        _file = os.getpid(), path
+        os.environ[VARIABLE] = path
+        atexit.register(_remove, *_file)
+    temporary = f"{_file[1]}.new"
+    shared = {root: options.values if _is_json(options.values) else None for root, options in _registered.items()}
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(shared, file)
+    os.replace(temporary, _file[1])
+
+
+def _remove(process: int, path: str) -> None:
+    if process == os.getpid():
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _is_json(values: Any) -> bool:
+    """Returns whether options can be shared; those with objects, such as a credential provider, cannot."""
+    try:
+        return bool(json.loads(json.dumps(values)) == values)
+    except (TypeError, ValueError):
+        return False
 
 
 def _texts(value: Any) -> Iterator[str]:

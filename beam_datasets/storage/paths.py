@@ -8,7 +8,7 @@ import urllib.parse
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.errors import StoreOptionsError
-from beam_datasets.storage.options import Location, StoreOptions, like, options_of
+from beam_datasets.storage.options import StoreOptions, register, url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,46 +61,47 @@ def normalize(path: PathLike) -> str:
         return text
     if is_remote(text):
         head, rest = text.split("://", 1)
-        return like(text, f"{head.lower()}://{rest.rstrip('/')}")
+        return f"{head.lower()}://{rest.rstrip('/')}"
     if match := _SCHEME.match(text):
         text = urllib.parse.unquote(text[match.end() :])
     return os.path.abspath(os.path.expanduser(text))
 
 
 def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
-    """Returns the path, normal, with the options of its store; paths that are made of it carry them too.
+    """Returns the path, normal, in the store that these options lead to, for this process; see `options`.
+
+    Args:
+        path: a URL; or, without options, any path.
+        options: of the store; None for those that this process uses for the URL already, or of the environment; `{}`
+            for those of the environment.
 
     Raises:
         StoreOptionsError: there are options, but the path is local.
     """
     normal = normalize(path)
-    if not options:
+    if options is None or not (options or is_remote(normal)):
         return normal
     if not is_remote(normal):
         raise StoreOptionsError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
-    return Location(normal, StoreOptions(options))
+    return register(normal, StoreOptions(options))
 
 
 def with_options_if_remote(path: PathLike, options: Mapping[str, Any] | None, *, beside: PathLike | None = None) -> str:
-    """Returns the path, normal; a URL with options, unless it carries some already.
+    """Returns the path, normal; a URL in the store that the options lead to, unless it names one by a number.
 
     Args:
-        path: a URL, or a local path, which gets none.
-        options: None for those of `beside`, where that is in the same bucket; `{}` for none in any case.
+        path: a URL, or a local path, for which options are ignored.
+        options: see `with_options`; None for those of `beside`, if that is in the same bucket.
         beside: another path.
     """
     normal = normalize(path)
-    if isinstance(normal, Location) or not is_remote(normal):
+    if not is_remote(normal) or url(normal) != normal:
         return normal
-    if options is not None or beside is None:
-        return with_options(normal, options)
-    other = normalize(beside)
-    return like(other, normal) if is_remote(other) and split_remote(other)[0] == split_remote(normal)[0] else normal
-
-
-def is_same(path: str, other: str) -> bool:
-    """Returns whether two normal paths are the same place, as far as is known: URLs with other options are not."""
-    return path == other and options_of(path) == options_of(other)
+    root, key = split_remote(normal)
+    if options is None and beside is not None and is_remote(beside):
+        other, _ = split_remote(normalize(beside))
+        return join(other, key) if url(other) == root else normal
+    return with_options(normal, options)
 
 
 def join(base: PathLike, *names: str) -> str:
@@ -114,7 +115,7 @@ def join(base: PathLike, *names: str) -> str:
         return join(*names)
     if not is_remote(text):
         return os.path.join(text, *names)
-    return like(text, "/".join((text.rstrip("/"), *names))) if names else text
+    return "/".join((text.rstrip("/"), *names)) if names else text
 
 
 def basename(path: PathLike) -> str:
@@ -140,7 +141,7 @@ def _split(path: str) -> tuple[str, str]:
         return os.path.split(path.rstrip("/") or path)
     root, key = split_remote(path)
     head, _, name = key.rpartition("/")
-    return like(path, f"{root}/{head}" if head else root), name
+    return f"{root}/{head}" if head else root, name
 
 
 def split_remote(path: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import files, paths
-from beam_datasets.storage.options import like
 
 if TYPE_CHECKING:
     from beam_datasets.storage.paths import PathLike
@@ -42,7 +41,7 @@ def glob(pattern: PathLike) -> list[str]:
     fixed = next(i for i, name in enumerate(parts) if has_wildcard(name))
     if paths.is_remote(text) and fixed < 3:
         raise StorageError(f"{text}: the name of a bucket or server cannot be a pattern")
-    found, names = [like(text, "/".join(parts[:fixed])) or "/"], parts[fixed:]
+    found, names = ["/".join(parts[:fixed]) or "/"], parts[fixed:]
     for depth, name in enumerate(names, start=1):
         if has_wildcard(name):
             found = [paths.join(base, match) for base in found for match in _matching(base, name)]

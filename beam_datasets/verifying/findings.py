@@ -22,8 +22,8 @@ REMEDIES: Mapping[str, str] = {
     "example": "features.json and the records are of different versions: restore the one that is wrong",
     "index": f"--repair rebuilds it, with its keys where these can be proved; {_FROM_COPY} in any case",
     "keys": f"only find() needs them; {_FROM_COPY}",
-    "metadata": f"--repair corrects changed counts; {_FROM_COPY} in any case",
-    "manifest": f"--repair writes it again if everything else is whole; {_FROM_COPY} in any case",
+    "metadata": _FROM_COPY,
+    "manifest": _FROM_COPY,
     "extra": "nothing reads it; move it away by hand",
     "leftover": "nothing reads it; beam-datasets gc removes it",
 }

@@ -15,7 +15,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
 from beam_datasets.beam.coders import BlockCoder, HistogramCoder, SpilledBlockCoder
@@ -82,13 +81,6 @@ def test_the_bytes_of_an_encoding_stay_as_they_are():
     assert SpilledBlockCoder().encode(spilled) == b"\x04\0\0\0\x02\0\0\0" + numbers + b"test/a"
     histogram = Histogram(120, np.array([(1 << 56, 0)], np.uint64), np.array([3]), np.array([500]))
     assert HistogramCoder().encode(histogram) == b"\x78\x01" + bytes(7) + b"\1\1\1\2" + b"\1\0\3" + b"\xf4\1"
-
-
-def test_the_options_of_a_store_do_not_travel_with_each_block():
-    path = bd.storage.with_options("s3://bucket/spill/one.block", {"secret_access_key": "very secret"})
-    encoded = SpilledBlockCoder().encode(SpilledBlock("train", path, 1, 0, 16, 20, 5))
-    assert b"s3://bucket/spill/one.block" in encoded
-    assert b"secret" not in encoded
 
 
 def coders_of(proto: beam_runner_api_pb2.Pipeline, coder_id: str) -> set[str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import bz2
+import contextlib
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -20,7 +24,7 @@ from beam_datasets.beam.verify import run as run_verify
 from beam_datasets.features import Text
 from beam_datasets.statistics.computing import compute
 from beam_datasets.statistics.gathering import prepare
-from beam_datasets.storage import objects
+from beam_datasets.storage import objects, options
 from tests.end_to_end.engines import portable_engine
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store
@@ -38,6 +42,7 @@ SHARDS = {"train": 3, "test": 2}
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with object_store(request.param, tmp_path_factory.mktemp("store")) as running:
         objects._store.cache_clear()
+        options._registered.clear()
         yield running
 
 
@@ -195,6 +200,7 @@ def test_transforms(store: ObjectStore, there: str, local: str, tmp_path: Path) 
         shown = [item.get_dict() for item in DisplayData.create_from(transform).items]
         assert SECRET not in json.dumps(shown) + repr(transform) + str(vars(transform))
     proto = pipeline.to_runner_api()
+    assert SECRET.encode() not in unpacked(proto.SerializeToString())
     names = [t.unique_name for t in proto.components.transforms.values()]
     display = [item.payload for t in proto.components.transforms.values() for item in t.display_data]
     assert SECRET.encode() not in b"".join(display)
@@ -208,19 +214,53 @@ def test_transforms(store: ObjectStore, there: str, local: str, tmp_path: Path) 
     assert "_export.json" in storage.list_dir(storage.with_options(f"{store.url}/e", store.options))
 
 
+def unpacked(graph: bytes) -> bytes:
+    """Returns a serialized graph, and what its pickles contain, which Beam compresses."""
+    packed = re.findall(rb"[A-Za-z0-9+/=]{40,}", graph)
+    found = [graph]
+    for text in packed:
+        for skipped in range(4):  # the pattern may have matched bytes before it
+            with contextlib.suppress(ValueError, OSError):
+                found.append(bz2.decompress(base64.b64decode(text[skipped:] + b"==")))
+    assert len(found) > 1
+    return b"".join(found)
+
+
+def test_workers_that_this_process_does_not_start_get_none(store: ObjectStore, there: str, tmp_path: Path) -> None:
+    remote: Any = {"beam_options": [
+        "--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=EXTERNAL",
+        "--environment_config=localhost:1",
+    ]}  # fmt: skip
+    given = {"storage_options": store.options}
+    pipeline = beam.Pipeline(options=PipelineOptions(remote["beam_options"]))
+    for ask in (
+        lambda: Numbers(data_dir=f"{store.url}/p", count=COUNT, **given).build(**remote),
+        lambda: bd.materialize(there, data_dir=f"{store.url}/p", to="made", **given, **remote),
+        lambda: bd.export(there, f"{store.url}/p", "jsonl", **given, **remote),
+        lambda: bd.export(there, tmp_path, "jsonl", source_storage_options=store.options, shared_disk=True, **remote),
+        lambda: run_verify(there, **given, **remote),
+        lambda: pipeline | "Read" >> ReadDataset(there, "train", **given),
+        lambda: pipeline | beam.Create([]) | WriteDataset("a", {"n": Text()}, data_dir=f"{store.url}/p", **given),
+    ):
+        with pytest.raises(bd.errors.StoreOptionsError, match="a job contains no credentials. Leave storage_options o"):
+            ask()
+    assert not storage.exists(storage.with_options(f"{store.url}/p", store.options))
+
+
 @pytest.mark.slow
-def test_workers_elsewhere_get_them_with_the_job(store: ObjectStore, there: str, local: str, tmp_path: Path) -> None:
-    with portable_engine(tmp_path) as options:
-        built = Numbers(data_dir=f"{store.url}/p", count=COUNT, storage_options=store.options).build(
-            num_shards=SHARDS, beam_options=options
-        )
-        made = bd.materialize(
-            there, data_dir=f"{store.url}/p", to="made", split="train[:30%]", beam_options=options,
-            storage_options=store.options,
-        )  # fmt: skip
+def test_workers_take_them_from_their_environment(
+    store: ObjectStore, there: str, local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in store.env.items():
+        monkeypatch.setenv(name, value)
+    options._registered.clear()
+    monkeypatch.delenv(options.VARIABLE, raising=False)
+    objects._store.cache_clear()
+    with portable_engine(tmp_path) as engine:
+        built = Numbers(data_dir=f"{store.url}/p", count=COUNT).build(num_shards=SHARDS, beam_options=engine)
+        made = bd.materialize(there, data_dir=f"{store.url}/p", to="made", split="train[:30%]", beam_options=engine)
     assert digests(built) == digests(local)
     assert bd.builder_from_directory(made).info.splits["train"].num_examples == COUNT * 3 // 10
-    assert SECRET.encode() not in all_bytes(built) + all_bytes(made) + all_bytes(str(tmp_path))
 
 
 def test_a_local_path_takes_none(local: str, tmp_path: Path) -> None:

@@ -344,6 +344,30 @@ def test_a_dead_run_that_has_decided_to_publish_is_finished(store: str, owner: d
     assert storage.list_dir(storage.join(store, "ds")) == ["1.0.0"]
 
 
+def test_a_damaged_reservation_hides_nothing_else(store: str) -> None:
+    damaged, dead = reserved(store), reserved(store, "2.0.0", **GONE)
+    path = storage.join(runs.runs_dir(damaged.dataset_dir), "00000001.reservation.json")
+    storage.write_bytes(path, b"{}")
+    found = find_leftovers(store, older_than=0)
+    (judged,) = (each for each in found if each.job == dead.job)
+    others = [each for each in found if each is not judged]
+    assert judged.abandoned
+    assert others
+    assert not any(each.abandoned for each in others)
+    assert all(each.reason.startswith(f"cannot be judged: {path}: expected") for each in others)
+
+
+def test_a_kept_result_is_named_with_the_command_that_publishes_it(data_dir: Path, store: str) -> None:
+    folder = staged(data_dir, owner=None)
+    (folder / "manifest.json").write_text("{}")
+    remote = f"{store}/ds/incomplete.0123abcd_1.0.0/result"
+    storage.write_bytes(f"{remote}/manifest.json", b"{}")
+    for root, result in ((data_dir, folder), (store, remote)):
+        (found,) = find_leftovers(root)
+        assert f"beam-datasets publish {result} --version NUMBER" in found.reason
+        assert not found.abandoned
+
+
 def test_records_that_were_left_beside_a_published_version(store: str) -> None:
     run = reserved(store)
     publish.publish(run, *staged_shards(run))

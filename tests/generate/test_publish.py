@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import shutil
 import threading
 import uuid
@@ -115,9 +116,22 @@ def test_an_unfinished_file_of_another_attempt_is_not_published(tmp_path, monkey
 def test_another_run_that_was_first_stays(data_dir):
     one, other = announced(data_dir), announced(data_dir)
     before = contents(publish.publish(one, *staged(one)))
-    with pytest.raises(AlreadyPublishedError, match="already published in"):
+    with pytest.raises(AlreadyPublishedError, match=f"already published in .*, by run {one.job}, which started 20"):
         publish.publish(other, *staged(other))
     assert contents(one.dataset_dir) == before
+
+
+def test_a_run_of_the_same_version_on_this_machine_is_reported_at_the_start(tmp_path, caplog):
+    one, other, dead, far = (announced(str(tmp_path)) for _ in range(4))
+    dead = replace(dead, owner=replace(dead.owner, start_ticks=1))
+    far = replace(far, owner=replace(far.owner, host="far"))
+    for run in (dead, far, one):
+        publish.reserve(run)
+    publish.reserve(one)
+    assert not caplog.messages
+    publish.reserve(other)
+    (message,) = caplog.messages
+    assert re.match(rf"ds:1\.0\.0: run {one.job} \(process \d+ on .* generating the same version", message)
 
 
 @pytest.mark.parametrize(

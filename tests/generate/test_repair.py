@@ -18,15 +18,13 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.repair import GoodCopy
+from beam_datasets.generate.repair import copy_file
 from beam_datasets.metadata.manifest import Manifest
-from beam_datasets.verifying import examine
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import (
     as_tfds,  # noqa: F401 - fixtures
     contents,
     copy,  # noqa: F401
-    edit_json,
     ordered,  # noqa: F401
     publish_dataset,
     published,  # noqa: F401
@@ -88,11 +86,11 @@ def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path
     (copy / SHARD).unlink()
     roots = [published.parent, Path(shutil.copytree(published.parent, tmp_path / "other/ds")).parent]
     for root, below in zip(roots, ("1.0.0", "ds/1.0.0")):
-        message = f"{root} is no version's directory; did you mean {root / below}?"
+        message = f"{root} is not the directory of a version; did you mean {root / below}?"
         with pytest.raises(DatasetNotFoundError, match=re.escape(message)):
             bd.repair(copy, copy=root)
         assert bd.repair(copy, copy=root / below, dry_run=True).refused == {}
-    with pytest.raises(DatasetNotFoundError, match=r"is no version's directory\."):
+    with pytest.raises(DatasetNotFoundError, match=r"is not the directory of a version\."):
         bd.repair(copy, copy=tmp_path)
     later = shutil.copytree(published, tmp_path / "ds/2.0.0")
     manifest = Manifest.from_text((later / "manifest.json").read_bytes(), path="m")
@@ -112,7 +110,7 @@ def test_a_manifest_cannot_have_files_written_elsewhere(copy: Path, published: P
     done = bd.repair(copy, copy=directory)
     assert "'../../victim.txt'" in done.before.findings[0].message
     assert not (copy / "../../victim.txt").exists()
-    assert contents(copy) == before  # the manifest was written again, of what is there
+    assert done.refused.keys() == {"manifest.json"}
 
 
 def repaired(directory: Path, *files: str, **options: object) -> list[str]:
@@ -120,17 +118,6 @@ def repaired(directory: Path, *files: str, **options: object) -> list[str]:
     done = bd.repair(directory, **options)
     assert [step.file for step in done.steps] == list(files)
     return [step.message for step in done.steps]
-
-
-def test_an_edited_count_is_put_right(copy: Path) -> None:  # noqa: F811
-    whole = contents(copy)
-    edit_json(
-        copy / "dataset_info.json",
-        lambda info: info["splits"][0]["shardLengths"].__setitem__(1, "14"),  # type: ignore[index]
-    )
-    (message,) = repaired(copy, "dataset_info.json")
-    assert message == "counts put right by manifest.json, whose SHA-256 proves it"
-    assert contents(copy) == whole
 
 
 @pytest.mark.slow
@@ -178,57 +165,6 @@ def test_keys_that_are_positions_are_proved(ordered: Path, tmp_path: Path) -> No
     assert contents(directory) == contents(ordered)
 
 
-def test_swapped_indexes_find_back(copy: Path) -> None:  # noqa: F811
-    whole = contents(copy)
-    other = SHARD.replace("00001", "00003", 1) + ".index"
-    corruptions.swap(copy / INDEX, copy / other)
-    messages = repaired(copy, INDEX, other)
-    assert all("from another index's place" in message for message in messages)
-    assert contents(copy) == whole
-
-
-@pytest.mark.slow
-def test_a_manifest_is_written_again_where_its_digest_proves_it(copy: Path) -> None:  # noqa: F811
-    whole = contents(copy)
-    rng = random.Random(0)
-    for _ in range(100):
-        corruptions.edit_manifest(copy, rng)
-        assert repaired(copy, "manifest.json") == ["written again; its digest proves it"]
-        assert contents(copy) == whole
-    text = whole["manifest.json"]
-    proved = 0
-    for place in range(0, len(text), 7):
-        (copy / "manifest.json").write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
-        (message,) = repaired(copy, "manifest.json")
-        proved += "proves" in message
-        assert contents(copy) == whole or "proves" not in message, place
-        assert bd.verify(copy).whole
-        restore(copy, whole)
-    assert proved > 80 * len(range(0, len(text), 7)) // 100
-
-
-def test_a_manifest_without_a_proof_gets_the_digest_of_what_is_there(copy: Path) -> None:  # noqa: F811
-    before = Manifest.from_text((copy / "manifest.json").read_text(), path="")
-    (copy / "manifest.json").unlink()
-    (message,) = repaired(copy, "manifest.json")
-    after = Manifest.from_text((copy / "manifest.json").read_text(), path="")
-    assert f"with the digest {after.digest}; it was lost" in message
-    assert "builder, options, source could not be read" in message
-    assert (after.splits, after.metadata) == (before.splits, before.metadata)
-    assert (after.builder, after.options) == ("", {})
-    assert bd.verify(copy).whole
-
-
-def test_a_manifest_is_not_written_of_what_is_damaged(copy: Path) -> None:  # noqa: F811
-    (copy / "manifest.json").write_text("{}")
-    corruptions.cut_between_records(copy, random.Random(1))
-    before = contents(copy)
-    done = bd.repair(copy)
-    assert done.steps == ()
-    assert "all else is to be whole first" in done.refused["manifest.json"]
-    assert contents(copy) == before
-
-
 def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> None:  # noqa: F811
     other = publish_dataset(tmp_path / "other", ordered=True)
     corruptions.flip_in_shard(copy, random.Random(0))
@@ -238,7 +174,7 @@ def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> Non
     advice = "give another one than this by --from, or generate a new version"
     assert set(done.refused.values()) == {f"only a good copy can restore it: {advice}"}
     (copy / "manifest.json").unlink()
-    with pytest.raises(MetadataError, match="cannot be told to be the same dataset"):
+    with pytest.raises(MetadataError, match="cannot be proved to be the same dataset"):
         bd.repair(copy, copy=other)
     del before["manifest.json"]
     assert contents(copy) == before
@@ -264,41 +200,6 @@ def test_a_damaged_copy_gives_what_is_whole_of_it(copy: Path, published: Path, t
     assert [str(lost) for lost in done.after.lost] == ["train[15:16]"]
 
 
-# ------------------------------------------------------------------------------------------------------ no manifest
-
-
-def tfds(source: Path, directory: Path) -> Path:
-    return Path(shutil.copytree(source, directory))
-
-
-@pytest.mark.parametrize("corrupt", corruptions.OF_TFDS, ids=lambda corrupt: corrupt.__name__)
-def test_a_copy_without_a_manifest(as_tfds: Path, tmp_path: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
-    directory = tfds(as_tfds, tmp_path / "ds" / "1.0.0")
-    whole = contents(directory)
-    for seed in range(20):
-        damaged = corrupt(directory, random.Random(seed))
-        bd.repair(directory, copy=as_tfds)
-        after = contents(directory)
-        if damaged.groups != [{"label.labels.txt"}]:
-            assert changed(whole, after) == after.keys() - whole.keys(), seed
-        restore(directory, whole)
-
-
-def test_a_copy_without_a_manifest_must_be_whole_and_the_same(as_tfds: Path, tmp_path: Path) -> None:  # noqa: F811
-    directory, other = tfds(as_tfds, tmp_path / "ds"), tfds(as_tfds, tmp_path / "other")
-    (directory / SHARD).unlink()
-    corruptions.flip_in_shard(other, random.Random(0))
-    with pytest.raises(MetadataError, match="is not whole itself"):
-        bd.repair(directory, copy=other)
-    restore(other, contents(as_tfds))
-    first, second = (other / f"ds-test.tfrecord-{i:05d}-of-00002" for i in (0, 1))
-    corruptions.swap(first, second)
-    edit_json(other / "dataset_info.json", lambda info: info.update(description="Of another run."))
-    with pytest.raises(MetadataError, match="is whole here, and another one there"):
-        bd.repair(directory, copy=other)
-    assert not (directory / SHARD).exists()
-
-
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
@@ -317,9 +218,8 @@ def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) 
 
 def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, published: Path) -> None:  # noqa: F811
     (copy / SHARD).write_bytes(b"damaged")
-    good = GoodCopy(published, examine(copy))
     with pytest.raises(StorageError, match="was changed while it was copied"):
-        good.copy_to(SHARD, str(copy / SHARD), 12345)
+        copy_file(str(published / SHARD), str(copy / SHARD), 12345)
     assert (copy / SHARD).read_bytes() == b"damaged"
     assert not list(copy.glob(".tmp-*"))
 

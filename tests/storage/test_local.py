@@ -12,7 +12,6 @@ import socket
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from beam_datasets import storage
@@ -266,13 +265,6 @@ def test_of_many_files_one_that_cannot_be_written_leaves_nothing(tmp_path):
         storage.write_files(tmp_path, [("a", b"1"), ("b", b"2"), ("c", b"3")])
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert storage.read_bytes(tmp_path / "a") == b"1"
-
-
-def test_many_files_are_written_on_where_the_system_writes_a_part(tmp_path, monkeypatch):
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
-    storage.write_files(tmp_path, [("a", bytes(range(100))), ("b", np.arange(5)), ("c", b"")])
-    assert [(tmp_path / name).read_bytes() for name in "abc"] == [bytes(range(100)), np.arange(5).tobytes(), b""]
 
 
 def test_an_error_is_told_where_its_file_cannot_be_removed_either(tmp_path, monkeypatch):

@@ -1,92 +1,112 @@
-"""URLs that carry the options of their store."""
+"""Options of stores: registered in the process, shared with those that it starts, in no path and no pickle."""
 
-import ast
+import json
+import os
 import pickle
+import stat
+import subprocess
+import sys
 import traceback
-from pathlib import Path
+import uuid
 
 import pytest
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
-from beam_datasets.storage import objects
+from beam_datasets.storage import objects, options
 from beam_datasets.storage.options import StoreOptions, options_of
 
 pytest.importorskip("obstore")
 SECRET = "a-very-secret-text"
 OPTIONS = {"access_key_id": "an-id", "secret_access_key": SECRET, "region": "us-east-1"}
+OTHER = {"region": "eu-west-1"}
 
 
-def test_paths_made_of_it_carry_the_options():
-    base = storage.with_options("S3://bucket/data/", OPTIONS)
-    assert base == "s3://bucket/data"
-    below = storage.join(base, "a", "b")
-    for path in (
-        below,
-        storage.normalize(below),
-        storage.dirname(below),
-        below + ".index",
-        storage.join("", below),
-        pickle.loads(pickle.dumps(below)),
-    ):
+@pytest.fixture
+def bucket():
+    """A bucket that no other test uses."""
+    return f"s3://bucket-{uuid.uuid4().hex}"
+
+
+def run(*args: str) -> str:
+    done = subprocess.run([sys.executable, "-c", *args], check=False, capture_output=True, text=True)
+    return (done.stdout + done.stderr).strip()
+
+
+def test_paths_are_plain_text_of_which_any_other_may_be_made(bucket):
+    base = storage.with_options(f"{bucket.replace('s3', 'S3')}/data/", OPTIONS)
+    assert (type(base), base) == (str, f"{bucket}/data")
+    for path in (f"{base}/x", storage.join(base, "a"), storage.dirname(base), base + ".index", f"{bucket}/other"):
         assert options_of(path).values == OPTIONS
-    assert not options_of(storage.with_options("s3://bucket/data", None))
-    assert not options_of(storage.normalize("s3://bucket/data"))
+    assert options_of("s3://another/data").values == {}
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(options_of(base))
 
 
-def test_paths_are_not_made_as_text():
-    """An f-string is a plain str, so what is opened by one has lost its options."""
-    doors = {*storage.__all__} - {"is_temporary"}
-    found = []
-    for file in sorted((Path(storage.__file__).parents[1]).rglob("*.py")):
-        for call in ast.walk(ast.parse(file.read_text())):
-            opens = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in doors
-            if opens and ast.unparse(call.func.value) == "storage" and call.args:
-                first = call.args[0]
-                if isinstance(first, ast.JoinedStr) or (
-                    isinstance(first, ast.Call) and ast.unparse(first.func) == "str"
-                ):
-                    found.append(f"{file}:{call.lineno}")
-    assert not found
+def test_one_bucket_with_other_options_has_a_numbered_name(bucket):
+    one, two = (storage.with_options(f"{bucket}/x", given) for given in (OPTIONS, OTHER))
+    assert (one, two) == (f"{bucket}/x", f"{bucket}~2/x")
+    assert [storage.with_options(f"{bucket}/x", given) for given in (dict(OPTIONS), OTHER)] == [one, two]
+    assert storage.with_options(two, OPTIONS) == one
+    assert storage.with_options(f"{bucket}/x", {}) == f"{bucket}~3/x"
+    assert [options_of(path).values for path in (one, two, f"{bucket}~3/y")] == [OPTIONS, OTHER, {}]
+    assert storage.url(two) == one
+    with pytest.raises(StorageError, match=r"~9: .* another process gave them\. Use s3://bucket-\w+ with"):
+        storage.exists(f"{bucket}~9/x")
 
 
-def test_options_where_there_are_several_places():
-    other = {"region": "eu-west-1"}
-    base = storage.with_options("s3://bucket/data", OPTIONS)
-    cases = [
-        ("s3://bucket/x", None, OPTIONS),
-        ("s3://another/x", None, {}),
-        ("gs://bucket/x", None, {}),
-        ("s3://bucket/x", other, other),
-        ("s3://bucket/x", {}, {}),
-        (storage.with_options("s3://bucket/x", other), OPTIONS, other),
-        ("/x", OPTIONS, {}),
-        ("/x", None, {}),
-    ]
-    for path, given, expected in cases:
-        found = storage.with_options_if_remote(path, given, beside=base)
-        assert found == path
-        assert options_of(found).values == expected
-    assert options_of(storage.with_options_if_remote("s3://bucket/x", None, beside="/local")).values == {}
-    assert options_of(storage.with_options_if_remote("s3://bucket/x", None)).values == {}
+def test_a_bucket_that_was_used_without_options_stays_so(bucket):
+    assert options_of(f"{bucket}/x").values == {}
+    assert not storage.has_options(f"{bucket}/x")
+    assert storage.has_options(path := storage.with_options(f"{bucket}/x", OPTIONS))
+    assert path == f"{bucket}~2/x"
 
 
-def test_the_same_url_with_other_options_may_be_another_place():
-    one, two = (storage.with_options("s3://bucket/x", {"endpoint": f"http://{host}"}) for host in "ab")
-    assert storage.is_same(one, storage.with_options("s3://bucket/x", {"endpoint": "http://a"}))
-    assert not storage.is_same(one, two)
-    assert not storage.is_same(one, "s3://bucket/x")
-    assert not storage.is_same("/x", "/y")
+def test_options_where_there_are_several_places(bucket):
+    one, two = (storage.with_options(f"{bucket}/data", given) for given in (OPTIONS, OTHER))
+    for path, given, beside, expected in [
+        (f"{bucket}/x", None, two, f"{bucket}~2/x"),
+        (f"{bucket}/x", None, one, f"{bucket}/x"),
+        (f"{bucket}/x", None, "/local", f"{bucket}/x"),
+        (f"{bucket}/x", None, None, f"{bucket}/x"),
+        (f"{bucket}/x", OTHER, one, f"{bucket}~2/x"),
+        (f"{bucket}~2/x", OPTIONS, one, f"{bucket}~2/x"),
+        ("gs://another/x", None, two, "gs://another/x"),
+        ("/x", OPTIONS, two, "/x"),
+    ]:
+        assert storage.with_options_if_remote(path, given, beside=beside) == expected
 
 
-def test_what_it_looks_like_is_the_url():
-    path = storage.with_options("s3://bucket/data", OPTIONS)
-    assert str(path) == f"{path}" == path == "s3://bucket/data"
-    assert repr(path) == "'s3://bucket/data'"
-    assert repr(options_of(path)) == "StoreOptions(access_key_id=..., region=..., secret_access_key=...)"
+def test_processes_that_are_started_read_them_from_a_private_file(bucket):
+    one, two, unknown = (
+        storage.with_options(f"{bucket}/x", given) for given in (OPTIONS, OTHER, {"credential_provider": print})
+    )
+    code = "import sys; from beam_datasets.storage.options import *; print(options_of(sys.argv[1]).values)"
+    assert (run(code, one), run(code, two)) == (str(OPTIONS), str(OTHER))
+    assert "got values that are not JSON" in run(code, unknown)
+    file = os.environ[options.VARIABLE]
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    assert SECRET not in str(dict(os.environ))
+    with open(file) as shared:
+        assert json.load(shared)[bucket] == OPTIONS
+
+
+def test_the_file_is_gone_when_its_process_has_ended():
+    code = (
+        "import os; from beam_datasets.storage import options, with_options as use; use('s3://b', {'region': 'x'});"
+        "print(os.path.exists(os.environ[options.VARIABLE]), os.environ[options.VARIABLE])"
+    )
+    there, file = run(code).split()
+    assert there == "True"
+    assert not os.path.exists(file)
+
+
+def test_nothing_shows_a_value():
+    assert repr(StoreOptions(OPTIONS)) == "StoreOptions(access_key_id=..., region=..., secret_access_key=...)"
 
 
 def test_a_local_path_takes_none():
+    assert storage.with_options("/data", {}) == storage.with_options("/data", None) == "/data"
     with pytest.raises(ValueError, match="^storage_options are for URLs; /data is a local path"):
         storage.with_options("/data", OPTIONS)
     with pytest.raises(TypeError, match="name of an option"):
@@ -102,7 +122,7 @@ def test_stores_with_other_options_are_others():
 
 
 @pytest.mark.parametrize(
-    "url, options, problem",
+    "url, given, problem",
     [
         ("s3://bucket", {"bogus": SECRET}, "'bogus' is not valid for store 'S3'"),
         ("gs://bucket", {"access_key_id": SECRET}, "'access_key_id' is not valid for store 'GCS'"),
@@ -113,32 +133,30 @@ def test_stores_with_other_options_are_others():
         ("memory://of-nobody", {"bogus": SECRET}, "takes no storage_options; got bogus"),
     ],
 )
-def test_what_a_store_does_not_know_is_said_without_what_it_was(url, options, problem):
+def test_what_a_store_does_not_know_is_said_without_what_it_was(url, given, problem):
     with pytest.raises(StorageError, match=f"^{url}: .*{problem}") as error:
-        storage.read_bytes(storage.with_options(f"{url}/x", options))
+        storage.read_bytes(storage.with_options(f"{url}/x", given))
     shown = "".join(traceback.format_exception(error.value))
     assert SECRET not in shown
     assert "\n" not in str(error.value)
 
 
 def test_errors_show_no_value():
-    options = StoreOptions(
-        {"headers": {"Authorization": [f"Bearer {SECRET}"]}, "endpoint": "http://host", "on": "true"}
-    )
-    text = options.redact(f"asked http://host with 'Bearer {SECRET}': true")
+    given = StoreOptions({"headers": {"Authorization": [f"Bearer {SECRET}"]}, "endpoint": "http://host", "on": "true"})
+    text = given.redact(f"asked http://host with 'Bearer {SECRET}': true")
     assert text == "asked http://host with '***': true"
 
 
 def test_errors_show_no_part_of_a_key_of_google():
-    options = StoreOptions({"service_account_key": '{"type": "service_account", "private_key": "' + SECRET + '"}'})
-    assert options.redact(f"service_account: {SECRET}") == "service_account: ***"
+    given = StoreOptions({"service_account_key": '{"type": "service_account", "private_key": "' + SECRET + '"}'})
+    assert given.redact(f"service_account: {SECRET}") == "service_account: ***"
 
 
 def test_other_schemes_hand_them_to_fsspec(tmp_path):
     pytest.importorskip("fsspec")
     (tmp_path / "x").write_bytes(b"hello")
-    options = {"path": str(tmp_path), "target_protocol": "file"}
-    path = storage.with_options("dir://x", options)
+    given = {"path": str(tmp_path), "target_protocol": "file"}
+    path = storage.with_options("dir://x", given)
     assert storage.read_bytes(path) == b"hello"
     with pytest.raises(FileNotFoundError, match="^dir://y: "):
-        storage.read_bytes(storage.with_options("dir://y", options))
+        storage.read_bytes(storage.with_options("dir://y", given))
