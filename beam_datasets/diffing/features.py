@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.diffing.result import FeatureChange
 from beam_datasets.features import Dataset, FeaturesDict, LabeledImage, Sequence, Tensor, UnknownFeature
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
 """What features.json says of how values are stored, not of what is read."""
@@ -19,6 +20,7 @@ _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtr
 _SAID = {"minimum", "maximum", "useColormap"}
 """What it says for people and viewers."""
 
+_NAMES = "names"
 _SHOWN_NAMES = 3
 
 
@@ -90,7 +92,8 @@ def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Compariso
 def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> Comparison:
     if read := _difference(_read(old), _read(new)):
         return Comparison((FeatureChange(path, "changed", read),))
-    stored, said = _difference(_stored(old), _stored(new)), _difference(_said(old), _said(new))
+    stored = _difference(_chosen(old, _STORED), _chosen(new, _STORED))
+    said = _difference(*({**_documents(one), **_chosen(one, _SAID)} for one in (old, new)))
     changes = [FeatureChange(path, "stored", stored)] if stored else []
     changes += [FeatureChange(path, "documented", said)] if said else []
     return Comparison(tuple(changes), old, new)
@@ -115,13 +118,6 @@ def _rewrapped(feature: FeatureConnector, inner: FeatureConnector) -> FeatureCon
 # ------------------------------------------------------------------------------------------------- what features are
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The names of classes."""
-
-    names: tuple[str, ...] = field(default=())
-
-
 def _read(feature: FeatureConnector) -> dict[str, Any]:
     """Returns what a reader gets."""
     levels, inner = _unwrapped(feature)
@@ -141,23 +137,15 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
         "dtype": str(dtype_of(inner)),
         "shape": str(shape_of(inner)),
         **{key: value for key, value in content.items() if key not in left_out},
-        "names": _Names(tuple(getattr(label, "label_names", None) or ())),
+        _NAMES: tuple(getattr(label, "label_names", None) or ()),
     }
 
 
-def _stored(feature: FeatureConnector) -> dict[str, Any]:
-    """Returns how values are stored."""
-    inner = _unwrapped(feature)[1]
-    if isinstance(inner, UnknownFeature):
-        return {}
-    return {key: value for key, value in inner.content_json()[1].items() if key in _STORED}
-
-
-def _said(feature: FeatureConnector) -> dict[str, Any]:
-    """Returns what is said of a feature."""
-    inner = _unwrapped(feature)[1]
-    bounds = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
-    return {**_documents(feature), **{key: value for key, value in bounds.items() if key in _SAID}}
+def _chosen(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
+    """Returns what features.json says of a feature under some names."""
+    inner = innermost(feature)
+    content = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
+    return {key: value for key, value in content.items() if key in names}
 
 
 def _documents(feature: FeatureConnector) -> dict[str, Any]:
@@ -171,18 +159,13 @@ def _documents(feature: FeatureConnector) -> dict[str, Any]:
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Returns what differs in words; '' for nothing."""
-    return "; ".join(_differences(old, new))
-
-
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for key in {**old, **new}:
-        one, other = old.get(key), new.get(key)
-        if one == other:
-            continue
-        if isinstance(one, _Names) and isinstance(other, _Names):
-            yield _names_difference(one.names, other.names)
-        else:
-            yield f"{key}: {_word(one)} -> {_word(other)}"
+    pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
+    return "; ".join(
+        _names_difference(one, other)
+        if key == _NAMES and one is not None and other is not None
+        else f"{key}: {_word(one)} -> {_word(other)}"
+        for key, one, other in pairs
+    )
 
 
 def _names_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What a comparison finds: values that do not change."""
+"""The result of a comparison, as immutable values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 Kind = Literal["changed", "removed", "added", "moved"]
 KINDS: tuple[Kind, ...] = ("changed", "removed", "added", "moved")
 
-_NEEDED_BY: Mapping[str, Level] = {
-    "removed": "MAJOR",
-    "changed": "MAJOR",
-    "added": "MINOR",
-    "stored": "PATCH",
-    "documented": "PATCH",
+_FEATURE_CHANGES: Mapping[str, tuple[Level, str]] = {
+    "removed": ("MAJOR", "was removed"),
+    "changed": ("MAJOR", "changed its type, so its values were not compared"),
+    "added": ("MINOR", "was added"),
+    "stored": ("PATCH", "is stored in another form"),
+    "documented": ("PATCH", "is described in other words"),
 }
 
 
@@ -28,8 +28,8 @@ class FeatureChange:
 
     Attributes:
         path: the feature's name, nested ones with slashes; '' for the top.
-        kind: 'added', 'removed'; 'changed' where its type changed; 'stored' where only its form in the
-            record differs; 'documented' where only what is said of it does.
+        kind: 'added', 'removed'; 'changed' if its type changed; 'stored' if only its form in the record differs;
+            'documented' if only its documentation differs.
         text: what differs, such as 'dtype: int32 -> int64'.
     """
 
@@ -39,19 +39,12 @@ class FeatureChange:
 
     @property
     def needs(self) -> Level:
-        """What the version number must say."""
-        return _NEEDED_BY[self.kind]
+        """The level that the version number needs."""
+        return _FEATURE_CHANGES[self.kind][0]
 
     def __str__(self) -> str:
         name = f"feature {self.path!r}" if self.path else "the features"
-        words = {
-            "added": f"was added: {self.text}",
-            "removed": f"was removed: {self.text}",
-            "changed": f"changed its type, so its values were not compared: {self.text}",
-            "stored": f"is stored in another form: {self.text}",
-            "documented": f"is described in other words: {self.text}",
-        }
-        return f"{name} {words[self.kind]}"
+        return f"{name} {_FEATURE_CHANGES[self.kind][1]}: {self.text}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class ExampleChange:
 
     Attributes:
         kind: 'changed', 'removed', 'added' or 'moved'.
-        old_index: where it stands in the old split; None where it does not.
+        old_index: its index in the old split; None if the old split does not have it.
         new_index: likewise in the new one.
         old: what was read: of a changed example the features that differ, by their paths; of another one all of them.
         new: what is read.
@@ -82,13 +75,13 @@ class SplitDiff:
 
     Attributes:
         name: of the split.
-        old_examples: how many there are in the old version; None where it has no such split.
+        old_examples: how many there are in the old version; None if it has no such split.
         new_examples: likewise in the new one.
-        by: whether examples were paired by 'keys' or by 'index'; '' where only one version has the split.
-        why: why not by keys; '' where it was.
+        by: whether examples were paired by 'keys' or by 'index'; '' if only one version has the split.
+        why: why not by keys; '' if by keys.
         same: pairs that are read alike, in the features that both versions have.
-        not_compared: pairs that are read alike in the features that were compared, where values of others were not:
-            their types changed (`DatasetDiff.not_compared`), or the versions share no feature.
+        not_compared: pairs that are read alike in the features that were compared, if values of others were not
+            compared: their types changed (`DatasetDiff.not_compared`), or the versions share no feature.
         rewritten: those of both whose records are of other bytes.
         changed: pairs that are read differently.
         removed: examples of the old version alone.
@@ -96,7 +89,7 @@ class SplitDiff:
         moved: records that both versions have, under another key or, paired by index, at another one.
         unmatched: whether there were too many differences to look for those that moved.
         keys_lost: whether the old version finds examples by their keys, and the new one does not.
-        resharded: how many shards each version has, where that differs, or equally many examples are cut elsewhere.
+        resharded: how many shards each version has, if that differs, or equally many examples are cut elsewhere.
         examples: the first ones of each kind.
     """
 

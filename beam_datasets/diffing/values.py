@@ -97,11 +97,10 @@ class Reader:
             ExampleError: it is no serialized Example.
         """
         whole, spans = spans_of(record)
-        names, below = self._names, self._unknown
         return {
             name: whole[start:stop]
             for name, (start, stop) in spans.items()
-            if name in names or (below and name.startswith(below))
+            if name in self._names or name.startswith(self._unknown)
         }
 
     def differences(self, old: Buffer, new: Buffer) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import re
@@ -149,17 +150,7 @@ def _step(plan: ExportPlan) -> Step:
     tree = plan.info.features
     if plan.format.decodes:
         return Decode(as_files(tree))
-    return Raw() if plan.lineage.features is None else Map(_Keep(record_names(tree)))
-
-
-@dataclass(frozen=True)
-class _Keep:
-    """Leaves only the features of some names in a record."""
-
-    names: frozenset[bytes]
-
-    def __call__(self, record: Any) -> bytes:
-        return entries.keep(record, self.names)
+    return Raw() if plan.lineage.features is None else Map(functools.partial(entries.keep, names=record_names(tree)))
 
 
 # ------------------------------------------------------------------------------------------------------------- publish

@@ -1,4 +1,4 @@
-"""Whether a record is an example of a dataset."""
+"""Checks whether a record is an example of a dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def decoding_check(features: Any, decoders: Any = None) -> Check:
-    """Returns the function that raises an ExampleError or a FeatureError where a record does not decode entirely.
+    """Returns the function that raises an ExampleError or a FeatureError if a record does not decode entirely.
 
     Args:
         features: the features of the dataset.
@@ -52,7 +52,7 @@ def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
 
 
 def touch(example: Any) -> None:
-    """Decodes what is decoded when it is asked for, of an example or of a tuple of its features."""
+    """Decodes the nested datasets of an example or of a tuple of its features, which are decoded on demand."""
     if isinstance(example, dict):
         for value in example.values():
             touch(value)
@@ -62,16 +62,16 @@ def touch(example: Any) -> None:
 
 
 def _has_items(example: Any) -> bool:
-    """Whether something of an example is decoded when it is asked for; it is so in all examples, or in none."""
+    """Returns whether an example has nested datasets; all examples have them, or none has."""
     if isinstance(example, dict):
         return any(map(_has_items, example.values()))
     return isinstance(example, NestedDataset)
 
 
 def names_check(features: Any) -> Check:
-    """Returns the function that raises a FeatureValueError where a feature is missing because it has another name.
+    """Returns the function that raises a FeatureValueError if a feature has another name in a record.
 
-    What may be missing decodes without it, so that decoding alone would not tell.
+    An optional feature that is absent decodes without an error, so decoding alone does not find that.
     """
     expected = frozenset(name.encode() for name in features.wire_names(""))
 

@@ -1,49 +1,25 @@
 """Items of records that somebody else wrote, by a specification of their layout, with TF-Slim's names."""
 
-from beam_datasets.slim.boxes import BoundingBox, BoundingBoxSequence, KeypointsSequence, NumBoxesSequence
-from beam_datasets.slim.examples import (
-    DataDecoder,
-    FixedLen,
-    FixedLenSequence,
-    TFExampleDecoder,
-    TFSequenceExampleDecoder,
-    VarLen,
-)
-from beam_datasets.slim.handlers import (
-    BackupHandler,
-    Image,
-    ItemHandler,
-    ItemHandlerCallback,
-    LookupTensor,
-    SparseTensor,
-    SparseTensorValue,
-    Tensor,
-)
-from beam_datasets.slim.provider import DatasetDataProvider, DatasetSpecification
-from beam_datasets.slim.records import RecordReader, TextLineReader, TFRecordReader
-
-__all__ = [
-    "BackupHandler",
-    "BoundingBox",
-    "BoundingBoxSequence",
-    "DataDecoder",
-    "DatasetDataProvider",
-    "DatasetSpecification",
-    "FixedLen",
-    "FixedLenSequence",
-    "Image",
-    "ItemHandler",
-    "ItemHandlerCallback",
-    "KeypointsSequence",
-    "LookupTensor",
-    "NumBoxesSequence",
-    "RecordReader",
-    "SparseTensor",
-    "SparseTensorValue",
-    "TFExampleDecoder",
-    "TFRecordReader",
-    "TFSequenceExampleDecoder",
-    "Tensor",
-    "TextLineReader",
-    "VarLen",
-]
+from beam_datasets.slim.boxes import BoundingBox as BoundingBox
+from beam_datasets.slim.boxes import BoundingBoxSequence as BoundingBoxSequence
+from beam_datasets.slim.boxes import KeypointsSequence as KeypointsSequence
+from beam_datasets.slim.boxes import NumBoxesSequence as NumBoxesSequence
+from beam_datasets.slim.examples import DataDecoder as DataDecoder
+from beam_datasets.slim.examples import FixedLen as FixedLen
+from beam_datasets.slim.examples import FixedLenSequence as FixedLenSequence
+from beam_datasets.slim.examples import TFExampleDecoder as TFExampleDecoder
+from beam_datasets.slim.examples import TFSequenceExampleDecoder as TFSequenceExampleDecoder
+from beam_datasets.slim.examples import VarLen as VarLen
+from beam_datasets.slim.handlers import BackupHandler as BackupHandler
+from beam_datasets.slim.handlers import Image as Image
+from beam_datasets.slim.handlers import ItemHandler as ItemHandler
+from beam_datasets.slim.handlers import ItemHandlerCallback as ItemHandlerCallback
+from beam_datasets.slim.handlers import LookupTensor as LookupTensor
+from beam_datasets.slim.handlers import SparseTensor as SparseTensor
+from beam_datasets.slim.handlers import SparseTensorValue as SparseTensorValue
+from beam_datasets.slim.handlers import Tensor as Tensor
+from beam_datasets.slim.provider import DatasetDataProvider as DatasetDataProvider
+from beam_datasets.slim.provider import DatasetSpecification as DatasetSpecification
+from beam_datasets.slim.records import RecordReader as RecordReader
+from beam_datasets.slim.records import TextLineReader as TextLineReader
+from beam_datasets.slim.records import TFRecordReader as TFRecordReader

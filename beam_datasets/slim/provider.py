@@ -64,12 +64,6 @@ class DatasetSpecification:
         items_to_descriptions: what each item is.
     """
 
-    data_sources: PathLike | Sequence[PathLike]
-    reader: RecordReader
-    decoder: DataDecoder
-    num_samples: int | None
-    items_to_descriptions: Mapping[str, str]
-
     def __init__(
         self,
         data_sources: PathLike | Sequence[PathLike],
@@ -82,14 +76,12 @@ class DatasetSpecification:
         """Stores the parts, and further attributes such as `num_classes`; a class as reader is called."""
         if num_samples is not None and num_samples < 0:
             raise ValueError(f"num_samples must be at least 0 or None, got {num_samples}")
-        vars(self).update(
-            attributes,
-            data_sources=data_sources,
-            reader=reader() if isinstance(reader, type) else reader,
-            decoder=decoder,
-            num_samples=num_samples,
-            items_to_descriptions=items_to_descriptions,
-        )
+        self.data_sources = data_sources
+        self.reader = reader() if isinstance(reader, type) else reader
+        self.decoder = decoder
+        self.num_samples = num_samples
+        self.items_to_descriptions = items_to_descriptions
+        vars(self).update(attributes)
 
     if TYPE_CHECKING:  # the attributes that the author adds
 

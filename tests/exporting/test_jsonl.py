@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.jsonl import json_converter, json_text
 from beam_datasets.exporting.schema import as_files, schema_of
@@ -76,32 +75,6 @@ def test_any_features_are_the_same_values(sample: Any) -> None:
         text = json_text(convert(decoded))
         assert "\n" not in text
         assert json.loads(text, parse_constant=refuse) == as_json(plain(stored, decoded, shortest))
-
-
-def test_what_json_does_not_have(tmp_path: Path) -> None:
-    features = {
-        "x": F.Scalar(np.float32, allow_rounding=True),
-        "more": F.Sequence(F.Scalar(np.float64, allow_rounding=True)),
-        "vec": F.Tensor(shape=(2,), dtype=np.float16, allow_rounding=True),
-    }
-    values = [0.1, np.nan, np.inf, -np.inf]
-    source = dataset_of(tmp_path, features, [{"x": x, "more": [x, 1.5], "vec": [x, 2]} for x in values])
-    found = lines(export(source, tmp_path / "out", "jsonl"))
-    assert [row["x"] for row in found] == [0.1, None, None, None]
-    assert [row["more"] for row in found][1:] == [[None, 1.5]] * 3
-    assert [row["vec"] for row in found][1:] == [[None, 2.0]] * 3
-
-
-def test_text_that_is_none(tmp_path: Path) -> None:
-    features = {"text": F.Text(), "words": F.Tensor(shape=(2,), dtype=np.str_)}
-    examples: list[Any] = [{"text": f"{i}\n\u2028é", "words": ["a", "b"]} for i in range(9)]
-    examples[7]["words"] = [b"\xff", b""]
-    source = dataset_of(tmp_path, features, examples)
-    with pytest.raises(errors.FeatureError, match=r"00001-of-00002, byte \d+ \(record 2\): words: b'\\xff' is no text"):
-        export(source, tmp_path / "out", "jsonl")
-    found = lines(export(source, tmp_path / "out", "jsonl", binary=["words"]))
-    assert found[3]["text"] == "3\n\u2028é"
-    assert found[7]["words"] == [{"b64": "/w=="}, {"b64": ""}]
 
 
 @given(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import ml_dtypes
 import numpy as np
-import PIL.Image
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -72,39 +70,6 @@ def with_paths(stored: Any, feature: Any, value: Any) -> Any:
     return {"bytes": value, "path": None} if isinstance(feature, F.Image) else value
 
 
-def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
-    made = export(MANY, tmp_path / "out")
-    assert sorted(path.name for path in made.iterdir()) == [
-        "_export.json",
-        "test-00000-of-00001.parquet",
-        "train-00000-of-00001.parquet",
-    ]
-    table = parquet.read_table(made / "train-00000-of-00001.parquet")
-    stored = as_files(many.info.features)
-    decode = compile_decoder(stored)
-    for row, record in zip(table.to_pylist(), many.as_dataset("train").raw()[:], strict=True):
-        expected = with_paths(stored, many.info.features, plain(stored, decode(record)))
-        assert as_bytes(row) == expected
-    for row, example in zip(table.to_pylist(), many.as_dataset("train")[:], strict=True):
-        with PIL.Image.open(io.BytesIO(row["gray"]["bytes"])) as image:
-            assert np.asarray(image).tolist() == example["gray"][:, :, 0].tolist()
-        assert row["text"] == example["text"].decode()
-        assert row["objs"] == [
-            {"bbox": box.tolist(), "cls": int(label)}
-            for box, label in zip(example["objs"]["bbox"], example["objs"]["cls"])
-        ]
-    assert json.loads((made / "_export.json").read_text())["splits"]["train"]["num_examples"] == [12]
-
-
-def as_bytes(value: Any) -> Any:
-    """Returns text as bytes, everywhere in a value."""
-    if isinstance(value, dict):
-        return {name: as_bytes(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [as_bytes(inner) for inner in value]
-    return value.encode() if isinstance(value, str) else value
-
-
 def test_types_are_those_of_the_features(tmp_path: Path) -> None:
     made = export(MANY, tmp_path / "out", features=["f16", "flag", "image", "label", "mat", "objs", "opt", "rag", "u8"])
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -147,16 +112,6 @@ def test_duckdb_reads_nested_columns_and_images(tmp_path: Path, many: Any) -> No
     for row, example, stored in zip(duckdb.sql(query).fetchall(), examples, raw[:], strict=True):
         boxes = example["objs"]["bbox"]
         assert row == (example["nest"]["deep"]["v"], float(boxes[0][1]) if len(boxes) else None, len(stored["image"]))
-
-
-@pytest.mark.parametrize("row_group_bytes, groups", [(1, 12), (10**9, 1)])
-def test_row_groups_are_bounded(tmp_path: Path, row_group_bytes: int, groups: int) -> None:
-    features = {"text": F.Text()}
-    source = dataset_of(tmp_path, features, [{"text": "x" * 300_000} for _ in range(12)])
-    made = export(source, tmp_path / "out", Parquet(row_group_bytes=row_group_bytes), num_shards=1)
-    metadata = parquet.read_metadata(made / "train-00000-of-00001.parquet")
-    assert metadata.num_rows == 12
-    assert (metadata.num_row_groups > 3) == (groups > 1)
 
 
 def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:

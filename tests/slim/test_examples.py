@@ -9,7 +9,6 @@ import pickle
 
 import numpy as np
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,15 +95,6 @@ def test_steps_are_what_was_stored(dtype, data):
     assert fixed.shape == (len(steps), 2, 3)
     assert fixed.reshape(len(steps), 6).tolist() == steps
     assert fixed.flags.writeable
-
-
-def test_scalars():
-    number = parse(FixedLen((), np.int64), feature("int64", [5]))
-    assert number == 5
-    assert number.shape == ()
-    assert parse(FixedLen([], np.float32), feature("float32", [0.5])).dtype == np.float32
-    assert parse(FixedLen((), str), feature("string", [b"x"])) == b"x"
-    assert parse(FixedLen((1,), bytes), feature("string", [b"x"])).tolist() == [b"x"]
 
 
 def test_what_has_no_list_is_absent():
@@ -243,22 +233,6 @@ def test_only_what_is_asked_for_is_parsed():
             decoder.decode(sequence_record(), [item])
 
 
-def test_a_key_is_parsed_once():
-    calls = []
-
-    class Counting(VarLen):
-        def parse(self, key, data, span):
-            calls.append(key)
-            return super().parse(key, data, span)
-
-    handlers = {"x": Tensor("c"), "y": Tensor("c"), "z": Tensor("a")}
-    decoder = TFExampleDecoder({"c": Counting("string"), "a": Counting("int64")}, handlers)
-    decoder.decode(RECORD)
-    assert calls == ["c", "a"]
-    decoder.decode(RECORD, ["z"])
-    assert calls == ["c", "a", "a"]
-
-
 def test_names_may_not_overlap():
     with pytest.raises(ValueError, match="keys 'a', 'b' are in the context and in the sequences"):
         TFSequenceExampleDecoder(
@@ -285,29 +259,6 @@ def test_features_of_the_wrong_kind():
         TFSequenceExampleDecoder({"a": sequence}, {}, {})
     with pytest.raises(TypeError, match="must be a FixedLenSequence or VarLen, got FixedLen"):
         TFSequenceExampleDecoder({}, {"a": FixedLen((), "int64")}, {})
-
-
-def test_a_sequence_record_that_is_cut_off():
-    whole = sequence_record()
-    for stop in range(len(whole)):
-        try:
-            expected = example_pb2.SequenceExample.FromString(whole[:stop])
-        except DecodeError:
-            with pytest.raises(ExampleError, match="not a serialized tf.train.SequenceExample"):
-                SEQUENCES.decode(whole[:stop])
-        else:
-            [x] = SEQUENCES.decode(whole[:stop], ["x"])
-            assert len(x) == len(expected.feature_lists.feature_list["x"].feature)
-
-
-def test_halves_that_come_twice_are_merged():
-    more = example_pb2.SequenceExample()
-    more.feature_lists.feature_list["x"].feature.add().float_list.value.append(9.0)
-    for data in (sequence_record() + more.SerializeToString() + b"\x7a\x01z", memoryview(sequence_record())):
-        label, x, frames = SEQUENCES.decode(data)
-        assert label == 3
-        assert x.tolist() == ([[9]] if len(data) > len(sequence_record()) else [[1, 2], [-1, -1], [3, -1]])
-        assert frames.tolist() == [b"p", b"q"]
 
 
 def test_what_is_no_record():

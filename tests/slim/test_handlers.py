@@ -11,7 +11,6 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import RaggedArray
 from beam_datasets.slim import (
     BackupHandler,
-    ItemHandler,
     ItemHandlerCallback,
     LookupTensor,
     SparseTensor,
@@ -154,12 +153,6 @@ def test_sparse_that_does_not_fit(indices, values, shape, text):
         handler.tensors_to_item({"indices": np.array(indices), "values": np.array(values)})
 
 
-def test_sparse_strings():
-    handler = SparseTensor(shape=[3], densify=True)
-    got = handler.tensors_to_item({"indices": np.array([1]), "values": np.array([b"x"], object)})
-    assert got.tolist() == [b"", b"x", b""]
-
-
 def test_callback():
     handler = ItemHandlerCallback(["a", "b"], lambda values: values["a"] + values["b"])
     assert handler.keys == ["a", "b"]
@@ -182,13 +175,3 @@ def test_backup():
         BackupHandler(Tensor("a"), None)
     with pytest.raises(ValueError, match="handler must be an ItemHandler, got 'a'"):
         BackupHandler("a", Tensor("b"))
-
-
-def test_a_handler_of_ones_own():
-    class Length(ItemHandler):
-        def tensors_to_item(self, keys_to_tensors):
-            return len(keys_to_tensors[self.keys[0]])
-
-    handler = Length("x")
-    assert handler.keys == ["x"]
-    assert handler.tensors_to_item({"x": WORDS}) == 3

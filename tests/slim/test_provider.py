@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +18,6 @@ from beam_datasets.slim import (
     DatasetSpecification,
     FixedLen,
     Tensor,
-    TextLineReader,
     TFExampleDecoder,
     TFRecordReader,
     VarLen,
@@ -119,39 +116,6 @@ def test_order_and_resumption(tmp_path_factory, lengths, options):
             assert numbers(whole, 1) == expected[position : position + 1] or position == len(expected)
 
 
-@pytest.mark.parametrize(
-    "reader", [TFRecordReader(), TFRecordReader("gzip"), TextLineReader(), TextLineReader("zlib", 1)]
-)
-def test_resumption_at_every_record(tmp_path, reader):
-    class Lines:
-        def list_items(self):
-            return ["line"]
-
-        def decode(self, data, items=None):
-            return [data]
-
-    import zlib
-
-    pack = {None: bytes, "gzip": gzip.compress, "zlib": zlib.compress}[reader.compression]
-    for i, count in enumerate([5, 0, 9, 4]):
-        records = [f"{i} {j}".encode() for j in range(count)]
-        lines = b"".join(tfrecord.frame_all(records)) if isinstance(reader, TFRecordReader) else b"\n".join(records)
-        storage.write_bytes(tmp_path / f"part-{i}.rec", pack(lines))
-
-    def provider():
-        arguments = {"num_readers": 2, "num_epochs": 2, "common_queue_capacity": 6, "common_queue_min": 2, "seed": 3}
-        return DatasetDataProvider(dataset(tmp_path, reader, Lines()), **arguments)
-
-    expected = list(provider())
-    assert len(expected) == 2 * (18 if isinstance(reader, TFRecordReader) else 18 - 3 * reader.skip_header_lines)
-    walker = provider()
-    for position in range(len(expected) + 1):
-        fresh = provider()
-        fresh.set_state(json.loads(json.dumps(walker.get_state())))
-        assert list(fresh) == expected[position:]
-        next(walker, None)
-
-
 def test_golden_order(tmp_path):
     """A change here changes what every saved state means: do not make one."""
     write_files(tmp_path, [7, 5, 8])
@@ -174,21 +138,6 @@ GOLDEN_STATE = {
     "position": 150,
     "readers": {"position": 128, "opened": 3, "turn": 0, "places": [[0, 14, 672], [2, 64, 3128]]},
 }
-
-
-def test_the_order_is_that_of_a_dataset_with_a_window(tmp_path):
-    """Each epoch has each record once, moved by less than the capacity; the passes differ."""
-    write_files(tmp_path, [500])
-    provider = DatasetDataProvider(
-        dataset(tmp_path), num_epochs=2, common_queue_capacity=50, common_queue_min=49, seed=1
-    )
-    first, second = numbers(provider, 500), numbers(provider)
-    assert sorted(first) == sorted(second) == list(range(500))
-    assert first != second
-    for shown in (first, second):
-        moves = np.abs(np.array(shown) - np.arange(500))
-        assert moves.max() < 50
-        assert moves.mean() > 10
 
 
 def test_memory_and_rereading_are_bounded(tmp_path):
@@ -218,16 +167,6 @@ def test_memory_and_rereading_are_bounded(tmp_path):
             fresh.get([])
             assert len(read) - before <= 7 * 90 // 3 + 90
             del read[before:]
-
-
-def test_without_shuffle_readers_take_turns(tmp_path):
-    write_files(tmp_path, [3, 1, 2])
-    plain = {"shuffle": False, "num_epochs": 1}
-    assert numbers(DatasetDataProvider(dataset(tmp_path), **plain)) == [0, 1, 2, 3, 4, 5]
-    assert numbers(DatasetDataProvider(dataset(tmp_path), num_readers=2, **plain)) == [0, 3, 1, 4, 2, 5]
-    assert numbers(DatasetDataProvider(dataset(tmp_path), num_readers=9, **plain)) == [0, 3, 4, 1, 5, 2]
-    forever = DatasetDataProvider(dataset(tmp_path), shuffle=False)
-    assert numbers(forever, 15) == [0, 1, 2, 3, 4, 5] * 2 + [0, 1, 2]
 
 
 def test_items(tmp_path):
@@ -364,32 +303,12 @@ def test_states_of_something_else(tmp_path):
             other.set_state(state)
         assert other.get_state()["position"] == 0
     readers = state["readers"]
-    for damage in [
-        {"format": 3},
-        {"position": -1},
-        {"position": "1"},
-        {"epoch": None},
-        {"fingerprint": None},
-        {"readers": None},
-        {"readers": {}},
-        {"readers": []},
-        *(
-            {"readers": {**readers, **part}}
-            for part in [
-                {"position": 1},
-                {"position": 0.0},
-                {"opened": 3},
-                {"turn": 1},
-                {"turn": -1},
-                {"places": []},
-                {"places": [3]},
-                {"places": [[2, 0, 0]]},
-                {"places": [[0, 0]]},
-                {"places": [[0, 0, "0"]]},
-                {"more": 1},
-            ]
-        ),
-    ]:
+    own = [{"format": 3}, {"position": -1}, {"position": "1"}, {"epoch": None}, {"fingerprint": None}]
+    places = [[], [3], [[2, 0, 0]], [[0, 0]], [[0, 0, "0"]]]
+    parts = [{"position": 1}, {"position": 0.0}, {"opened": 3}, {"turn": 1}, {"turn": -1}, {"more": 1}]
+    parts += [{"places": some} for some in places]
+    of_readers = [None, {}, [], *({**readers, **part} for part in parts)]
+    for damage in [*own, *({"readers": some} for some in of_readers)]:
         with pytest.raises(StateError):
             provider().set_state({**state, **damage})
     for damaged in (None, [], {}, 5, {**state, "more": 1}):
