@@ -20,7 +20,7 @@ HEAVY = (
     "obstore",
     "fsspec",
     "PIL",
-    "cv2",
+    "imagecodecs",
     "pandas",
     "pyarrow",
     "sklearn",

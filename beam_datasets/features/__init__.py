@@ -12,7 +12,8 @@ from beam_datasets.features.config import from_json_text as from_json_text
 from beam_datasets.features.config import to_json_text as to_json_text
 from beam_datasets.features.features_dict import FeaturesDict as FeaturesDict
 from beam_datasets.features.image import Image as Image
-from beam_datasets.features.labeled_image import LabeledImage as LabeledImage
+from beam_datasets.features.image import LabeledImage as LabeledImage
+from beam_datasets.features.image import Video as Video
 from beam_datasets.features.nested import Dataset as Dataset
 from beam_datasets.features.nested import NestedDataset as NestedDataset
 from beam_datasets.features.ragged import RaggedArray as RaggedArray
@@ -24,4 +25,3 @@ from beam_datasets.features.text import Text as Text
 from beam_datasets.features.translation import Translation as Translation
 from beam_datasets.features.translation import TranslationVariableLanguages as TranslationVariableLanguages
 from beam_datasets.features.unknown import UnknownFeature as UnknownFeature
-from beam_datasets.features.video import Video as Video

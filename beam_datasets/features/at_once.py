@@ -154,9 +154,8 @@ class AtOnce:
             return Arrays(*common, codec=codec, plain=_plain(feature))
         size = _decoded_size(feature)
         small = size is not None and size <= _LARGE
-        form = feature.png_form() if isinstance(feature, Image) else None
-        if form is not None:
-            return Images(*common, small, unpack=codec.from_bytes, form=form)
+        if isinstance(feature, Image) and feature.has_fixed_form:
+            return Images(*common, small, unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype)  # type: ignore[arg-type]
         return Files(*common, small, unpack=codec.from_bytes)
 
     def _sequence(self, feature: Sequence, item: FeatureConnector, name: str) -> Group | None:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureError
-from beam_datasets.features import png_decoding
 from beam_datasets.features.at_once import AtOnce
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.groups import UnusualError
-from beam_datasets.features.image import Image
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
@@ -130,8 +128,6 @@ def _column(feature: FeatureConnector, name: str, pad: bool, fill: Any) -> Colum
 
 def _at_once(feature: FeatureConnector, name: str, pad: bool) -> Column | None:
     """Returns the function that decodes a column in one piece, or yields None where it cannot; None for none."""
-    if type(feature) is Image:
-        return _images(feature, name)
     if type(feature) is Sequence and isinstance(feature.feature, Leaf):
         return _sequences(feature, feature.feature, name, pad)
     if isinstance(feature, Leaf) and not feature.is_optional:
@@ -189,11 +185,6 @@ def _sequences(feature: Sequence, item: Leaf, name: str, pad: bool) -> Column | 
         return padded
 
     return decode
-
-
-def _images(feature: Image, name: str) -> Column | None:
-    form, read = feature.png_form(), _bytes_reader(name)
-    return None if form is None else lambda datas, spans: png_decoding.decode_many(read(datas, spans), form)
 
 
 def _bytes_reader(name: str) -> Callable[[list[bytes], list[Spans]], list[bytes]]:

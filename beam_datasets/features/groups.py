@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.features import png_decoding
+from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
 from beam_datasets.features.stacking import KEEP, stack_decoded
@@ -292,27 +292,20 @@ class Files(Group):
 
 @dataclass
 class Images(Files):
-    """Images of one shape, most of them PNG."""
+    """Images of one shape and dtype."""
 
-    form: png_decoding.Form = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        self._decode_one = png_decoding.one_decoder(self.form)
-
-    def rows(self, found: Any, n: int) -> list[list[Any]]:
-        """Returns arrays of their own."""
-        pixels = png_decoding.decode_many(found, self.form)
-        return super().rows(found, n) if pixels is None else [_own(pixels)]
-
-    def one(self, found: Any) -> list[Any]:
-        """Returns an array."""
-        pixels = self._decode_one(found[0])
-        return super().one(found) if pixels is None else [pixels]
+    shape: tuple[int, int, int] = field(kw_only=True)
+    dtype: np.dtype[Any] = field(kw_only=True)
 
     def batch(self, found: Any, n: int) -> list[Any]:
-        """Returns one array."""
-        pixels = png_decoding.decode_many(found, self.form)
-        return super().batch(found, n) if pixels is None else [pixels]
+        """Returns one array, into which the files are decoded."""
+        if None in found:
+            return super().batch(found, n)
+        pixels = np.empty((n, *self.shape), self.dtype)
+        for data, target in zip(found, pixels[..., 0] if self.shape[2] == 1 else pixels):
+            if not decode_into(data, target):
+                target[...] = self.unpack(data).reshape(target.shape)
+        return [pixels]
 
 
 @dataclass

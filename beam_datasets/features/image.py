@@ -1,30 +1,35 @@
-"""Image: pixels, stored as PNG or JPEG."""
+"""Image, LabeledImage and Video: pixels, stored as PNG or JPEG files."""
 
 from __future__ import annotations
 
-import io
 import os
+import shutil
+import subprocess
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features import pictures, png, png_decoding
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.features import image_codec
+from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_shape, check_unmasked, shape_fits
 from beam_datasets.features.raw import no_items, one_value_codec
+from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.features.values import shape_from_json, shape_to_json, size_of
+from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from beam_datasets.features.base import FeatureConnector, Json, Shape
+    from beam_datasets.features.base import DocArg, FeatureConnector, Items, Json, Shape
     from beam_datasets.features.leaf import Codec
 
 _CHANNELS = {"png": (0, 1, 2, 3, 4), "jpeg": (0, 1, 3), None: (0, 1, 2, 3, 4)}
@@ -84,15 +89,16 @@ class Image(Leaf):
         return one_value_codec(self.packer(path), self.unpacker(path), path, empty)
 
     def packer(self, path: str) -> Callable[[Any], bytes]:
-        """Returns the function from whatever an image is given as to the bytes of its file."""
-        is_float = self.dtype == np.float32
-        encode = pictures.encode_jpeg if self.encoding_format == "jpeg" else png.encode
+        """Returns the function from an image, in any of the forms it takes, to the bytes of its file."""
+        is_float, kind = self.dtype == np.float32, self.encoding_format or "png"
 
         def pack(value: Any) -> bytes:
             if not isinstance(value, np.ndarray):
                 if is_float:
                     raise FeatureValueError(f"{path}: an image of float32 must be an array, not {type(value).__name__}")
-                return self._file(value, path)
+                value = self._content(value, path)
+                if isinstance(value, bytes):
+                    return value
             if value.dtype != self.dtype:
                 raise FeatureValueError(f"{path}: the array has the dtype {value.dtype}; the image has {self.dtype}")
             check_unmasked(value, path)
@@ -100,9 +106,10 @@ class Image(Leaf):
             if is_float:
                 value = np.ascontiguousarray(value, "<f4").view(np.uint8)
             try:
-                return encode(value)
-            except (ValueError, KeyError) as error:
-                raise FeatureValueError(f"{path}: an array of the shape {value.shape} is no image: {error}") from error
+                return image_codec.encode(value, kind)
+            except ValueError as error:
+                problem = f"cannot encode an array of the shape {value.shape} as {kind.upper()}: {error}"
+                raise FeatureValueError(f"{path}: {problem}") from error
 
         return pack
 
@@ -111,28 +118,25 @@ class Image(Leaf):
         shape: Shape = self.shape or ()
         return (*shape[:-1], shape[-1] or None)
 
-    def _file(self, value: Any, path: str) -> bytes:
-        """Returns the bytes of an image that is given as bytes, path, file or Pillow's object."""
+    def _content(self, value: Any, path: str) -> bytes | NDArray[Any]:
+        """Returns the bytes of a file that is given as bytes, path or open file, or the pixels of Pillow's object."""
         if isinstance(value, bytes):
             return value
         if isinstance(value, (str, os.PathLike)):
             return read_file(value, path)
         if hasattr(value, "read"):
             return bytes(value.read())
-        if hasattr(value, "save"):
-            self._check_picture(value, path)
-            target = io.BytesIO()
-            try:
-                value.save(target, format=(self.encoding_format or "png").upper())
-            except OSError as error:
-                raise FeatureValueError(f"{path}: the image cannot be encoded: {error}") from error
-            return target.getvalue()
-        raise FeatureTypeError(
-            f"{path}: {type(value).__name__} is no image; expected an array, a path, a file or bytes"
-        )
+        if hasattr(value, "convert"):
+            mode = self._checked_mode(value, path)
+            pixels = np.asarray(value.convert(mode) if mode else value)
+            return pixels[..., None] if pixels.ndim == 2 else pixels
+        raise FeatureTypeError(f"{path}: expected an array, a path, a file or bytes, got {type(value).__name__}")
 
-    def _check_picture(self, picture: Any, path: str) -> None:
-        """Refuses a Pillow image of which channels, bits or pixels would be changed when it is read."""
+    def _checked_mode(self, picture: Any, path: str) -> str | None:
+        """Refuses a Pillow image whose channels or bits differ from the feature's.
+
+        Returns the mode in which its array has these channels; None if that is its own.
+        """
         channels, dtype = _MODES.get(picture.mode, 0), "uint16" if picture.mode.startswith("I") else "uint8"
         if picture.mode == "P" and "transparency" in picture.info:
             channels = 4
@@ -142,17 +146,16 @@ class Image(Leaf):
                 f"{path}: the image has the mode {picture.mode!r}; the feature has {self.dtype} and {wanted} channels. "
                 "Convert it first, as by image.convert('RGB')"
             )
-        check_shape((*picture.size[::-1], channels), self._any_channels(), path)
+        return {"1": "L", "P": "RGB" if channels == 3 else "RGBA", "I;16B": "I;16"}.get(picture.mode)
 
     def unpacker(self, path: str) -> Callable[[bytes], NDArray[Any]]:
         """Returns the function from the bytes of a file to pixels."""
         shape = self._any_channels()
         is_float = self.dtype == np.float32
         stored = 4 if is_float else (self.shape or (0,))[-1] or 0
-        decode = pictures.decoder(stored, np.dtype(np.uint8) if is_float else self.dtype)
+        decode = image_codec.decoder(stored, np.dtype(np.uint8) if is_float else self.dtype)
 
         def unpack(data: bytes) -> NDArray[Any]:
-            self._check_header(data, path)
             try:
                 pixels = decode(data)
             except ValueError as error:
@@ -165,21 +168,12 @@ class Image(Leaf):
 
         return unpack
 
-    def png_form(self) -> png_decoding.Form | None:
-        """Returns the form of PNGs whose pixels are the image's; None where they differ, or are decoded otherwise."""
+    @property
+    def has_fixed_form(self) -> bool:
+        """Whether files are usually decoded straight into an array of the feature's shape and dtype."""
         shape = self.shape or ()
-        if self.dtype.kind != "u" or len(shape) != 3 or not size_of(shape) or type(self).unpacker is not Image.unpacker:
-            return None
-        return png_decoding.form_of(shape, self.dtype)  # type: ignore[arg-type]
-
-    def _check_header(self, data: bytes, path: str) -> None:
-        """Refuses a PNG of other lengths than the feature's before memory is taken for its pixels."""
-        height, width = (self.shape or (None, None))[-3:-1]
-        if height is None or width is None or data[:8] != png.SIGNATURE or len(data) < 24:
-            return
-        found = int.from_bytes(data[20:24], "big"), int.from_bytes(data[16:20], "big")
-        if found != (height, width):
-            raise FeatureValueError(f"{path}: the image has {found[0]} x {found[1]} pixels, not {height} x {width}")
+        is_plain = self.dtype.kind == "u" and len(shape) == 3 and shape[2] in (1, 3, 4)
+        return is_plain and bool(size_of(shape)) and type(self).unpacker is Image.unpacker
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of the file's bytes."""
@@ -203,6 +197,176 @@ class Image(Leaf):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)})"
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class LabeledImage(Image):
+    """An image of one channel whose values are classes. Takes and decodes to what `Image` does.
+
+    Args:
+        labels: the classes' names; or a file with one name a line; or how many classes there are; or None.
+        shape: (height, width, 1); height and width may be None.
+        dtype: uint8 or uint16.
+        encoding_format: 'png', or None for the same.
+        doc: what it means.
+
+    Attributes:
+        label: the classes.
+    """
+
+    label: ClassLabel
+
+    PATH: ClassVar[str] = "labeled_image.LabeledImage"
+
+    def __init__(
+        self,
+        *,
+        labels: Iterable[str] | str | os.PathLike[str] | int | None,
+        shape: Shape | None = None,
+        dtype: Any = None,
+        encoding_format: str | None = None,
+        doc: DocArg = None,
+    ) -> None:
+        self._set(label=_class_label(labels))
+        shape = shape or (None, None, 1)
+        super().__init__(shape=shape, dtype=dtype, encoding_format=encoding_format, use_colormap=True, doc=doc)
+
+    @property
+    def num_classes(self) -> int | None:
+        """How many classes there are, or None."""
+        return self.label.num_classes
+
+    @property
+    def names(self) -> list[str]:
+        """The classes' names."""
+        return self.label.names
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns what the image says, and the number of classes."""
+        key, content = super().content_json()
+        return key, {**content, "label": self.label.content_json()[1]}
+
+    @classmethod
+    def from_content(cls, content: Json) -> LabeledImage:
+        """Returns the LabeledImage of such a value, still without names."""
+        count = int_from_json(content.get("label", {}).get("numClasses", content.get("labels")))
+        return cls(**image_arguments(content), labels=count or None)
+
+    def label_files(self, prefix: str = "") -> dict[str, str]:
+        """Returns the text of `<prefix>.labels.txt`, where there are names."""
+        return self.label.label_files(prefix)
+
+    def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> LabeledImage:
+        """Returns the LabeledImage with the names of `<prefix>.labels.txt`."""
+        return self._with(label=self.label.load_labels(read, prefix))
+
+    def __repr__(self) -> str:
+        return super().__repr__().removesuffix(")") + f", num_classes={self.num_classes})"
+
+
+def _class_label(labels: Any) -> ClassLabel:
+    if labels is None or isinstance(labels, int):
+        return ClassLabel(num_classes=labels)
+    if isinstance(labels, (str, os.PathLike)):
+        return ClassLabel(names_file=labels)
+    return ClassLabel(names=labels)
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Video(Sequence):
+    """Frames of the same size. Decodes to an array of shape (frames, height, width, channels).
+
+    Takes an array, a list of frames (each as `Image` takes it), or a path, an open file or bytes of a video, whose
+    frames are then extracted by the program ffmpeg.
+
+    Args:
+        shape: (frames, height, width, channels); all but the channels may be None.
+        encoding_format: 'png' or 'jpeg', how the frames are stored.
+        ffmpeg_extra_args: arguments for ffmpeg, between the input and the output.
+        use_colormap: see `Image`.
+        dtype: uint8 or uint16.
+        doc: what it means.
+    """
+
+    ffmpeg_extra_args: tuple[str, ...]
+
+    PATH: ClassVar[str] = "video_feature.Video"
+
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        encoding_format: str = "png",
+        ffmpeg_extra_args: Iterable[str] = (),
+        use_colormap: bool = False,
+        dtype: Any = np.uint8,
+        doc: DocArg = None,
+    ) -> None:
+        if shape is not None and len(shape) != 4:
+            raise ValueError(f"the shape of a video is (frames, height, width, channels), not {tuple(shape)}")
+        frame = Image(
+            shape=tuple(shape[1:]) if shape else None,
+            dtype=dtype,
+            encoding_format=encoding_format,
+            use_colormap=use_colormap,
+        )
+        self._set(ffmpeg_extra_args=tuple(ffmpeg_extra_args or ()))
+        super().__init__(frame, shape[0] if shape else None, doc=doc)
+
+    @property
+    def frame(self) -> Image:
+        """The feature of a frame."""
+        return self.feature  # type: ignore[return-value]
+
+    def items_of(self, value: Any, path: str) -> Items:
+        """Returns the frames that a value means."""
+        if isinstance(value, (str, os.PathLike)):
+            value = self._frames(read_file(value, path), path)
+        elif isinstance(value, bytes):
+            value = self._frames(value, path)
+        elif hasattr(value, "read"):
+            value = self._frames(bytes(value.read()), path)
+        return super().items_of(value, path)
+
+    def _frames(self, video: bytes, path: str) -> list[bytes]:
+        """Returns the frames of a video file, encoded as images by ffmpeg."""
+        program = shutil.which("ffmpeg")
+        if program is None:
+            raise MissingDependencyError(f"{path}: to take a video file apart, install the program ffmpeg")
+        with tempfile.TemporaryDirectory() as folder:
+            source, frames = Path(folder, "video"), Path(folder, "frames")
+            source.write_bytes(video)
+            frames.mkdir()
+            target = frames / f"%010d.{self.frame.encoding_format}"
+            command = [program, "-v", "error", "-i", str(source), *self.ffmpeg_extra_args, str(target)]
+            done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+            if done.returncode:
+                raise FeatureValueError(f"{path}: ffmpeg cannot read the video: {done.stderr.decode(errors='replace')}")
+            return [file.read_bytes() for file in sorted(frames.iterdir())]
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'video', shape, dtype, format, and what else was given."""
+        frame = self.frame
+        content: Json = {
+            "shape": shape_to_json((self.length, *(frame.shape or ()))),
+            "dtype": dtype_name(frame.dtype),
+            "encodingFormat": frame.encoding_format,
+        }
+        if self.ffmpeg_extra_args:
+            content["ffmpegExtraArgs"] = list(self.ffmpeg_extra_args)
+        if frame.use_colormap:
+            content["useColormap"] = True
+        return "video", content
+
+    @classmethod
+    def from_content(cls, content: Json) -> Video:
+        """Returns the Video of such a value."""
+        return cls(
+            shape=shape_from_json(content.get("shape")) or None,
+            dtype=content.get("dtype") or np.uint8,
+            encoding_format=content.get("encodingFormat") or "png",
+            use_colormap=bool(content.get("useColormap")),
+            ffmpeg_extra_args=content.get("ffmpegExtraArgs") or (),
+        )
 
 
 def image_arguments(content: Json) -> dict[str, Any]:

@@ -7,7 +7,7 @@
 #include "native.h"
 
 /* What beam_datasets/native/__init__.py expects; another number wherever a function of _core.pyi changes. */
-#define INTERFACE 8
+#define INTERFACE 9
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
@@ -17,9 +17,9 @@ static struct PyModuleDef definition = {
 };
 
 static int add_everything(PyObject *module) {
-    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods,    schema_methods, lists_methods,
-                            decode_methods,  png_methods,    deflate_methods, encode_methods, shards_methods,
-                            files_methods,   example_methods, runs_methods,  chunks_methods};
+    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods,   schema_methods, lists_methods,
+                            decode_methods,  encode_methods, shards_methods, files_methods,  example_methods,
+                            runs_methods,    chunks_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) return -1;
@@ -33,8 +33,6 @@ PyMODINIT_FUNC PyInit__core(void) {
         return NULL;
     }
     crc32c_init();
-    png_init();
-    deflate_init();
     lists_init();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;

@@ -18,8 +18,6 @@ extern PyMethodDef md5_methods[];     /* md5.c: sort keys */
 extern PyMethodDef schema_methods[];  /* schema.c, lists.c, decode.c: tf.train.Example -> columns */
 extern PyMethodDef lists_methods[];
 extern PyMethodDef decode_methods[];
-extern PyMethodDef png_methods[];     /* png.c: PNG -> pixels */
-extern PyMethodDef deflate_methods[]; /* deflate.c: small images -> their compressed rows */
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */
 
 /* iterator.c: adds the type BlockIterator to the module. */
@@ -49,8 +47,6 @@ int bytes_get(PyObject *object, Py_buffer *view);
 
 /* To be called once, when the module is loaded. */
 void crc32c_init(void);
-void png_init(void);
-void deflate_init(void);
 void lists_init(void);
 
 /* The CRC-32C of n bytes, going on from the CRC of what came before (0 at the beginning). Needs no GIL. */
@@ -58,9 +54,6 @@ uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t n);
 
 /* The same, made without the processor's instruction. */
 uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
-
-/* The CRC-32 of n bytes, as it stands in a PNG. */
-uint32_t crc32_of(const uint8_t *data, size_t n);
 
 /* Numbers as they stand in files, in little-endian order, at any place. */
 static inline uint64_t u64_at(const uint8_t *at) {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features import pictures
+from beam_datasets.features import image_codec
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.ragged import RaggedArray
 
@@ -293,7 +293,7 @@ class Image(ItemHandler):
 
     def _pixels(self, data: bytes) -> NDArray[Any]:
         try:
-            pixels = pictures.decoder(self.channels, np.dtype(np.uint8))(data)
+            pixels = image_codec.decoder(self.channels, np.dtype(np.uint8))(data)
         except ValueError as error:
             raise FeatureValueError(f"{self.keys[0]}: {error}") from error
         found = pixels.shape[-1]

@@ -230,7 +230,7 @@ def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(
     assert errors[0] == errors[1]
 
 
-HEAVY = {"numpy", "google", "crc32c", "apache_beam", "pyarrow", "PIL", "cv2", "tqdm"}
+HEAVY = {"numpy", "google", "crc32c", "apache_beam", "pyarrow", "PIL", "imagecodecs", "tqdm"}
 
 
 def modules_after(*arguments: str) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError
-from beam_datasets.features import decode, png
+from beam_datasets.features import decode, image_codec
 from beam_datasets.formats import example
 from tests.strategies import assert_equal
 
@@ -36,7 +36,7 @@ EXAMPLE = {
 }
 RECORD = F.compile_encoder(FEATURES)(EXAMPLE)
 ALL = F.compile_decoder(FEATURES)(RECORD)
-PNG = png.encode(PIXELS)
+PNG = image_codec.encode(PIXELS, "png")
 
 
 def test_skip_decoding_yields_what_is_stored():

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import io
+import itertools
+import logging
 import struct
 import sys
 import zlib
 
-import cv2
+import imagecodecs
 import numpy as np
 import pytest
 from PIL import Image as Pillow
+from PIL import ImageFilter
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError, MissingDependencyError
-from beam_datasets.features import pictures, png, png_decoding
+from beam_datasets.features import image_codec
+from beam_datasets.features.columns import compile_batch_decoder
 from beam_datasets.formats import example
-from beam_datasets.native import core
 
 RGB = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 150, 200]]], np.uint8)
 
@@ -27,16 +30,37 @@ def pixels_of(shape, dtype, seed=0):
     return ((smooth * (200 if dtype == np.uint16 else 1) + noise) % (np.iinfo(dtype).max + 1)).astype(dtype)
 
 
-def by_opencv(data):
-    found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if found.ndim == 2:
-        return found[..., None]
-    return found[..., [2, 1, 0, 3][: found.shape[2]]]
+def png(pixels):
+    return image_codec.encode(pixels, "png")
 
 
-def saved(image, form):
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_file(height, width, rows, bits=8, colour_type=0, before=b"", interlaced=0):
+    """A PNG of filtered rows, written without a library."""
+    header = struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, interlaced)
+    parts = chunk(b"IHDR", header), before, chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def plain_png(pixels, before=b""):
+    """A PNG whose rows are not filtered."""
+    height, width, channels = pixels.shape
+    rows = pixels.astype(pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
+    colour_type = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    filtered = np.pad(rows, ((0, 0), (1, 0))).tobytes()
+    return png_file(height, width, filtered, 8 * pixels.itemsize, colour_type, before)
+
+
+def smooth_pixels(height, width):
+    return np.asarray(Pillow.fromarray(pixels_of((height, width, 3), np.uint8)).filter(ImageFilter.GaussianBlur(4)))
+
+
+def saved(image, form, **options):
     target = io.BytesIO()
-    image.save(target, form)
+    image.save(target, form, **options)
     return target.getvalue()
 
 
@@ -51,23 +75,21 @@ def decode(data, shape=(None, None, 3), dtype=np.uint8):
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_png_is_read_by_others_and_by_us(size, channels, dtype):
     pixels = pixels_of((*size, channels), dtype)
-    data = png.encode(pixels)
-    assert data == png.encode(np.asfortranarray(pixels))
-    others = by_opencv(data)
-    assert np.array_equal(others if channels != 2 else others[..., 2:], pixels)
-    plain = png_decoding.decode(data)
-    assert plain is None or (np.array_equal(plain, pixels) and plain.dtype == dtype and plain.flags.writeable)
-    assert (plain is not None) == (core is not None or pixels.nbytes < 4096)
-    assert np.array_equal(decode(pixels, (None, None, channels), dtype), pixels)
+    data = png(pixels)
+    assert data == png(np.asfortranarray(pixels)) == png(pixels.astype(pixels.dtype.newbyteorder(">")))
+    for file in (data, plain_png(pixels)):
+        found = decode(file, (None, None, channels), dtype)
+        assert np.array_equal(found, pixels)
+        assert found.flags.writeable
+        assert found.dtype == dtype
     if dtype == np.uint8:
-        found = np.asarray(Pillow.open(io.BytesIO(data)))
-        assert np.array_equal(found.reshape(pixels.shape), pixels)
+        assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(data))).reshape(pixels.shape), pixels)
 
 
-def test_png_of_a_photograph_is_about_as_small_as_others_make_it():
-    pixels = cv2.GaussianBlur(pixels_of((300, 300, 3), np.uint8), (9, 9), 0)
-    others = len(cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 6])[1])
-    assert len(png.encode(pixels)) < 1.05 * others
+def test_png_is_about_as_small_as_others_make_it():
+    pixels = np.clip(smooth_pixels(300, 300) + np.random.default_rng(0).normal(0, 2, (300, 300, 3)), 0, 255)
+    others = len(saved(Pillow.fromarray(pixels.astype(np.uint8)), "PNG"))
+    assert len(png(pixels.astype(np.uint8))) < others
 
 
 def test_float_images():
@@ -77,7 +99,7 @@ def test_float_images():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_jpeg(channels):
-    smooth = cv2.GaussianBlur(pixels_of((40, 50, 3), np.uint8), (9, 9), 0)[..., :channels]
+    smooth = smooth_pixels(40, 50)[..., :channels]
     feature = F.FeaturesDict({"image": F.Image(shape=(40, 50, channels), encoding_format="jpeg")})
     record = F.compile_encoder(feature)({"image": smooth})
     assert example.parse(record)["image"][0][:3] == b"\xff\xd8\xff"
@@ -104,41 +126,19 @@ CONVERTED = [
 ]
 
 
-def without_opencv(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    pictures._opencv.cache_clear()
-
-
-def without_native(monkeypatch):
-    monkeypatch.setattr(png_decoding, "core", None)
-
-
-@pytest.fixture(params=["native and opencv", "native and pillow", "opencv", "pillow"])
-def _library(request, monkeypatch):
-    if "native" not in request.param:
-        without_native(monkeypatch)
-    if "pillow" in request.param:
-        without_opencv(monkeypatch)
-    yield
-    monkeypatch.undo()
-    pictures._opencv.cache_clear()
-
-
-@pytest.mark.usefixtures("_library")
 @pytest.mark.parametrize("pixels, channels, expected", CONVERTED)
 def test_channels_are_converted_as_tensorflow_does(pixels, channels, expected):
     for data in (
-        png.encode(pixels),
+        png(pixels),
         saved(Pillow.fromarray(pixels.squeeze(axis=2) if pixels.shape[2] == 1 else pixels), "PNG"),
     ):
         assert decode(data, (None, None, channels)).tolist() == expected
 
 
-@pytest.mark.usefixtures("_library")
 def test_depths_are_converted_as_tensorflow_does():
-    deep = png.encode(np.array([[[1000], [20000], [65535]]], np.uint16))
+    deep = png(np.array([[[1000], [20000], [65535]]], np.uint16))
     assert decode(deep, (None, None, 1)).tolist() == [[[3], [78], [255]]]
-    assert decode(png.encode(GRAY), (None, None, 1), np.uint16).tolist() == [[[7 * 257], [200 * 257]]]
+    assert decode(png(GRAY), (None, None, 1), np.uint16).tolist() == [[[7 * 257], [200 * 257]]]
     assert decode(saved(Pillow.fromarray(RGB), "BMP"), dtype=np.uint16)[0, 3].tolist() == [
         100 * 256,
         150 * 256,
@@ -146,7 +146,6 @@ def test_depths_are_converted_as_tensorflow_does():
     ]
 
 
-@pytest.mark.usefixtures("_library")
 def test_palettes_bitmaps_and_gifs():
     palette = Pillow.fromarray(RGB).convert("P", palette=Pillow.Palette.ADAPTIVE, colors=4)
     assert np.array_equal(decode(saved(palette, "PNG")), RGB)
@@ -160,36 +159,75 @@ def test_palettes_bitmaps_and_gifs():
     assert moving[:, 0, 0, 0].tolist() == [0, 255]
 
 
-@pytest.mark.usefixtures("_library")
-def test_gray_of_a_jpeg():
-    data = saved(Pillow.fromarray(np.tile(RGB, (16, 4, 1))), "JPEG")
-    assert decode(data, (None, None, 1)).shape == (16, 16, 1)
-    assert np.array_equal(decode(data, (None, None, 3)), np.asarray(Pillow.open(io.BytesIO(data))))
+def test_rare_forms_of_png(caplog):
+    """Fewer than 8 bits, interlaced rows, a transparent level or colour, animations, other chunks, trailing bytes."""
+    levels = png_file(2, 4, b"\0\x1b\0\xe4", bits=2)
+    assert decode(levels, (2, 4, 1))[..., 0].tolist() == [[0, 85, 170, 255], [255, 170, 85, 0]]
+    see_through = chunk(b"tRNS", b"\0\x07")
+    for file in (plain_png(GRAY, see_through), plain_png(GRAY, chunk(b"tEXt", b"a\0b")) + b"more"):
+        for channels in (0, 1):
+            assert decode(file, (None, None, channels)).tolist() == GRAY.tolist()
+    transparent = saved(Pillow.fromarray(RGB), "PNG", transparency=(255, 0, 0))
+    assert decode(transparent, (None, None, 0))[0, :, 3].tolist() == [0, 255, 255, 255]
+    assert np.array_equal(decode(transparent), RGB)
+    frames = saved(Pillow.fromarray(RGB), "PNG", save_all=True, append_images=[Pillow.fromarray(255 - RGB)])
+    assert np.array_equal(decode(frames), RGB)
+    interlaced = png_file(2, 2, b"\0\x01\0\x02\0\x03\x04", interlaced=1)
+    with caplog.at_level(logging.WARNING):
+        assert decode(interlaced, (2, 2, 1))[..., 0].tolist() == [[1, 2], [3, 4]]
+    assert not caplog.records
 
 
-def test_pillow_has_no_16_bit_colours(monkeypatch):
-    without_native(monkeypatch)
-    without_opencv(monkeypatch)
-    large = png.encode(pixels_of((64, 64, 3), np.uint16))
-    with pytest.raises(MissingDependencyError, match="OpenCV"):
-        decode(large, dtype=np.uint16)
-    monkeypatch.undo()
-    pictures._opencv.cache_clear()
+def test_forms_of_jpeg():
+    image = Pillow.fromarray(smooth_pixels(16, 24))
+    color = saved(image, "JPEG")
+    luminance = np.asarray(image.convert("YCbCr"))[..., 0]
+    assert np.array_equal(decode(color), np.asarray(Pillow.open(io.BytesIO(color))))
+    assert np.abs(decode(color, (None, None, 1))[..., 0].astype(int) - luminance).mean() < 3
+    assert np.array_equal(decode(color + b"more"), decode(color))
+    assert np.array_equal(decode(color + b"more", (None, None, 1)), decode(color, (None, None, 1)))
+    for other in (saved(image, "JPEG", progressive=True), saved(image, "JPEG", keep_rgb=True)):
+        assert np.array_equal(decode(other), np.asarray(Pillow.open(io.BytesIO(other))))
+    cmyk = saved(image.convert("CMYK"), "JPEG")
+    assert np.array_equal(decode(cmyk), np.asarray(Pillow.open(io.BytesIO(cmyk)).convert("RGB")))
+    turned = Pillow.Exif()
+    turned[0x112] = 6
+    assert decode(saved(image, "JPEG", exif=turned)).shape == (16, 24, 3)  # as TensorFlow, without turning it
 
 
-def test_without_libraries_small_png_still_work(monkeypatch):
-    jpeg = saved(Pillow.fromarray(RGB), "JPEG")
-    without_opencv(monkeypatch)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    assert np.array_equal(decode(RGB), RGB)
-    with pytest.raises(MissingDependencyError, match=r"beam_datasets\[image\]"):
-        decode(jpeg)
-    monkeypatch.undo()
-    pictures._opencv.cache_clear()
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_batches_have_the_pixels_of_single_images(channels, dtype):
+    """Whatever the forms of the files are: they are decoded into the batch if they have the feature's, else alone."""
+    shape = (9, 7, channels)
+    files = [png(pixels_of((9, 7, n), depth)) for n, depth in itertools.product((1, 2, 3, 4), (np.uint8, np.uint16))]
+    gray, color = Pillow.fromarray(pixels_of((9, 7, 1), np.uint8)[..., 0]), Pillow.fromarray(smooth_pixels(9, 7))
+    files += [plain_png(pixels_of((9, 7, 1), np.uint8), chunk(b"tRNS", b"\0\1")), saved(color.convert("P"), "PNG")]
+    files += [saved(image, kind) for kind in ("JPEG", "BMP") for image in (gray, color)]
+    files += [saved(color.convert("CMYK"), "JPEG"), saved(color, "PNG", transparency=(1, 2, 3))]
+    features = F.FeaturesDict({"image": F.Image(shape=shape, dtype=dtype)})
+    records = [F.compile_encoder(features)({"image": file}) for file in files]
+    batch = compile_batch_decoder(features)
+    assert np.array_equal(batch(records)["image"], np.stack([decode(file, shape, dtype) for file in files]))
+    for wrong in (files[0][:-20], png(pixels_of((7, 9, 1), np.uint8)), b"", files[10][:-2]):
+        record = F.compile_encoder(features)({"image": wrong})
+        with pytest.raises(FeatureError, match=r"^image: (cannot decode image|the image has the shape \(7, 9)"):
+            batch([records[0], record])
+
+
+def test_without_libraries(monkeypatch):
+    for missing, kind, pattern in (("PIL", "BMP", "need Pillow"), ("imagecodecs", "PNG", "need imagecodecs")):
+        image_codec._imagecodecs.cache_clear()
+        data = saved(Pillow.fromarray(RGB), kind)
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, missing, None)
+            with pytest.raises(MissingDependencyError, match=pattern + r": pip install 'beam_datasets\[image\]'"):
+                decode(data)
+    image_codec._imagecodecs.cache_clear()
 
 
 def test_what_an_image_is_given_as(tmp_path):
-    data = png.encode(RGB)
+    data = png(RGB)
     file = tmp_path / "rgb.png"
     file.write_bytes(data)
     encode = F.compile_encoder({"image": F.Image()})
@@ -204,8 +242,8 @@ def test_what_an_image_is_given_as(tmp_path):
     [
         (RGB.astype(np.int64), FeatureValueError, "image: the array has the dtype int64; the image has uint8"),
         (RGB[..., :2], FeatureValueError, r"image: the value has the shape \(1, 4, 2\)"),
-        (RGB[:0], FeatureValueError, r"image: an array of the shape .* is no image"),
-        (5, FeatureTypeError, "image: int is no image"),
+        (RGB[:0], FeatureValueError, r"image: cannot encode an array of the shape \(0, 4, 3\) as PNG"),
+        (5, FeatureTypeError, "image: expected an array, a path, a file or bytes, got int"),
         ("/nowhere/at/all.png", FeatureValueError, "image: the file '/nowhere/at/all.png' cannot be read"),
     ],
 )
@@ -214,34 +252,51 @@ def test_what_is_no_image(value, error, text):
         F.compile_encoder({"image": F.Image()})({"image": value})
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_images_of_pillow(mode):
+    image = Pillow.fromarray(pixels_of((5, 6, 3), np.uint8)).convert("I" if mode == "I;16" else mode).convert(mode)
+    channels = {"LA": 2, "P": 3, "RGB": 3, "RGBA": 4}.get(mode, 1)
+    found = decode(image, (5, 6, channels), np.uint16 if mode == "I;16" else np.uint8)
+    expected = np.asarray(image.convert({"P": "RGB", "1": "L"}.get(mode, mode)))
+    assert np.array_equal(found.reshape(expected.shape), expected)
+
+
 def bomb(height, width):
-    header = png._chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    return png.SIGNATURE + header + png._chunk(b"IDAT", zlib.compress(bytes(1 << 20))) + png._END
+    return png_file(height, width, bytes(1 << 20))
 
 
-@pytest.mark.usefixtures("_library")
 def test_what_is_stored_may_be_no_image():
     noise = pixels_of((40, 40, 3), np.uint8)
     good = [
-        png.encode(noise),
-        png.encode(RGB),
+        png(noise),
+        png(RGB),
         saved(Pillow.fromarray(RGB), "JPEG"),
         saved(Pillow.fromarray(noise), "JPEG"),
     ]
-    for data in [b"", b"text", b"GIF89a", *(part[: len(part) // 2] for part in good), *(part[:20] for part in good)]:
-        with pytest.raises(FeatureError, match=r"^image: "):
-            decode(data)
-    with pytest.raises(FeatureError, match=r"^image: the image has 60000 x 60000 pixels, not 2 x 2"):
-        decode(bomb(60000, 60000), (2, 2, 1))
-    assert decode(bomb(2, 2), (2, 2, 1)).shape == (2, 2, 1)  # what the header does not speak of is not looked at
+    for file in good:
+        for data in (file[: len(file) // 2], file[:20], file[:-2]):
+            with pytest.raises(FeatureError, match=rf"^image: cannot decode image \({len(data):,} bytes\): truncated"):
+                decode(data)
+    for data, problem in (
+        (b"", "no data"),
+        (b"text", "unknown format, beginning with b'text'"),
+        (b"GIF89a", "unknown format"),
+        (good[0][:60] + b"?" + good[0][61:], ".*"),
+        (bomb(60000, 60000), "a file of this size cannot have 60000 x 60000 pixels"),
+        (png_file(20, 20, bytes(40)), "Not enough image data"),
+        (imagecodecs.jpeg8_encode(noise)[:200] + b"\xff\xd9", ".*"),
+    ):
+        with pytest.raises(FeatureError, match=rf"^image: cannot decode image \({len(data):,} bytes\): {problem}"):
+            decode(data, (None, None, 1))
+    assert decode(bomb(2, 2), (2, 2, 1)).shape == (2, 2, 1)  # more pixels than the header has are ignored
     with pytest.raises(FeatureError, match=r"^image: the image has the shape \(1, 4, 3\)"):
-        decode(png.encode(RGB), (None, 5, 3))
+        decode(png(RGB), (None, 5, 3))
 
 
 def test_video_of_frames_and_of_nothing():
     frames = pixels_of((6, 4, 3), np.uint8).reshape(2, 3, 4, 3)
     features = F.FeaturesDict({"v": F.Video(shape=(None, 3, 4, 3))})
     encode, decode_video = F.compile_encoder(features), F.compile_decoder(features)
-    for given in (frames, list(frames), [png.encode(frame) for frame in frames], iter(frames)):
+    for given in (frames, list(frames), [png(frame) for frame in frames], iter(frames)):
         assert np.array_equal(decode_video(encode({"v": given}))["v"], frames)
     assert decode_video(encode({"v": []}))["v"].shape == (0, 3, 4, 3)

@@ -11,7 +11,7 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
-from beam_datasets.features import png
+from beam_datasets.features import image_codec
 from beam_datasets.formats import example
 
 
@@ -93,7 +93,7 @@ FRAMES = np.arange(2 * 2 * 2 * 3, dtype=np.uint8).reshape(2, 2, 2, 3)
 def _ffmpeg(tmp_path, monkeypatch):
     """A program that writes two frames, if it is given a file that says so."""
     for i, frame in enumerate(FRAMES):
-        (tmp_path / f"{i}.png").write_bytes(png.encode(frame))
+        (tmp_path / f"{i}.png").write_bytes(image_codec.encode(frame, "png"))
     program = tmp_path / "ffmpeg"
     program.write_text(
         "#!/bin/sh\n"

@@ -1,0 +1,202 @@
+"""Image files to pixels and back: PNG and JPEG by imagecodecs, other formats by Pillow.
+
+Where the image has other channels or another depth than the feature, it is converted as TensorFlow does. JPEG is
+decoded with the accurate inverse DCT; TensorFlow's default is a faster one, whose pixels differ by a few levels.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
+_PNG_END, _JPEG_END = b"\0\0\0\0IEND\xaeB`\x82", b"\xff\xd9"
+_PNG_HEADER = struct.Struct(">16xIIB")  # width, height, bits of a channel
+_MAX_EXPANSION = 1032  # bytes that deflate can make of one
+_PNG_RUNS = 3  # the strategy that compresses runs of equal bytes: a seventh of the default's time for photographs
+_PNG_PLAIN, _PNG_PAETH = 0x08, 0x80  # filters of rows
+_PNG_SMALL = 4096  # bytes below which filters make files larger
+_JPEG_QUALITY = 95  # TensorFlow's
+_GRAY = np.array([9798, 19235, 3735], np.uint32)  # red, green and blue of 32768 (libpng's rounding of ITU-R 601-2)
+_PILLOW_FORMATS = ("BMP", "GIF", "JPEG", "PPM", "TIFF", "WEBP")
+_PILLOW_MODES = {"1": "L", "L": "L", "LA": "LA", "RGB": "RGB", "RGBA": "RGBA"}  # as they are, or as these
+
+
+def encode(pixels: NDArray[Any], kind: str) -> bytes:
+    """Returns the file of an array of shape (height, width, channels).
+
+    Args:
+        pixels: uint8 or uint16 with 1 to 4 channels for PNG, uint8 with 1 or 3 for JPEG (which has quality 95).
+        kind: "png" or "jpeg".
+
+    Raises:
+        ValueError: the format cannot hold the array, for instance one without pixels.
+        MissingDependencyError: imagecodecs is not installed.
+    """
+    codecs = _imagecodecs()
+    array = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels, pixels.dtype.newbyteorder("="))
+    try:
+        if kind == "jpeg":
+            return bytes(codecs.jpeg8_encode(array, _JPEG_QUALITY, subsampling="420"))
+        row_filter = _PNG_PLAIN if array.nbytes < _PNG_SMALL else _PNG_PAETH
+        return bytes(codecs.png_encode(array, level=1, strategy=_PNG_RUNS, filter=row_filter))
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[Any]]:
+    """Returns the function from the bytes of an image file to its pixels.
+
+    Args:
+        channels: how many channels the pixels have; 0 for as many as the image has.
+        dtype: uint8 or uint16.
+
+    The function returns shape (height, width, channels); (frames, height, width, 3) for a GIF. It raises ValueError
+    if the bytes are not an image, and MissingDependencyError if imagecodecs or Pillow is needed and missing.
+    """
+
+    def decode(data: bytes) -> NDArray[Any]:
+        try:
+            pixels = _decode(data, gray=channels == 1)
+        except MissingDependencyError:
+            raise
+        except Exception as error:  # libraries raise whatever they meet in damaged files
+            reason = "truncated file" if _is_truncated(data) else str(error) or type(error).__name__
+            raise ValueError(f"cannot decode image ({len(data):,} bytes): {reason}") from error
+        if pixels.ndim == 4:
+            return pixels.astype(dtype)
+        return _with_channels(_with_depth(pixels, dtype, is_png=data[:8] == _PNG), channels)
+
+    return decode
+
+
+def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
+    """Decodes a PNG or JPEG into an array, without a copy, and returns whether its pixels are just of that form.
+
+    Args:
+        data: the file.
+        pixels: shape (height, width) for gray, (height, width, 3 or 4) for RGB and RGBA; uint8 or uint16.
+    """
+    codecs = _imagecodecs()
+    try:
+        if data[:8] == _PNG:
+            return data.endswith(_PNG_END) and codecs.png_decode(data, out=pixels) is pixels
+        if data[:3] == _JPEG and data.endswith(_JPEG_END):
+            space = "GRAYSCALE" if pixels.ndim == 2 else "RGB"
+            return codecs.jpeg8_decode(data, outcolorspace=space, out=pixels) is pixels
+    except (ValueError, RuntimeError):  # of another form, or damaged: `decoder` reports it
+        pass
+    return False
+
+
+def _decode(data: bytes, *, gray: bool) -> NDArray[Any]:
+    """Returns the pixels as they are stored (a palette resolved), of shape (height, width, channels)."""
+    if data[:8] == _PNG:
+        pixels = _decode_png(data)
+    elif data[:3] == _JPEG and data.endswith(_JPEG_END):
+        pixels = _imagecodecs().jpeg8_decode(data)
+        if pixels.ndim == 3 and pixels.shape[2] == 4:  # CMYK
+            pixels = _decode_by_pillow(data, gray=gray)
+        elif pixels.ndim == 3 and gray:
+            pixels = _imagecodecs().jpeg8_decode(data, outcolorspace="GRAYSCALE")
+    else:
+        pixels = _decode_by_pillow(data, gray=gray)
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _decode_png(data: bytes) -> NDArray[Any]:
+    if _is_truncated(data):
+        raise ValueError("truncated file")
+    width, height, bits = _PNG_HEADER.unpack_from(data)
+    if width * height * bits > 8 * _MAX_EXPANSION * len(data):  # before memory is taken for them
+        raise ValueError(f"a file of this size cannot have {height} x {width} pixels")
+    pixels: NDArray[Any] = _imagecodecs().png_decode(data)
+    has_transparent_gray = data[25] == 0 and pixels.ndim == 3
+    return np.ascontiguousarray(pixels[..., 0]) if has_transparent_gray else pixels
+
+
+def _is_truncated(data: bytes) -> bool:
+    """Returns whether a file lacks its end."""
+    if data[:8] == _PNG:
+        return not data.endswith(_PNG_END) and _PNG_END not in data
+    return data[:3] == _JPEG and _JPEG_END not in data[-2:]
+
+
+def _decode_by_pillow(data: bytes, *, gray: bool) -> NDArray[Any]:
+    """Returns pixels, and those of all frames for a GIF."""
+    image = _pillow()
+    from PIL import ImageSequence
+
+    try:
+        picture = image.open(io.BytesIO(data), formats=_PILLOW_FORMATS)
+    except image.UnidentifiedImageError:
+        raise ValueError(f"unknown format, beginning with {data[:8]!r}" if data else "no data") from None
+    with picture:
+        if picture.format == "GIF":
+            return np.stack([np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(picture)])
+        if gray and picture.format == "JPEG":
+            picture.draft("L", picture.size)  # the luminance as it is stored
+        if picture.mode.startswith("I"):
+            return np.asarray(picture).astype(np.uint16)
+        other = "RGBA" if "transparency" in picture.info else "RGB"
+        return np.array(picture.convert(_PILLOW_MODES.get(picture.mode, other)))
+
+
+def _with_depth(pixels: NDArray[Any], dtype: np.dtype[Any], *, is_png: bool) -> NDArray[Any]:
+    """Returns pixels of another number of bits."""
+    if pixels.dtype == dtype:
+        return pixels
+    if dtype == np.uint8:
+        return (pixels >> 8).astype(np.uint8)
+    return pixels.astype(dtype) * (257 if is_png else 256)
+
+
+def _with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
+    """Returns pixels of another number of channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha."""
+    found = pixels.shape[2]
+    if channels in (0, found):
+        return pixels
+    colour = pixels[..., : found - 1] if found in (2, 4) else pixels
+    if colour.shape[2] == 3 and channels < 3:
+        colour = ((colour.astype(np.uint32) @ _GRAY) >> 15).astype(pixels.dtype)[..., None]
+    elif channels >= 3:
+        colour = np.broadcast_to(colour, (*colour.shape[:2], 3))
+    if channels in (1, 3):
+        return np.ascontiguousarray(colour)
+    opaque = np.full((*pixels.shape[:2], 1), np.iinfo(pixels.dtype).max, pixels.dtype)
+    return np.concatenate([colour, pixels[..., -1:] if found in (2, 4) else opaque], axis=2)
+
+
+@lru_cache(maxsize=1)
+def _imagecodecs() -> ModuleType:
+    try:
+        import imagecodecs
+    except ImportError as error:
+        raise MissingDependencyError("images need imagecodecs: pip install 'beam_datasets[image]'") from error
+    logger = logging.getLogger("imagecodecs")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)  # it warns of each interlaced PNG, for instance
+    return imagecodecs
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingDependencyError(
+            "images other than PNG and JPEG need Pillow: pip install 'beam_datasets[image]'"
+        ) from error
+    return Image
