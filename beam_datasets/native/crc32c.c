@@ -4,10 +4,6 @@
  * instruction takes three cycles but one can begin each cycle, so from THREE_FROM bytes on three stretches go side by
  * side. They are put together by a multiplication: if a stretch of CRC A is followed by n bits, A counts as A * x^n
  * modulo the polynomial (V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction").
- *
- * That is 8 bytes a cycle. Where there is VPCLMULQDQ with AVX-512, the data itself is multiplied by such powers, 64
- * bytes at a time, and added up to 16 bytes that have the same CRC (V. Gopal et al., "Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ Instruction"): twice as fast on Zen 4, where registers of 32 bytes gain nothing.
  */
 #include "native.h"
 
@@ -46,21 +42,17 @@ static uint32_t extend_by_table(uint32_t crc, const uint8_t *data, size_t n) {
 
 #define TARGET __attribute__((target("sse4.2,pclmul")))
 #define MOST_WORDS 128 /* of eight bytes, in each of the three stretches */
-#define THREE_FROM 144 /* bytes; measured, and folding is faster from about as many on */
-#define FOLDED 64      /* words, from the last back to the first, that powers reach */
+#define THREE_FROM 144 /* bytes; measured */
 
 static uint64_t shifts[MOST_WORDS][2]; /* of words - 1: x^(128 words - 33), x^(64 words - 33) */
-static uint64_t powers[8][FOLDED];     /* of bytes % 8 and FOLDED - 1 - bytes / 8: x^(8 bytes - 33) */
 
 static void make_shifts(void) {
     uint32_t power = 0x80000000u; /* x^0: bit 31 - i stands for x^i */
     for (int i = 0; i < 33; i++) power = power >> 31 ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
-    for (int bytes = 0; bytes <= 16 * MOST_WORDS; bytes++) {
-        int words = bytes / 8;
-        if (words < FOLDED) powers[bytes % 8][FOLDED - 1 - words] = power;
-        if (bytes % 8 == 0 && words >= 1 && words <= MOST_WORDS) shifts[words - 1][1] = power;
-        if (bytes % 16 == 0 && words >= 2) shifts[words / 2 - 1][0] = power;
-        for (int i = 0; i < 8; i++) power = power & 1 ? power >> 1 ^ POLYNOMIAL : power >> 1;
+    for (int words = 0; words <= 2 * MOST_WORDS; words++) {
+        if (words >= 1 && words <= MOST_WORDS) shifts[words - 1][1] = power;
+        if (words >= 2 && words % 2 == 0) shifts[words / 2 - 1][0] = power;
+        for (int i = 0; i < 64; i++) power = power & 1 ? power >> 1 ^ POLYNOMIAL : power >> 1;
     }
 }
 
@@ -82,65 +74,7 @@ TARGET static inline uint32_t extend_three(uint32_t crc, const uint8_t *data, si
     return (uint32_t)_mm_crc32_u64(c, u64_at(third) ^ (uint64_t)_mm_cvtsi128_si64(both));
 }
 
-#if defined(__clang__) ? __clang_major__ >= 7 : __GNUC__ >= 8 /* older ones do not know the target */
-#define TARGET_FOLD __attribute__((target("sse4.2,pclmul,avx512f,avx512bw,vpclmulqdq")))
-
-/* Of each 16 bytes the sum of both words times theirs of the powers. Products count x more, and powers x^32. */
-TARGET_FOLD static inline __m512i times(__m512i words, __m512i by) {
-    return _mm512_xor_si512(_mm512_clmulepi64_epi128(words, by, 0x00), _mm512_clmulepi64_epi128(words, by, 0x11));
-}
-
-/* What 64 bytes count as if so many follow: four times 16 bytes, whose sum has the CRC. */
-TARGET_FOLD static inline __m512i before(__m512i words, size_t following) {
-    return times(words, _mm512_loadu_si512(powers[following % 8] + FOLDED - 8 - following / 8));
-}
-
-/* A step of 256 bytes on. */
-TARGET_FOLD static inline __m512i fold(__m512i words, __m512i by, const uint8_t *data) {
-    return _mm512_xor_si512(times(words, by), _mm512_loadu_si512(data));
-}
-
-/* Of 64 bytes or more. What is left counts by its distance from the end, so that no register waits for another. The
- * last 0 to 63 bytes stand behind zeros, which in front of a number are nothing. */
-TARGET_FOLD static uint32_t extend_folded(uint32_t crc, const uint8_t *data, size_t n) {
-    __m512i first = _mm512_xor_si512(_mm512_maskz_set1_epi32(1, (int)crc), _mm512_loadu_si512(data)), sum;
-    if (n >= 256) {
-        __m512i by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(powers[0] + FOLDED - 2 - 256 / 8)));
-        __m512i second = _mm512_loadu_si512(data + 64), third = _mm512_loadu_si512(data + 128);
-        __m512i fourth = _mm512_loadu_si512(data + 192);
-        for (data += 256, n -= 256; n >= 256; data += 256, n -= 256) {
-            first = fold(first, by, data);
-            second = fold(second, by, data + 64);
-            third = fold(third, by, data + 128);
-            fourth = fold(fourth, by, data + 192);
-        }
-        sum = _mm512_xor_si512(_mm512_xor_si512(before(first, n + 192), before(second, n + 128)),
-                               _mm512_xor_si512(before(third, n + 64), before(fourth, n)));
-    } else {
-        data += 64, n -= 64;
-        sum = before(first, n);
-    }
-    for (; n >= 64; data += 64, n -= 64) sum = _mm512_xor_si512(sum, before(_mm512_loadu_si512(data), n - 64));
-    sum = _mm512_xor_si512(sum, before(_mm512_maskz_loadu_epi8(~(~0ull >> n), data + n - 64), 0));
-    __m256i half = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
-    __m128i last = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-    uint64_t wide = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(last));
-    return (uint32_t)_mm_crc32_u64(wide, (uint64_t)_mm_extract_epi64(last, 1));
-}
-
-static int can_fold(void) {
-    int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-    return wide && __builtin_cpu_supports("vpclmulqdq");
-}
-#else
-#define extend_folded extend_by_table
-static int can_fold(void) { return 0; }
-#endif
-
-static int folds; /* whether this processor can */
-
 TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, size_t n) {
-    if (n >= THREE_FROM && folds) return extend_folded(crc, data, n);
     while (n >= THREE_FROM) {
         size_t words = n / 24 < MOST_WORDS ? n / 24 : MOST_WORDS;
         crc = extend_three(crc, data, words);
@@ -158,7 +92,6 @@ static Extend choose(void) {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return extend_by_table;
     make_shifts();
-    folds = can_fold();
     return extend_by_instruction;
 }
 

@@ -7,7 +7,7 @@
 #include "native.h"
 
 /* What beam_datasets/native/__init__.py expects; another number wherever a function of _core.pyi changes. */
-#define INTERFACE 9
+#define INTERFACE 10
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
@@ -17,13 +17,13 @@ static struct PyModuleDef definition = {
 };
 
 static int add_everything(PyObject *module) {
-    PyMethodDef *files[] = {records_methods, gather_methods, md5_methods,   schema_methods, lists_methods,
+    PyMethodDef *files[] = {records_methods, gather_methods, schema_methods, lists_methods,
                             decode_methods,  encode_methods, shards_methods, files_methods,  example_methods,
                             runs_methods,    chunks_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) return -1;
-    return iterator_add(module) < 0 ? -1 : block_add(module);
+    return block_add(module);
 }
 
 PyMODINIT_FUNC PyInit__core(void) {

@@ -14,14 +14,10 @@ extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory */
 extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
 extern PyMethodDef example_methods[]; /* example.c: one example put together */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
-extern PyMethodDef md5_methods[];     /* md5.c: sort keys */
 extern PyMethodDef schema_methods[];  /* schema.c, lists.c, decode.c: tf.train.Example -> columns */
 extern PyMethodDef lists_methods[];
 extern PyMethodDef decode_methods[];
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */
-
-/* iterator.c: adds the type BlockIterator to the module. */
-int iterator_add(PyObject *module);
 
 /* block.c: adds the type RecordBlock to the module. */
 int block_add(PyObject *module);

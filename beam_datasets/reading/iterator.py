@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.arguments import integer
 from beam_datasets.reading.blocks import intact
 from beam_datasets.reading.operations import Repeat, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded, watched
-from beam_datasets.reading.yielding import BlockIterator
+from beam_datasets.reading.undecoded import UNDECODED, Undecoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.operations import Partials
     from beam_datasets.reading.session import Session
+    from beam_datasets.reading.yielding import Function
 
 
-class DatasetIterator(BlockIterator, Iterator[Any]):
+class DatasetIterator(Iterator[Any]):
     """Goes through a dataset in read order, and knows where it is.
 
     All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the
@@ -34,6 +35,10 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         self._dataset = dataset
         self._session: Session | None = None
         self._blocks: Iterator[list[Any]] | None = None
+        self._items: Iterator[Any] = iter(())  # of the block
+        self._stop = 0  # how many items were handed out when those of the block were
+        self._finish: Function | None = None  # makes what is handed out of an item
+        self._is_decoded = False  # whether the items of blocks are decoded already
         self._stream = stream_of(dataset._operation)
         self._go(epoch, 0, ())
 
@@ -47,9 +52,20 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         self._start = position
         self._partials = partials[:-1] if taken else partials
         self._operation = moved_on(operation, left_of(self._stream, position, self._partials), taken)
-        self._taken = 0
         self._ended = False
         self.close()
+        self._stop = 0
+
+    def __next__(self) -> Any:
+        while True:
+            for item in self._items:  # the fastest way to take one
+                return item if self._finish is None else self._finished(item)
+            self._read_block()
+
+    @property
+    def _taken(self) -> int:
+        """How many items were handed out."""
+        return self._stop - length_hint(self._items)
 
     def __length_hint__(self) -> int:
         """Returns how many items are left."""
@@ -59,24 +75,45 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         """Goes past the next `count` items, or all there are, without reading them."""
         wanted = self._taken + integer("count", count, at_least=0)
         self._ended |= wanted > self._operation.length
-        self._taken = min(wanted, self._operation.length)
         self.close()
+        self._stop = min(wanted, self._operation.length)
 
-    def _next_block(self) -> list[Any] | None:
-        if self._blocks is None:
-            where = whole(self._taken, self._operation.length)
-            self._session = self._dataset._source.session()
-            items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
-            rest = maker.rest
-            self._use(rest if rest is None or maker.whole is not None else watched(rest, self._name_record))
-            self._blocks = maker.make(items, self._operation.item_bytes)
+    def _read_block(self) -> None:
+        """Goes on to the items of the next block; raises StopIteration if there is none."""
         try:
-            block = next(self._blocks, None)
-        except UNDECODED as error:
-            self._name_record(error)
+            block = next(self._blocks or self._open(), None)
+        except BaseException as error:
+            if isinstance(error, UNDECODED):
+                self._name_record(error)
+            self.close()
             raise
-        self._ended = block is None
-        return block
+        if block is None:
+            self._ended = True
+            self.close()
+            raise StopIteration
+        self._stop += len(block)
+        self._items = iter(block)
+
+    def _open(self) -> Iterator[list[Any]]:
+        """Returns the blocks of what is left, and begins to read."""
+        where = whole(self._taken, self._operation.length)
+        self._session = self._dataset._source.session()
+        items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
+        self._finish, self._is_decoded = maker.rest, maker.whole is not None
+        self._blocks = maker.make(items, self._operation.item_bytes)
+        return self._blocks
+
+    def _finished(self, item: Any) -> Any:
+        try:
+            return self._finish(item)  # type: ignore[misc]
+        except BaseException as error:
+            self._stop -= 1  # it was not handed out
+            if isinstance(error, UNDECODED) and not self._is_decoded:
+                self._name_record(error, item)
+            self.close()
+            if isinstance(error, StopIteration):  # it would look like the end
+                raise RuntimeError("a function given to map() raised StopIteration") from error
+            raise
 
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
         named = Undecoded(self._dataset._source, self._dataset._steps)
@@ -132,8 +169,8 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def close(self) -> None:
         """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
+        self._stop, self._items = self._taken, iter(())
         self._blocks = None
-        self._forget()
         if self._session is not None:
             self._session.close()
             self._session = None

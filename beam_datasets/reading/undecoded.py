@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +21,7 @@ from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.record_checks import touch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -106,21 +105,6 @@ def place_of(shard: Shard, record: int) -> str:
             offsets = shard.offsets
     byte = "" if offsets is None else f", byte {offsets[record]}"
     return f"{shard.path}{byte} (record {record})"
-
-
-def watched(function: Callable[[Any], Any], failed: Callable[[Exception, Any], None]) -> Callable[[Any], Any]:
-    """Returns the function, which calls a method with its error and its argument, and keeps the method's object not."""
-    method = weakref.WeakMethod(failed)
-
-    def call(item: Any) -> Any:
-        try:
-            return function(item)
-        except UNDECODED as error:
-            if (name := method()) is not None:
-                name(error, item)
-            raise
-
-    return call
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from beam_datasets.native import core
 from beam_datasets.reading.blocks import Items, joined, sizes
 from beam_datasets.reading.decoding import Step, compose
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -106,67 +102,3 @@ def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:
         raise
     if held:
         yield held
-
-
-class PlainBlockIterator:
-    """Hands out the values of lists one by one and counts them.
-
-    A subclass has `_next_block()`, which returns the next list, or None at the end; what is in it is the iterator's
-    then. It also has `close()`, which is called at the end and at an error.
-    """
-
-    _taken: int = 0
-    _values: Items | None = None
-    _function: Function | None = None
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        if self._values and self._function is None:
-            self._taken += 1
-            return self._values.pop()
-        try:
-            value = self._take()
-        except StopIteration as error:  # it would look like the end
-            self.close()
-            raise RuntimeError("a function given to map() raised StopIteration") from error
-        except BaseException:
-            self.close()
-            raise
-        if value is _END:
-            self.close()
-            raise StopIteration
-        self._taken += 1
-        return value
-
-    def _take(self) -> Any:
-        while not self._values:
-            values = self._next_block()
-            if values is None:
-                return _END
-            self._values = values[::-1]
-        value = self._values.pop()
-        return value if self._function is None else self._function(value)
-
-    def _use(self, function: Function | None) -> None:
-        """Sets what each value is put through when it is handed out; None for nothing."""
-        self._function = function
-
-    def _forget(self) -> None:
-        """Lets go of the values that were not handed out."""
-        self._values = None
-
-    def _next_block(self) -> Items | None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Lets go of what is open."""
-
-
-_END = object()
-
-if TYPE_CHECKING:
-    BlockIterator = PlainBlockIterator
-else:
-    BlockIterator = PlainBlockIterator if core is None else core.BlockIterator

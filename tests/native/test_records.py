@@ -1,8 +1,7 @@
-"""records.c, gather.c and md5.c against Python, on good, damaged and hostile input."""
+"""records.c and gather.c against Python, on good, damaged and hostile input."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import struct
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from beam_datasets.formats import framing, tfrecord
 from beam_datasets.generate import shard_writer
-from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core
 
 if core is None:
@@ -222,56 +220,3 @@ def test_gathers_what_fits_together() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- sort keys
-
-RFC_1321 = {  # A.5
-    b"": "d41d8cd98f00b204e9800998ecf8427e",
-    b"a": "0cc175b9c0f1b6a831c399e269772661",
-    b"abc": "900150983cd24fb0d6963f7d28e17f72",
-    b"message digest": "f96b697d7cb7938d525a2f31aaf161d0",
-    b"abcdefghijklmnopqrstuvwxyz": "c3fcd3d76192e4007dfb496cca67e13b",
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789": "d174ab98d277d9f5a5611c2c9f419d9f",
-    b"1234567890" * 8: "57edf4a22be3c955ac49da2e2107b67a",
-}
-KEYS = st.one_of(st.integers(), st.integers(-(2**64), 2**64), st.binary(), st.text(), st.booleans())
-
-
-def test_md5_vectors() -> None:
-    assert core.hash_keys(b"", list(RFC_1321)).hex() == "".join(RFC_1321.values())
-
-
-@given(st.binary(max_size=150), st.lists(st.binary(max_size=300)))
-def test_md5_of_any_text(salt: bytes, texts: list[bytes]) -> None:
-    assert core.hash_keys(salt, texts) == b"".join(hashlib.md5(salt + text).digest() for text in texts)
-
-
-def test_md5_of_every_length() -> None:
-    for size in range(300):
-        text = bytes(range(256))[:size] + b"." * (size - 256)
-        assert core.hash_keys(text[: size // 2], [text[size // 2 :]]) == hashlib.md5(text).digest()
-
-
-@given(st.text(st.characters(codec="utf-8")), st.lists(KEYS))
-def test_hashes_keys_as_python_does(split: str, keys: list[Any]) -> None:
-    want = b"".join(sort_keys.hash_key(split, key) for key in keys)
-    assert sort_keys.hash_keys(split, keys) == want
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sort_keys, "core", None)
-        assert sort_keys.hash_keys(split, keys) == want
-
-
-@pytest.mark.parametrize("key", [True, 2**63, -(2**63) - 1, 1.5, None, "\ud800", np.int64(1), bytearray(b"a")])
-def test_keys_that_are_left_to_python(key: Any) -> None:
-    assert core.hash_keys(b"s", [1, b"2", "3", key]) is None
-
-
-def test_keys_of_another_kind() -> None:
-    for wrong in (5, None):
-        with pytest.raises(TypeError):
-            core.hash_keys(b"s", wrong)
-    with pytest.raises(TypeError):
-        core.hash_keys("s", [])
-    assert core.hash_keys(b"s", []) == b""
-    assert core.hash_keys(b"s", iter([1])) == core.hash_keys(b"s", (1,)) == hashlib.md5(b"s1").digest()
-    assert core.hash_keys(b"s", [-(2**63), 2**63 - 1, 0]) == b"".join(
-        hashlib.md5(b"s%d" % key).digest() for key in (-(2**63), 2**63 - 1, 0)
-    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from abc import ABCMeta
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ from beam_datasets.errors import CorruptRecordError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.reading import dataset as dataset_module
-from beam_datasets.reading import shards, small_runs, yielding
+from beam_datasets.reading import shards, small_runs
 from beam_datasets.storage.local import LocalReader
 
 LENGTHS = [5, 0, 40]
@@ -50,10 +47,6 @@ CHAINS: dict[str, Any] = {
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "python":
         monkeypatch.setattr(tfrecord, "core", None)
-        body = dict(vars(dataset_module.DatasetIterator))
-        body = {name: body[name] for name in body if name not in ("__dict__", "__weakref__", "_abc_impl")}
-        plain = ABCMeta("DatasetIterator", (yielding.PlainBlockIterator, Iterator), body)
-        monkeypatch.setattr(dataset_module, "DatasetIterator", plain)
 
 
 def parts(item: Any) -> list[int]:
