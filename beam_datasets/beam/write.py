@@ -129,7 +129,10 @@ class WriteExamples(beam.PTransform):
         encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
-            counts = blocks | "CountDistinct" >> _CountDistinct()
+            distinct = blocks | "CountDistinct" >> _CountDistinct()
+            histograms_of_all = [outputs[_HISTOGRAMS] for outputs in encoded] | "AllHistograms" >> beam.Flatten()
+            libraries = histograms_of_all | "Libraries" >> beam.MapTuple(_libraries_alone).with_output_types(COUNTS)
+            counts = [distinct, libraries] | "MergeHistograms" >> beam.Flatten()
         else:
             counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
         return write_blocks(blocks, counts, list(examples), self.publication, self.sharding, self.engine)
@@ -270,9 +273,10 @@ class _EncodeBlocks(beam.DoFn):
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
 
     def setup(self) -> None:
+        self._libraries: set[str] = set()
         self._builder = BlockBuilder(
             self._split,
-            compile_encoder(self._features),
+            compile_encoder(self._features, self._libraries),
             block_size=self._engine.bytes_per_block,
             ordered=self._hash_shift is None,
             spill_dir=self._engine.spill_dir,
@@ -280,6 +284,7 @@ class _EncodeBlocks(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._builder.reset()
+        self._libraries.clear()
         self._bundle_examples = self._bundle_bytes = 0
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
@@ -304,6 +309,8 @@ class _EncodeBlocks(beam.DoFn):
         if block is None:
             return
         counts = histogram_of(block, self._hash_shift or 0)
+        counts = dataclasses.replace(counts, libraries=frozenset(self._libraries))
+        self._libraries.clear()
         self._examples.inc(len(block))
         self._bytes.inc(block.num_bytes)
         self._bundle_examples += len(block)
@@ -404,6 +411,10 @@ class _SpreadCounts(beam.DoFn):
     def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
         split, counts = element
         yield (split, self._number), counts
+
+
+def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
+    return split, dataclasses.replace(histograms.merge([]), libraries=counts.libraries)
 
 
 def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:

@@ -8,6 +8,7 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.at_once import AtOnce
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
+from beam_datasets.features.libraries import recorded
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record, spans_of
 from beam_datasets.native import core
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from beam_datasets.features.base import FeatureConnector
 
 
-def compile_encoder(feature: Any) -> Callable[[Any], bytes]:
+def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable[[Any], bytes]:
     """Returns the function from an example to its record: a canonical, serialized tf.train.Example.
 
     The example's values are checked as they are encoded, and it is not changed.
 
     Args:
         feature: the features of a dataset: a FeaturesDict (or a dict that means one), or a Sequence of dicts.
+        libraries: a set to which the returned function adds the libraries whose versions determine the bytes of
+            values that it encodes, as "zlib 1.3.1".
 
     Raises:
         FeatureError: the features cannot be encoded, as two that would have the same name in the record. The returned
@@ -36,9 +39,10 @@ def compile_encoder(feature: Any) -> Callable[[Any], bytes]:
     '0a0d0a0b0a016112061a040a02ac02'
     """
     top = _top(feature)
-    if isinstance(top, FeaturesDict):
-        return top.record_encoder()
-    encode_entries = top.encoder("")
+    with recorded(libraries):
+        if isinstance(top, FeaturesDict):
+            return top.record_encoder()
+        encode_entries = top.encoder("")
 
     def encode(example: Any) -> bytes:
         return record(encode_entries(example))

@@ -18,6 +18,7 @@ from beam_datasets.features import image_codec
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Leaf
+from beam_datasets.features.libraries import recorder
 from beam_datasets.features.numbers import check_shape, check_unmasked, shape_fits
 from beam_datasets.features.raw import no_items, one_value_codec
 from beam_datasets.features.sequence import Sequence
@@ -90,7 +91,7 @@ class Image(Leaf):
 
     def packer(self, path: str) -> Callable[[Any], bytes]:
         """Returns the function from an image, in any of the forms it takes, to the bytes of its file."""
-        is_float, kind = self.dtype == np.float32, self.encoding_format or "png"
+        is_float, kind, record = self.dtype == np.float32, self.encoding_format or "png", recorder()
 
         def pack(value: Any) -> bytes:
             if not isinstance(value, np.ndarray):
@@ -106,10 +107,12 @@ class Image(Leaf):
             if is_float:
                 value = np.ascontiguousarray(value, "<f4").view(np.uint8)
             try:
-                return image_codec.encode(value, kind)
+                data = image_codec.encode(value, kind)
             except ValueError as error:
                 problem = f"cannot encode an array of the shape {value.shape} as {kind.upper()}: {error}"
                 raise FeatureValueError(f"{path}: {problem}") from error
+            record(image_codec.library(kind))
+            return data
 
         return pack
 

@@ -57,6 +57,18 @@ def encode(pixels: NDArray[Any], kind: str) -> bytes:
         raise ValueError(str(error)) from error
 
 
+@lru_cache(maxsize=2)
+def library(kind: str) -> str:
+    """Returns name and version of what encodes PNG or JPEG, and so determines the bytes.
+
+    >>> library("png").split()[0]
+    'imagecodecs'
+    """
+    codecs = _imagecodecs()
+    part = codecs.jpeg8_version() if kind == "jpeg" else codecs.png_version()
+    return f"imagecodecs {codecs.__version__} ({part})"
+
+
 def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[Any]]:
     """Returns the function from the bytes of an image file to its pixels.
 

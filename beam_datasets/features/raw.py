@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Codec
+from beam_datasets.features.libraries import recorder
 from beam_datasets.features.numbers import check_shape, reshape
 from beam_datasets.features.values import size_of
 
@@ -122,14 +123,17 @@ def array_codec(
     compress: bool,
 ) -> Codec:
     """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
-    little = _little_endian(dtype)
+    little, record = _little_endian(dtype), recorder()
 
     def pack(value: Any) -> bytes:
         array = make(value)
         if check and array.size:
             check(array)
         data = array.astype(little, copy=False).tobytes()
-        return zlib.compress(data) if compress else data
+        if not compress:
+            return data
+        record(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
+        return zlib.compress(data)
 
     unpack = array_unpacker(dtype, shape, path, compress=compress)
     return one_value_codec(pack, unpack, path, no_items(shape, dtype))

@@ -10,7 +10,7 @@ How fine the bins are decides only how much is read twice where a bin straddles 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,12 +37,14 @@ class Histogram:
         bins: (n, 2) uint64, the first sort key of each bin as high and low half, ascending.
         counts: (n,) int64, examples of each bin.
         num_bytes: (n,) int64, size of their framed records in bytes.
+        libraries: whose versions determined bytes of the examples; see `features.libraries`.
     """
 
     shift: int
     bins: NDArray[np.uint64]
     counts: NDArray[np.int64]
     num_bytes: NDArray[np.int64]
+    libraries: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:
@@ -54,7 +56,8 @@ class Histogram:
         high = self.bins[:, 0] >> np.uint64(max(0, self.shift - 64))
         columns = [_narrow(column) for column in (high, self.bins[:, 1], self.counts, self.num_bytes)]
         header = _HEADER.pack(self.shift, len(high), *(column.itemsize for column in columns))
-        return b"".join((header, *(column.tobytes() for column in columns)))
+        names = "\n".join(sorted(self.libraries)).encode()
+        return b"".join((header, *(column.tobytes() for column in columns), names))
 
     @classmethod
     def from_bytes(cls, encoded: bytes) -> Histogram:
@@ -66,7 +69,8 @@ class Histogram:
             at += width * count
         high, low, counts, num_bytes = columns
         bins = np.stack([high.astype(np.uint64) << np.uint64(max(0, shift - 64)), low.astype(np.uint64)], axis=1)
-        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64))
+        libraries = frozenset(encoded[at:].decode().splitlines())
+        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64), libraries)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Histogram.from_bytes, (self.to_bytes(),)
@@ -94,6 +98,11 @@ def count_keys(
 def merge(histograms: Iterable[Histogram], max_bins: int = MAX_BINS) -> Histogram:
     """Returns the histogram of all the examples together."""
     parts = list(histograms)
+    libraries = frozenset[str]().union(*(part.libraries for part in parts))
+    return replace(_merge_counts([part for part in parts if len(part.counts)], max_bins), libraries=libraries)
+
+
+def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:
     if not parts:
         return Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
     shift = max(part.shift for part in parts)

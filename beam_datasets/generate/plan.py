@@ -196,9 +196,15 @@ class SplitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of all splits, in the order in which the builder names them."""
+    """The plans of all splits, in the order in which the builder names them.
+
+    Attributes:
+        splits: the plans.
+        libraries: whose versions determined bytes of the examples, sorted.
+    """
 
     splits: tuple[SplitPlan, ...]
+    libraries: tuple[str, ...] = ()
 
     def split(self, name: str) -> SplitPlan:
         """Returns the plan of the split of this name."""
@@ -226,7 +232,7 @@ def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], option
             )
         plans.append(plan_split(split, histograms[split], options, first_group))
         first_group += len(plans[-1])
-    return Plan(tuple(plans))
+    return Plan(tuple(plans), tuple(sorted({name for split in splits for name in histograms[split].libraries})))
 
 
 def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:

@@ -368,6 +368,7 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         runs.reserve(publication.run)
     columns = {split.split: _columns(split, shards) for split in plan.splits}
     texts = _metadata(publication, columns)
+    libraries = getattr(plan, "libraries", ())  # only examples that were encoded have any, not copied ones
     manifest = Manifest(
         name=publication.info.name,
         config=publication.info.config_name,
@@ -375,7 +376,7 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         splits=columns,
         metadata={name: hashlib.sha256(text).hexdigest() for name, text in texts.items()},
         builder=publication.builder,
-        options=publication.options,
+        options={**publication.options, **({"libraries": list(libraries)} if libraries else {})},
         source=publication.source,
     )
     texts |= {RUN_FILE: _run_report(publication, columns), MANIFEST_FILE: manifest.to_text().encode()}

@@ -100,7 +100,8 @@ class Manifest:
         splits: the shards of each split.
         metadata: file name -> SHA-256 of dataset_info.json, features.json and the like, in hexadecimal digits.
         builder: what made it, `module:class`.
-        options: what was asked for and decides what is written; anything that JSON expresses.
+        options: what was asked for and decides what is written, and under "libraries" the name and version of each
+            library that determined bytes of encoded values, if there are any; anything that JSON expresses.
         source: where a materialized dataset came from; None for a generated one.
     """
 
