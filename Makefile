@@ -3,6 +3,7 @@
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
 #   .venv-adapters PyTorch and Grain, to read with them; no Beam, which a reader does not need
+#   .venv-wheel    the package as a user installs it, made anew for each test of a wheel
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -18,12 +19,14 @@ SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch])
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-interop test-adapters flink test-flink test-prism sanitize lint format docs bench clean
+.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters flink test-flink test-prism sanitize lint format docs bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
 	@echo 'make test          ruff, mypy and the tests, in less than 5 minutes'
 	@echo 'make test-all      what `make test` leaves out: slow tests, sanitizers, Flink, Prism, TFDS, PyTorch'
+	@echo 'make wheels        builds the sdist and the wheel for this machine (in dist)'
+	@echo 'make test-wheel    runs the core of the tests with that wheel in an environment of its own'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
@@ -83,10 +86,30 @@ test-slow: .venv/.ready
 
 test-all:
 	@failed=0; \
-	for target in test-slow sanitize test-flink test-prism test-interop test-adapters; do \
+	for target in test-slow test-wheel sanitize test-flink test-prism test-interop test-adapters; do \
 		$(MAKE) --no-print-directory $$target || failed=1; \
 	done; \
 	exit $$failed
+
+# On Linux the wheel gets the tag of the oldest manylinux that it runs on. cibuildwheel (pyproject.toml) builds the others.
+wheels: .venv/.ready
+	@rm -rf dist build/wheels
+	$(BIN)/python -m build --outdir build/wheels
+	@mkdir -p dist; cp build/wheels/*.tar.gz dist
+	@if [ "$$(uname)" = Linux ]; then \
+		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl; \
+	else cp build/wheels/*.whl dist; fi
+
+.venv-wheel/.ready:
+	$(call environment,.venv-wheel,"$$(ls dist/*.whl)[beam,image,remote,files,export,test]")
+
+# The tests are copied, so that the checkout is not imported.
+test-wheel: wheels
+	@rm -rf .venv-wheel build/wheel-tests
+	@$(MAKE) --no-print-directory .venv-wheel/.ready
+	@mkdir -p build/wheel-tests; cp -R tests README.md pyproject.toml build/wheel-tests
+	cd build/wheel-tests; $(CURDIR)/.venv-wheel/bin/pytest -q -n 2 -m 'not slow' \
+		tests/native tests/formats tests/features tests/reading $(PYTEST_ARGS)
 
 test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
@@ -150,5 +173,5 @@ bench: .venv/.ready
 	$(BIN)/python tests/benchmarks/run.py generate read $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-interop .venv-adapters build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-interop .venv-adapters .venv-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
