@@ -167,10 +167,7 @@ def check_free(dataset_dir: str, full_name: str) -> None:
         AlreadyPublishedError: the version is published, or something else is there.
     """
     if catalog.is_published(dataset_dir):
-        raise AlreadyPublishedError(
-            f"{full_name} is already published in {dataset_dir}{_publisher(dataset_dir)}. A published version never "
-            "changes: raise the version to publish again."
-        )
+        raise runs.already_published(full_name, dataset_dir)
     if storage.is_remote(dataset_dir):
         return  # files may be those of a run that is publishing: `reserve` finds out
     if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or storage.list_dir(dataset_dir)):
@@ -178,15 +175,6 @@ def check_free(dataset_dir: str, full_name: str) -> None:
             f"{dataset_dir} exists but is no published dataset (it lacks dataset_info.json or features.json). "
             f"Move it away to publish {full_name} there."
         )
-
-
-def _publisher(dataset_dir: str) -> str:
-    """Returns which run has published a version, for messages; '' if that is not recorded."""
-    try:
-        report = json.loads(storage.read_bytes(storage.join(dataset_dir, RUN_FILE)))
-        return f", by run {report['job']}, which started {runs.utc(report['started'])}"
-    except (StorageError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def _warn_of_other_runs(run: Run) -> None:

@@ -40,7 +40,7 @@ from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, AlreadyPublishedError, PathNotFoundError, StorageError
 from beam_datasets.generate.owners import Owner
 from beam_datasets.metadata.info import INFO_FILE
-from beam_datasets.metadata.manifest import MANIFEST_FILE
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,6 +193,18 @@ class Holder(NamedTuple):
 def utc(seconds: float) -> str:
     """Returns a time, in seconds since the epoch, for messages."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def already_published(name: str, target: str) -> AlreadyPublishedError:
+    """Returns the error that a dataset is published; it names the run that did so, if that is recorded."""
+    by = ""
+    with contextlib.suppress(StorageError, ValueError, KeyError, TypeError):
+        report = json.loads(storage.read_bytes(storage.join(target, RUN_FILE)))
+        by = f", by run {report['job']}, which started {utc(report['started'])}"
+    return AlreadyPublishedError(
+        f"{name} is already published in {target}{by}. A published version never changes: raise the version to publish "
+        "again."
+    )
 
 
 def staging_dir(target: str, job: str) -> str:
@@ -446,10 +458,7 @@ def _check_not_complete(target: str) -> None:
     if is_complete(target):
         with contextlib.suppress(StorageError):
             storage.remove_tree(runs_dir(target))
-        raise AlreadyPublishedError(
-            f"{storage.basename(target)} is already published in {target}. A published version never changes: "
-            "raise the version to publish again."
-        )
+        raise already_published(storage.basename(target), target)
 
 
 def _check_empty(run: Run) -> None:

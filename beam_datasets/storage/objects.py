@@ -20,7 +20,7 @@ from beam_datasets.storage.options import StoreOptions, options_of, url
 from beam_datasets.storage.paths import scheme, split_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -180,13 +180,15 @@ def create_bytes(path: str, data: Buffer) -> None:
     """
     obstore, store, key = _at(path)
     content = bytes(data)
-    for attempt in _attempts():
-        with attempt, _named(path):
-            try:
-                obstore.put(store, key, content, mode="create")
-            except (FileExistsError, obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-                if not attempt.number or read_bytes(path) != content:
-                    raise
+
+    def put(number: int) -> None:
+        try:
+            obstore.put(store, key, content, mode="create")
+        except (FileExistsError, obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+            if not number or read_bytes(path) != content:
+                raise
+
+    _retried(path, put)
 
 
 def copy(source: str, target: str) -> None:
@@ -196,9 +198,7 @@ def copy(source: str, target: str) -> None:
         with open_reader(source) as reader, open_writer(target) as writer:
             copy_bytes(reader, writer)
         return
-    for attempt in _attempts():
-        with attempt, _named(source):
-            obstore.copy(store, key, split_remote(target)[1], overwrite=True)
+    _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=True))
 
 
 def create_copy(source: str, target: str) -> None:
@@ -213,9 +213,7 @@ def create_copy(source: str, target: str) -> None:
         copy(source, target)
         return
     try:
-        for attempt in _attempts():
-            with attempt, _named(source):
-                obstore.copy(store, key, split_remote(target)[1], overwrite=False)
+        _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=False))
     except PathExistsError:
         raise PathExistsError(f"{target}: exists already") from None
 
@@ -244,19 +242,24 @@ def usage(path: str) -> Usage:
 def remove(path: str) -> None:
     """Deletes the object."""
     obstore, store, key = _at(path)
-    for attempt in _attempts():
-        with attempt, _named(path), contextlib.suppress(FileNotFoundError):
+
+    def delete(_: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
             obstore.delete(store, key)
+
+    _retried(path, delete)
 
 
 def remove_tree(path: str) -> None:
     """Deletes all objects below."""
     _check_can_list(path)
     obstore, store, key = _at(path)
-    for attempt in _attempts():
-        with attempt, _named(path):
-            for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
-                obstore.delete(store, [item["path"] for item in batch])
+
+    def delete(_: int) -> None:
+        for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
+            obstore.delete(store, [item["path"] for item in batch])
+
+    _retried(path, delete)
 
 
 def _at(path: str) -> tuple[Any, Any, str]:
@@ -353,26 +356,18 @@ def _joined(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-class _Attempt(contextlib.AbstractContextManager["_Attempt"]):
-    """One of a few attempts: swallows an error that may be gone the next time, unless it is the last."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.failed = False
-
-    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> bool:
-        lasting = (PathNotFoundError, PathExistsError, PathPermissionError)
-        self.failed = isinstance(error, StorageError) and not isinstance(error, lasting)
-        return self.failed and self.number < _MAX_ATTEMPTS - 1
-
-
-def _attempts() -> Iterator[_Attempt]:
-    """Yields attempts until one does not fail: obstore itself tries again only what it knows to be harmless."""
+def _retried(path: str, call: Callable[[int], None]) -> None:
+    """Calls with the number of the attempt until it succeeds: obstore itself repeats only what it knows is harmless."""
     for number in range(_MAX_ATTEMPTS):
-        attempt = _Attempt(number)
-        yield attempt
-        if not attempt.failed:
+        try:
+            with _named(path):
+                call(number)
             return
+        except (PathNotFoundError, PathExistsError, PathPermissionError):
+            raise
+        except StorageError:
+            if number == _MAX_ATTEMPTS - 1:
+                raise
         time.sleep(0.1 * 2**number)
 
 

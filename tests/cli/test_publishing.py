@@ -104,7 +104,7 @@ def test_a_refused_result_is_published_under_another_number(
     with pytest.raises(ResultKeptError) as error:
         builder("1.0.1", data_dir, range(19)).build(num_workers=1, check_against="latest")
     assert main(["gc", str(data_dir), "--yes"]) == 0
-    assert "kept: no owner is known; changed lately" in capsys.readouterr().out
+    assert "publishes it; no owner is known; changed lately" in capsys.readouterr().out
     arguments = str(error.value).rpartition("beam-datasets ")[2].split()
     assert main([*arguments[:-1], "first"]) == 2
     assert main([*arguments[:-1], "1.0.0"]) == 1

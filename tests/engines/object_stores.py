@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets.storage import options
 from tests.end_to_end.engines import free_port, served, server
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 
         fail: share of the requests that are answered with 503.
         stall: share of the requests that get no answer for 5 seconds; clients give up after 2.
     """
+    options._registered.clear()  # the buckets of other tests have the same name, and paths should have no number
     store, proxy = free_port(), free_port()
     front = [
         "tests.engines.flaky_proxy", "--port", str(proxy), "--store", str(store), "--dialect",

@@ -42,7 +42,6 @@ SHARDS = {"train": 3, "test": 2}
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with object_store(request.param, tmp_path_factory.mktemp("store")) as running:
         objects._store.cache_clear()
-        options._registered.clear()
         yield running
 
 
@@ -293,7 +292,7 @@ def test_what_is_wrong_shows_no_secret(store: ObjectStore, there: str, capfd: py
         lambda: bd.materialize(there, data_dir=f"{store.url}/new", storage_options=wrong),
         lambda: bd.verify(there, storage_options=wrong),
     ):
-        with pytest.raises(bd.errors.BeamDatasetsError, match=f"{store.url}/") as error:
+        with pytest.raises(bd.errors.BeamDatasetsError, match=rf"{store.url}(~\d)?/") as error:
             ask()
         assert SECRET not in repr(error.value)
     missing = f"{store.url}x/new"

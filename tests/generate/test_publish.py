@@ -131,7 +131,7 @@ def test_a_run_of_the_same_version_on_this_machine_is_reported_at_the_start(tmp_
     assert not caplog.messages
     publish.reserve(other)
     (message,) = caplog.messages
-    assert re.match(rf"ds:1\.0\.0: run {one.job} \(process \d+ on .* generating the same version", message)
+    assert re.match(rf"{one.dataset_dir}: run {one.job} \(process \d+ on .* is writing the same directory", message)
 
 
 @pytest.mark.parametrize(
