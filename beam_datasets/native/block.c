@@ -178,10 +178,10 @@ static PyObject *chunk_at(const Visits *visits, Py_ssize_t at, PyObject *run) {
     Chunk *chunk = chunk_get(capsule);
     if (chunk == NULL) return NULL;
     if (chunk_has(chunk, ((const int64_t *)visits->firsts.buf)[at])) return Py_NewRef(capsule);
-    PyObject *rest = chunk->rest;
-    chunk->rest = NULL; /* a block that still holds the chunk does not hold the file */
-    PyObject *next = rest == NULL ? NULL : chunk_read(rest, visits, at);
-    Py_XDECREF(rest);
+    PyObject *cursor = chunk->cursor;
+    chunk->cursor = NULL; /* a block that still holds the chunk does not hold the file */
+    PyObject *next = cursor == NULL ? NULL : chunk_read(cursor, visits, at);
+    Py_XDECREF(cursor);
     int failed = next != NULL ? PyDict_SetItem(chunks, run, next) : PyErr_Occurred() ? -1 : PyDict_DelItem(chunks, run);
     if (failed) Py_CLEAR(next);
     return next;
@@ -201,7 +201,7 @@ static Py_ssize_t take_visit(RecordBlock *block, const Visits *visits, Py_ssize_
         if (taken > 0) {
             *first += taken;
             *count -= taken;
-            int ends = *first - chunk->first == chunk->offsets.n - 1 && chunk->rest == NULL;
+            int ends = *first - chunk->first == chunk->offsets.n - 1 && chunk->cursor == NULL;
             if (ends && PyDict_DelItem(visits->chunks, run) < 0) taken = -1;
         }
         Py_DECREF(capsule);

@@ -8,7 +8,7 @@ static void chunk_drop(Chunk *chunk) {
     PyBuffer_Release(&chunk->buffer);
     if (chunk->memory == NULL) ints_drop(&chunk->offsets);
     free(chunk->memory);
-    Py_XDECREF(chunk->rest);
+    Py_XDECREF(chunk->cursor);
     PyMem_Free(chunk);
 }
 
@@ -51,14 +51,14 @@ static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return capsule_of(chunk);
 }
 
-PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, PyObject *rest) {
+PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, PyObject *cursor) {
     Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
     if (chunk == NULL) {
         free(memory);
-        Py_XDECREF(rest);
+        Py_XDECREF(cursor);
         return PyErr_NoMemory();
     }
-    chunk->rest = rest;
+    chunk->cursor = cursor;
     chunk->memory = memory;
     chunk->offsets = (Ints){memory, n + 1};
     chunk->buffer.buf = memory + n + 1;

@@ -3,10 +3,12 @@
 
 #ifndef _WIN32
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-int file_open(int directory, const char *path, struct stat *found) {
-    int descriptor = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else a FIFO waits for a writer */
+/* Opens a file to read; returns its descriptor, or -1 if it cannot be opened or is not a regular file. */
+static int file_open(const char *path, struct stat *found) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else a FIFO waits for a writer */
     if (descriptor < 0) return -1;
     if (fstat(descriptor, found) == 0 && S_ISREG(found->st_mode) && found->st_size <= PY_SSIZE_T_MAX) return descriptor;
     close(descriptor);
@@ -23,7 +25,7 @@ static PyObject *open_reader(PyObject *Py_UNUSED(module), PyObject *path) {
     int descriptor;
     const char *text = PyBytes_AsString(name);
     Py_BEGIN_ALLOW_THREADS
-    descriptor = file_open(AT_FDCWD, text, &found);
+    descriptor = file_open(text, &found);
     Py_END_ALLOW_THREADS
     Py_DECREF(name);
     if (descriptor < 0) Py_RETURN_NONE;
@@ -36,7 +38,7 @@ static PyObject *open_reader(PyObject *Py_UNUSED(module), PyObject *path) {
 static Py_ssize_t read_file(const char *path, char *data, Py_ssize_t room) {
     struct stat found;
     Py_ssize_t got = -1;
-    int descriptor = file_open(AT_FDCWD, path, &found);
+    int descriptor = file_open(path, &found);
     if (descriptor < 0) return -1;
     if (found.st_size <= room) got = read(descriptor, data, (size_t)found.st_size);
     close(descriptor);

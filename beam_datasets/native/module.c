@@ -7,7 +7,7 @@
 #include "native.h"
 
 /* What beam_datasets/native/__init__.py expects; another number wherever a function of _core.pyi changes. */
-#define INTERFACE 10
+#define INTERFACE 11
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -64,21 +64,6 @@ static inline uint32_t u32_at(const uint8_t *at) {
     return value;
 }
 
-#ifndef _WIN32
-#include <sys/stat.h>
-
-/* files.c: opens a file to be read, of a directory where the path is relative; returns its descriptor, or -1 where it
- * cannot be opened, or is no file with a size. Needs no GIL. */
-int file_open(int directory, const char *path, struct stat *found);
-#endif
-
-#define INDEX_HEADER 40 /* bytes before the offsets of an index */
-
-/* shards.c: how many bytes an index of n records has before its keys, and whether they are good and the index is of as
- * many bytes as the header says; then also the size of its shard. */
-Py_ssize_t index_size(int64_t n);
-int index_is_good(const uint8_t *index, uint64_t size, uint64_t n, uint64_t *shard_size);
-
 /* records.c: whether so many bytes, 16 at least, are one framed record; its CRCs too, where `check` says so. */
 int is_record(const uint8_t *at, size_t size, int check);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #endif
 
+#define INDEX_HEADER 40 /* bytes before the offsets of an index */
 #define KEY_SIZE 16
 #define HEADER 12
 #define OVERHEAD 16
@@ -48,17 +49,6 @@ static int are_offsets(const uint8_t *offsets, const Header *header) {
         before = offset;
     }
     return before == header->shard_size;
-}
-
-Py_ssize_t index_size(int64_t n) {
-    return n < 0 || n > PY_SSIZE_T_MAX / 16 ? PY_SSIZE_T_MAX : INDEX_HEADER + 8 * ((Py_ssize_t)n + 1);
-}
-
-int index_is_good(const uint8_t *index, uint64_t size, uint64_t n, uint64_t *shard_size) {
-    Header header;
-    if (!take_header(index, size, &header) || header.n != n || !are_offsets(index + INDEX_HEADER, &header)) return 0;
-    *shard_size = header.shard_size;
-    return 1;
 }
 
 PyDoc_STRVAR(index_header_doc,

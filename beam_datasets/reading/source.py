@@ -21,7 +21,6 @@ from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
 from beam_datasets.reading.session import Session
-from beam_datasets.reading.small_runs import SmallRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,14 +141,14 @@ class Source(Operation):
             return
         visits = _joined(self._visits(itertools.chain((first,), spans), epoch))
         coming = _Coming(visits, _AHEAD_VISITS if self._remote else 0)
-        chunk_of, chunks = self._chunks(int(first[1].sum()), epoch, session, coming)
+        chunk_of = functools.partial(self._chunk, session, coming)
         counts = sizes(self.item_bytes)
         if not self._config.add_tfds_id:
-            yield from read_visits(coming, chunk_of, counts, chunks)
+            yield from read_visits(coming, chunk_of, counts, session.chunks)
             return
         named: deque[Visits] = deque()
         names = self._names(named)
-        for block in read_visits(_noted(coming, named), chunk_of, counts, chunks):
+        for block in read_visits(_noted(coming, named), chunk_of, counts, session.chunks):
             yield [item if type(item) is Damaged else (name, item) for item, name in zip(block, names)]
 
     def _names(self, visits: deque[Visits]) -> Iterator[bytes]:
@@ -169,16 +168,6 @@ class Source(Operation):
             else:
                 found = iter((order.pieces(starts, counts),))
             yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in found)
-
-    def _chunks(self, count: int, epoch: int, session: Session, coming: _Coming) -> tuple[ChunkOf, dict[int, Any]]:
-        """Returns what gives the chunks of runs where so many records are read, and those that are there by then."""
-        chunk_of = functools.partial(self._chunk, session, coming)
-        records = self.length / len(self.instructions)
-        is_part = count < min(self._cycle, len(self.instructions)) * records  # runs stay open for the next one
-        if self._remote or is_part or not SmallRuns.are_read(records * self.item_bytes):
-            return chunk_of, session.chunks
-        small = SmallRuns(self.pool.directory, self.instructions, self._chunk_bytes, chunk_of)
-        return small.chunk, small.chunks
 
     def _chunk(self, session: Session, coming: _Coming, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
         """Returns the chunk of a run, see `runs.read_visits`; where that pays, others are opened meanwhile."""

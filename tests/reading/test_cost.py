@@ -19,7 +19,7 @@ import beam_datasets as bd
 from beam_datasets import features, storage
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
-from beam_datasets.reading import shards, small_runs
+from beam_datasets.reading import shards
 from tests.work import lines_of
 
 LENGTHS = [700, 300, 500, 1500]
@@ -33,7 +33,6 @@ class Storage:
         self.reads: list[tuple[str, int, int]] = []
         for name in ("_read_record", "_read_records", "_run"):  # which ask the system for the same bytes
             monkeypatch.setattr(shards, name, None)
-        monkeypatch.setattr(small_runs, "_directory", None)
         for name in storage.__all__:
             door = getattr(storage, name)
             looks = callable(door) and door.__module__ != "beam_datasets.storage.paths"  # which is arithmetic

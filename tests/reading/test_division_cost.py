@@ -11,7 +11,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.native import core
-from beam_datasets.reading import shards, small_runs
+from beam_datasets.reading import shards
 from tests.work import lines_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def test_no_byte_is_asked_for_by_two_workers(
     """R4: by what Python asks storage for, as on an object store; a shard without index has to be walked through."""
     for name in ("_read_record", "_read_records", "_run"):
         monkeypatch.setattr(shards, name, None)
-    monkeypatch.setattr(small_runs, "_directory", None)
     directory = write({"train": [400, 300, 500]}, size=900, indexed=indexed)
     reads: list[tuple[str, int, int]] = []
     real = shards.storage.open_reader

@@ -15,7 +15,7 @@ from beam_datasets.errors import CorruptRecordError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.reading import shards, small_runs
+from beam_datasets.reading import shards
 from beam_datasets.storage.local import LocalReader
 
 LENGTHS = [5, 0, 40]
@@ -137,7 +137,6 @@ def test_damage_costs_little_more_than_reading_up_to_it(
     directory = Path(shutil.copytree(write({"train": [600, 700]}, size=200), tmp_path / "d" / "1.0.0"))
     for name in ("_read_record", "_read_records", "_run"):  # which ask the system for the same bytes
         monkeypatch.setattr(shards, name, None)
-    monkeypatch.setattr(small_runs, "_directory", None)
     reads: list[int] = []
     read = LocalReader._read
     monkeypatch.setattr(LocalReader, "_read", lambda *args: reads.append(args[2] - args[1]) or read(*args))
@@ -167,7 +166,6 @@ def test_an_error_of_storage_is_raised_as_it_is(write: Any, monkeypatch: pytest.
     """R2: once, and at once: nothing is fetched again one by one, and the next call goes on."""
     for name in ("_read_record", "_read_records", "_run"):
         monkeypatch.setattr(shards, name, None)
-    monkeypatch.setattr(small_runs, "_directory", None)
     dataset = CHAINS[chain](bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train"))
     whole = list(map(parts, dataset))
     dataset = CHAINS[chain](bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train"))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from beam_datasets.errors import CorruptRecordError
+import beam_datasets as bd
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
-from beam_datasets.reading import runs
+from beam_datasets.reading import runs, shards
 from beam_datasets.reading.blocks import BLOCK_BYTES, intact
 from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
@@ -92,3 +97,77 @@ def test_no_record_comes_twice_where_something_else_fails(tmp_path: Any) -> None
     with pytest.raises(OSError, match="stopped"):
         found.extend(itertools.chain.from_iterable(blocks))
     assert found == records[:5]
+
+
+# ------------------------------------------------- runs that the native module reads, against those that Python reads
+
+
+def outcomes(directory: Path, split: str = "train", config: bd.ReadConfig | None = None) -> list[tuple[list[Any], str]]:
+    """Returns the records and the error of reading a dataset, with and without `core.run`."""
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for _ in range(2):
+            records: list[Any] = []
+            try:
+                dataset = bd.builder_from_directory(directory).as_dataset(split, read_config=config)
+                records.extend(dataset if config and config.add_tfds_id else dataset.raw())
+                found.append((records, ""))
+            except BeamDatasetsError as error:
+                found.append((records, f"{type(error).__name__}: {error}"))
+            patch.setattr(shards, "_run", None)
+    return found
+
+
+@given(
+    split=st.sampled_from(["train", "train[5:-3]", "train[:20%]+train[60%:]", "train[1shard:]"]),
+    cycle=st.sampled_from([1, 2, 16, 300]),
+    block=st.sampled_from([1, 3, 16, 1000]),
+    ids=st.booleans(),
+)
+@settings(deadline=None)
+def test_the_order_is_the_same(write: Any, split: str, cycle: int, block: int, ids: bool) -> None:
+    """Also of runs of several chunks."""
+    directory = write({"train": [3, 0, 60, 100, 7, 45, 1]}, size=5000, manifest=True)
+    config = bd.ReadConfig(interleave_cycle_length=cycle, interleave_block_length=block, add_tfds_id=ids)
+    found, expected = outcomes(directory, split, config)
+    assert found[0]
+    assert repr(found) == repr(expected)
+
+
+@pytest.fixture
+def damaged(write: Any, tmp_path: Path) -> Path:
+    """A dataset to damage."""
+    return Path(shutil.copytree(write({"train": [3, 2, 4]}, manifest=True), tmp_path / "d" / "1.0.0"))
+
+
+@pytest.mark.parametrize("suffix", ["", ".index"])
+def test_any_damaged_byte_is_the_same_error(damaged: Path, suffix: str) -> None:
+    path = next(damaged.glob(f"*00001-of-00003{suffix}"))
+    good = path.read_bytes()
+    errors = 0
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        found, expected = outcomes(damaged)
+        assert found == expected
+        errors += bool(found[1])
+    keys = 16 * 2 + 4 if suffix else 0  # are read at their first use
+    assert errors >= len(good) - keys
+
+
+@pytest.mark.parametrize("suffix", ["", ".index"])
+@pytest.mark.parametrize("change", ["gone", "empty", "short", "long", "another", "directory", "link"])
+def test_a_wrong_file_is_the_same_error(damaged: Path, suffix: str, change: str) -> None:
+    path, other = (next(damaged.glob(f"*0000{number}-of-00003{suffix}")) for number in (1, 2))
+    content = path.read_bytes()
+    path.unlink()
+    if change == "directory":
+        path.mkdir()
+    elif change == "link":
+        path.with_name("elsewhere").write_bytes(content)
+        path.symlink_to("elsewhere")
+    elif change != "gone":
+        changed = {"empty": b"", "short": content[:-1], "long": content + b"\0", "another": other.read_bytes()}
+        path.write_bytes(changed[change])
+    found, expected = outcomes(damaged)
+    assert found == expected
+    assert (found[1] == "") == (change == "link" or (change, suffix) == ("gone", ".index"))
