@@ -64,18 +64,18 @@ def adopt(
 
     Every record is read: its checksums must be right, and it must decode. Then an index of each file,
     dataset_info.json, features.json and manifest.json are written: beside the files, or with them in a new directory.
-    Nothing that exists is overwritten, and where anything is wrong, nothing new stays.
+    Nothing that exists is overwritten, and if there is an error, nothing new remains.
 
-    Examples stand in the order of the files' names. They have no keys, so `find()` does not know them.
+    Examples are in the order of the files' names. They have no keys, so `find()` does not work.
 
     Args:
         pattern: the files: a path with `*`, `?` and `[...]`, or several, or {split: such patterns}.
         features: what the records hold: a FeaturesDict, a dict that means one, or the path of a features.json.
         name: of the dataset; None takes it from the names of files or directories that are as a dataset's.
-        version: of the dataset; None takes it from the directory's name where it is one, else it is 1.0.0.
-        split: whose files they are; None takes it from the files' names where they say so, else it is 'train'.
+        version: of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
+        split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
         data_dir: root of datasets, on a local disk; the new directory is <data_dir>/<name>/<version>. None leaves the
-            files where they are, which needs names that one template gives.
+            files where they are; then one template must give their names.
         files: whether 'copy' or 'link' (by hard links, on the same disk) brings them into the new directory.
         decoders: for some of the features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
         **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
@@ -84,7 +84,7 @@ def adopt(
         CorruptRecordError: a file is cut off or damaged, or holds something else than tf.train.Examples.
         FeatureValueError: a record does not fit the features. Both name the file, the byte offset and the record.
         InputError: a pattern matches no file, files are missing, or they are not such as can be adopted.
-        AlreadyPublishedError: there is a dataset, or part of one, where it would be made.
+        AlreadyPublishedError: the directory contains a dataset, or part of one.
         ValueError: a name or an argument is unusable.
     """
     if files not in ("copy", "link"):

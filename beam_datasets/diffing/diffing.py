@@ -33,11 +33,11 @@ def diff(
     progress: Callable[[int], object] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetDiff:
-    """Returns how two published versions differ, and what the version number must say.
+    """Returns how two published versions differ, and which version number the changes need.
 
-    Examples are paired by their keys in one pass over the indexes, or index by index where a version has no keys; of
-    pairs the records are compared byte by byte, and where they differ, what is read of them. What is held in memory
-    does not grow with the dataset.
+    Examples are paired by their keys in one pass over the indexes, or by index if a version has no keys. The records of
+    a pair are compared byte by byte, and if they differ, by their decoded values. Memory does not grow with the
+    dataset.
 
     Args:
         old: the old version: a name as 'digits:1.0.0', a directory, or what `builder_from_directory` returns.
@@ -45,16 +45,17 @@ def diff(
         data_dir: root of the datasets, for names.
         splits: names of the splits to compare; None for all.
         examples: how many to return of each kind of difference in a split.
-        trust_checksums: whether to take shards for the same, unread, whose size and CRC-32C the manifests say to be
-            the same: of shards that differ, that is so of one in four billion.
-        progress: called now and then with how many examples, of both versions together, were compared since.
+        trust_checksums: whether shards that have the same size and CRC-32C in both manifests count as the same,
+            unread. Of shards that differ, one in four billion has the same CRC-32C.
+        progress: called from time to time with the number of examples, of both versions together, that were compared
+            since the last call.
         storage_options: of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`. For two
             stores give what `builder_from_directory` returns.
 
     Raises:
         DatasetNotFoundError: a version is not published.
         SplitError: neither version has one of the splits.
-        ValueError: the new version's number is lower than the old one's, or another argument is of no use.
+        ValueError: the new version's number is lower than the old one's, or another argument is unusable.
         BeamDatasetsError: a version is damaged.
     """
     if examples < 0:

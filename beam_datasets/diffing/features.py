@@ -1,4 +1,4 @@
-"""Feature trees compared: what a reader gets, how it is stored, and what is said of it, each for itself."""
+"""Compares feature trees: what a reader gets, how it is stored, and its documentation, each separately."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
-"""What features.json says of how values are stored, not of what is read."""
+"""Entries of features.json about how values are stored, not about what is read."""
 
-_SAID = {"minimum", "maximum", "useColormap"}
-"""What it says for people and viewers."""
+_DOCUMENTING = {"minimum", "maximum", "useColormap"}
+"""Entries for people and viewers."""
 
 _NAMES = "names"
 _SHOWN_NAMES = 3
@@ -51,8 +51,8 @@ def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "
     if not dicts or old_levels != new_levels:
         return _compare_leaves(old, new, path)
     inner = _compare_dicts(old_inner, new_inner, path)  # type: ignore[arg-type]
-    said = _difference(_documents(old), _documents(new))
-    changes = tuple([FeatureChange(path, "documented", said)] if said else []) + inner.changes
+    documented = _difference(_documents(old), _documents(new))
+    changes = tuple([FeatureChange(path, "documented", documented)] if documented else []) + inner.changes
     if inner.old is None or inner.new is None:
         return Comparison(changes)
     return Comparison(changes, _rewrapped(old, inner.old), _rewrapped(new, inner.new))
@@ -93,9 +93,9 @@ def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> 
     if read := _difference(_read(old), _read(new)):
         return Comparison((FeatureChange(path, "changed", read),))
     stored = _difference(_chosen(old, _STORED), _chosen(new, _STORED))
-    said = _difference(*({**_documents(one), **_chosen(one, _SAID)} for one in (old, new)))
+    documented = _difference(*({**_documents(one), **_chosen(one, _DOCUMENTING)} for one in (old, new)))
     changes = [FeatureChange(path, "stored", stored)] if stored else []
-    changes += [FeatureChange(path, "documented", said)] if said else []
+    changes += [FeatureChange(path, "documented", documented)] if documented else []
     return Comparison(tuple(changes), old, new)
 
 
@@ -130,7 +130,7 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
         return {**found, "node": inner.node}
     content = inner.content_json()[1]
     label = inner.label if isinstance(inner, LabeledImage) else inner
-    left_out = {*_STORED, *_SAID, "shape", "dtype"}
+    left_out = {*_STORED, *_DOCUMENTING, "shape", "dtype"}
     return {
         **found,
         "class": "Tensor" if isinstance(inner, Tensor) else type(inner).__name__,
@@ -142,7 +142,7 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
 
 
 def _chosen(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
-    """Returns what features.json says of a feature under some names."""
+    """Returns the entries of a feature in features.json that have one of the names."""
     inner = innermost(feature)
     content = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
     return {key: value for key, value in content.items() if key in names}

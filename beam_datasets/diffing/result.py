@@ -125,12 +125,12 @@ class DatasetDiff:
     Attributes:
         old: name and version of the old one, as 'digits/1.0.0'.
         new: of the new one.
-        old_dir: where the old one stands.
-        new_dir: where the new one stands.
+        old_dir: directory of the old one.
+        new_dir: directory of the new one.
         features: the features that differ, in the order of their paths.
         splits: each split that was compared, in the order of the old version, then those that only the new one has.
         whole: whether all splits were compared; of some of them, the verdict is the least that is needed.
-        verdict: what the version number must say.
+        verdict: which version number the changes need.
     """
 
     old: str

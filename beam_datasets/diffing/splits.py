@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from beam_datasets.diffing.values import Reader
     from beam_datasets.metadata.lineage import KeyRule
     from beam_datasets.reading.opening import ReadOnlyBuilder
+    from beam_datasets.reading.shards import Shard
 
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint8]
@@ -161,7 +162,8 @@ class SplitRecords:
         self._ascents = builder.ascents(split)
         self._indexed = builder.manifest is not None or not storage.is_remote(builder.dataset_dir)
         self._checksums = published and list(zip(published.file_bytes, published.crc32c, published.index_crc32c))
-        self._pool = ShardPool(builder.dataset_dir, indexed=self._indexed)
+        self._directory = builder.dataset_dir
+        self._open: tuple[int, ShardPool] | None = None
         self._blocks: Iterator[Any] = iter(())
         self._block: list[bytes] = []
         self._first = self._stop = 0  # of the block, and of the shard
@@ -190,7 +192,7 @@ class SplitRecords:
             if index is None or index.keys is None:
                 return KeyOrder(False)
             if len(index) != self.shard_lengths[shard]:
-                self._pool.open(self._names[shard], self.shard_lengths[shard])  # raises the error that explains it
+                self._shard(shard)  # raises the error that explains it
             first = int(self.offsets[shard])
             falls.update((first + index.descents + 1).tolist(), () if last < bytes(index.keys[0]) else (first,))
             last = bytes(index.keys[-1])
@@ -224,7 +226,7 @@ class SplitRecords:
             shard, skip = self.place(index)
             length = self.shard_lengths[shard]
             run = FileInstruction(self._names[shard], skip, length - skip, length)
-            self._blocks, self._block = read_blocks(run, self._pool), []
+            self._blocks, self._block = read_blocks(run, self._pool(shard)), []
             self._first, self._stop = index, index + run.take
         while index >= self._first + len(self._block):
             self._first += len(self._block)
@@ -239,7 +241,7 @@ class SplitRecords:
             CorruptRecordError: the record is damaged, or the function raises an error.
         """
         number, record = self.place(index)
-        shard = self._pool.open(self._names[number], self.shard_lengths[number])
+        shard = self._shard(number)
         try:
             return function(shard.read_one(record))
         except UNDECODED as error:
@@ -250,8 +252,17 @@ class SplitRecords:
                 record=record,
             ) from error
 
+    def _pool(self, shard: int) -> ShardPool:
+        """Returns the pool of one shard: a file that is mapped counts as memory until it is closed."""
+        if self._open is None or self._open[0] != shard:
+            self._open = shard, ShardPool(self._directory, indexed=self._indexed)
+        return self._open[1]
+
+    def _shard(self, shard: int) -> Shard:
+        return self._pool(shard).open(self._names[shard], self.shard_lengths[shard])
+
     def _path(self, shard: int) -> str:
-        return storage.join(self._pool.directory, self._names[shard])
+        return storage.join(self._directory, self._names[shard])
 
 
 class Differing(NamedTuple):

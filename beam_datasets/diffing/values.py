@@ -81,7 +81,7 @@ class Reader:
 
         Raises:
             FeatureError: a record cannot be decoded.
-            ExampleError: a record is no serialized Example.
+            ExampleError: a record is not a serialized Example.
         """
         if self.shared.old is None:
             return True
@@ -94,7 +94,7 @@ class Reader:
         """Returns what a record stores of the features that both versions read alike, by their names in it.
 
         Raises:
-            ExampleError: it is no serialized Example.
+            ExampleError: it is not a serialized Example.
         """
         whole, spans = spans_of(record)
         return {

@@ -50,13 +50,13 @@ class Reason:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the version number must say, and what it says.
+    """The level that the version number needs, and the level that it has.
 
     Attributes:
         old: the old version.
         new: the new version.
         needed: what the differences need.
-        given: what the number promises; None where it promises nothing, as that of another dataset.
+        given: what the number promises; None if the versions are of different datasets.
         reasons: the differences, the weightiest first.
     """
 
@@ -93,7 +93,7 @@ class Verdict:
 def judge(
     old: DatasetInfo, new: DatasetInfo, features: Sequence[FeatureChange], splits: Iterable[SplitDiff]
 ) -> Verdict:
-    """Returns what the version number must say, and why.
+    """Returns the level that the version number needs, and why.
 
     MAJOR unless every slice has the same examples in the same order, in all features of the old version; else MINOR
     where features were added; else PATCH where anything differs.

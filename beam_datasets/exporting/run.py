@@ -82,7 +82,7 @@ def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contex
 def staged_bytes(plan: ExportPlan) -> int:
     """Returns how many bytes of the export are in the staging directory, unfinished too; 0 on an object store."""
     found, others = 0, (OWNER_FILE, storage.basename(plan.run.worker_log))
-    with contextlib.suppress(OSError):  # a file is finished, or all is put in place, meanwhile
+    with contextlib.suppress(OSError):  # files are renamed while this runs
         for name in [] if plan.run.is_remote else storage.list_dir(plan.run.staging_dir):
             if name not in others:
                 found += storage.size(storage.join(plan.run.staging_dir, name))

@@ -1,4 +1,4 @@
-"""WebDataset: tar files, in which the files of an example stand one behind the other under the example's key.
+"""WebDataset: tar files, in which the files of an example are consecutive and named by the example's key.
 
 The key is the split and the example's index in it, `train-000000017`. A feature is a file of its name:
 
@@ -9,7 +9,7 @@ The key is the split and the example's index in it, `train-000000017`. A feature
     tokens.npy              an array or a sequence of numbers
     json                    what is left: one object, as in JSON lines
 
-Names are in lower case, as the package reads them, and '.' stands for '/'.
+Names are in lower case, as the package reads them, and '.' replaces '/'.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class BareFiles:
                 if list(expected) == names:
                     return template
             except BeamDatasetsError:
-                continue  # a name with braces, say
+                continue  # such as a name with braces
         return None
 
 

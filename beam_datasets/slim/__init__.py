@@ -1,4 +1,4 @@
-"""Items of records that somebody else wrote, by a specification of their layout, with TF-Slim's names."""
+"""Items of records written by other programs, by a specification of their layout, with TF-Slim's names."""
 
 from beam_datasets.slim.boxes import BoundingBox as BoundingBox
 from beam_datasets.slim.boxes import BoundingBoxSequence as BoundingBoxSequence

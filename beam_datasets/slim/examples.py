@@ -1,4 +1,4 @@
-"""Decoders of tf.train.Example and tf.train.SequenceExample, and the features that say what a record holds.
+"""Decoders of tf.train.Example and tf.train.SequenceExample, and the features that describe a record.
 
 A parsed value is an array; of shape () it is a NumPy scalar, or `bytes` for a string. Arrays of strings have the
 dtype object. A value that varies in two dimensions, time and values, is a `features.RaggedArray`.

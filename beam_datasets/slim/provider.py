@@ -1,4 +1,4 @@
-"""The specification of a dataset that somebody else wrote, and the provider, which reads it.
+"""The specification of a dataset that another program wrote, and the provider, which reads it.
 
 The order of records is a function of the files, the seed and the arguments:
 
