@@ -95,6 +95,21 @@ class Engine:
             yield pipeline
 
 
+def begins_on(begin: Any, transform: beam.PTransform, shared_disk: bool, **paths: str) -> Engine:
+    """Returns the engine of the pipeline that a transform begins, after checking that workers see the paths.
+
+    Raises:
+        TypeError: the transform was applied to a PCollection.
+        ValueError: the workers do not see one of the paths.
+    """
+    if not isinstance(begin, beam.pvalue.PBegin):
+        name = type(transform).__name__
+        raise TypeError(f"{name} begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
+    engine = engine_of(begin.pipeline, shared_disk=shared_disk)
+    check_paths_are_shared(engine, {f"the {purpose}": path for purpose, path in paths.items()})
+    return engine
+
+
 def unused_pipeline() -> beam.Pipeline:
     """Returns a pipeline to apply transforms to, which never runs."""
     pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
+from beam_datasets.beam.write import display_items
 from beam_datasets.exporting.plan import ExportRequest
 from beam_datasets.exporting.run import WrittenFile, finish, staging, watching, write_shard
 
@@ -63,19 +63,17 @@ class Export(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the workers reach all places, and builds the flow."""
-        if not isinstance(begin, beam.pvalue.PBegin):
-            raise TypeError("Export begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
-        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        engine = engines.begins_on(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
         return begin | _Flow(self._plan.on(engine.name))
 
-    def display_data(self) -> dict[str, DisplayDataItem]:
+    def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return {
-            "dataset": DisplayDataItem(self._plan.info.display_name, label="Dataset"),
-            "directory": DisplayDataItem(str(self._plan.directory), label="Directory"),
-            "format": DisplayDataItem(self._plan.format.name, label="Format"),
-        }
+        return display_items(
+            dataset=self._plan.info.display_name,
+            directory=str(self._plan.directory),
+            format=self._plan.format.name,
+        )
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,12 +11,11 @@ import numpy as np
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import pair_of
-from beam_datasets.beam.running import run_pipeline
+from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.progress import watch
 from beam_datasets.generate.spill_dir import choose_spill_dir
 
 if TYPE_CHECKING:
@@ -118,17 +116,12 @@ def generate(
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled)
     transport = engine.transport(spilled, block_size)
-    staging = publishing.staging(publication, wait=engine.waits)
-    with staging, engine.pipeline(publication.worker_log) as pipeline:
+
+    def build(pipeline: beam.Pipeline) -> None:
         examples, readers = _examples(builder, pipeline)
         examples | WriteExamples(publication, sharding, transport, readers)
-        watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
-        if not engine.local:
-            engines.check_staging(pipeline, publication)
-        with engines.module_sent_along(None if engine.local else type(builder)):
-            result = run_pipeline(
-                pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
-            )
+
+    result = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
         counters(_counted(result))
     return publication.dataset_dir

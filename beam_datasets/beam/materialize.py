@@ -7,22 +7,26 @@ shard is copied of is planned after that. A new order uses the stages that gener
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.running import run_pipeline
-from beam_datasets.beam.write import COUNTS, EngineOptions, max_bins, publish_shards, reserve, write_blocks
+from beam_datasets.beam.running import run_publishing
+from beam_datasets.beam.write import (
+    COUNTS,
+    EngineOptions,
+    display_items,
+    max_bins,
+    publish_shards,
+    reserve,
+    write_blocks,
+)
 from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import histogram_of
-from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination
 from beam_datasets.materializing import run as running
 from beam_datasets.materializing.copying import copy_shards, plan_prepared
@@ -91,20 +95,18 @@ class Materialize(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the version is free and the workers reach all places, and builds the flow."""
-        if not isinstance(begin, beam.pvalue.PBegin):
-            raise TypeError("Materialize begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
-        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
+        engine = engines.begins_on(begin, self, self._shared_disk)
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
         reserve(begin.pipeline, publication)
         return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
 
-    def display_data(self) -> dict[str, DisplayDataItem]:
+    def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return {
-            "dataset": DisplayDataItem(self._job.info.display_name, label="Dataset"),
-            "directory": DisplayDataItem(str(self._job.dataset_dir), label="Directory"),
-            "sources": DisplayDataItem(", ".join(self._job.sources), label="Sources"),
-        }
+        return display_items(
+            dataset=self._job.info.display_name,
+            directory=str(self._job.dataset_dir),
+            sources=", ".join(self._job.sources),
+        )
 
 
 def run(
@@ -128,17 +130,8 @@ def run(
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     publication = _announce(job, engine, payload, spill_dir)
-    spilled = publication.spill_dir
-    transport = engine.transport(spilled, block_size)
-    staging = publishing.staging(publication, wait=engine.waits)
-    with staging, engine.pipeline(publication.worker_log) as pipeline:
-        pipeline | _Flow(job, publication, transport)
-        watching = watch(publication.staging_dir, spilled, progress) if engine.local and progress else None
-        if not engine.local:
-            engines.check_staging(pipeline, publication)
-        run_pipeline(
-            pipeline, watching or contextlib.nullcontext(), wait=engine.waits, directory=publication.dataset_dir
-        )
+    flow = _Flow(job, publication, engine.transport(publication.spill_dir, block_size))
+    run_publishing(engine, publication, lambda pipeline: pipeline | flow, progress)
     return publication.dataset_dir
 
 

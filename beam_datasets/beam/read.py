@@ -15,11 +15,11 @@ from apache_beam.io.iobase import Read
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import RestrictionProvider
-from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam.write import display_items
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Raw
@@ -102,10 +102,7 @@ class ReadDataset(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the workers reach the dataset, and builds the flow."""
-        if not isinstance(begin, beam.pvalue.PBegin):
-            raise TypeError("ReadDataset begins a pipeline: apply it to the pipeline itself, not to a PCollection.")
-        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
-        engines.check_paths_are_shared(engine, {"the dataset": self._pool.directory})
+        engines.begins_on(begin, self, self._shared_disk, dataset=self._pool.directory)
         example: Any = dict[str, Any] if isinstance(self._step, Decode) else bytes
         key: Any = int if self._with_ids == "index" else str
         return (
@@ -121,15 +118,15 @@ class ReadDataset(beam.PTransform):
             )
         )
 
-    def display_data(self) -> dict[str, DisplayDataItem]:
+    def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return {
-            "dataset": DisplayDataItem(self._full_name, label="Dataset"),
-            "directory": DisplayDataItem(str(self._pool.directory), label="Directory"),
-            "split": DisplayDataItem(self._split, label="Split"),
-            "examples": DisplayDataItem(self._runs.num_examples, label="Examples"),
-            "range_bytes": DisplayDataItem(self._range_bytes, label="Range size (bytes)"),
-        }
+        return display_items(
+            dataset=self._full_name,
+            directory=str(self._pool.directory),
+            split=self._split,
+            examples=self._runs.num_examples,
+            range_bytes=self._range_bytes,
+        )
 
 
 def _check_options(with_ids: Any, decode: bool, decoders: Any, range_bytes: int | None) -> None:

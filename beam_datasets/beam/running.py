@@ -27,11 +27,16 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam import flink, local_runner, logging_filters, portable
 from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
 from beam_datasets.errors import JobStateUnknownError, StorageError
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.progress import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from apache_beam.runners.runner import PipelineResult
+
+    from beam_datasets.generate.progress import Progress
+    from beam_datasets.generate.publish import Publication
 
 _T = TypeVar("_T")
 
@@ -85,6 +90,38 @@ def run_pipeline(
             raise WorkerDiedError(
                 f"{died}; {published}. Run it again, with fewer workers (--num_workers) if memory was short."
             ) from None
+
+
+def run_publishing(
+    engine: engines.Engine,
+    publication: Publication,
+    build: Callable[[beam.Pipeline], object],
+    progress: Callable[[Progress], None] | None,
+    *,
+    sent_along: type | None = None,
+) -> PipelineResult:
+    """Runs a pipeline that publishes a version, in its staging directory, and returns the result.
+
+    Args:
+        engine: where the pipeline runs.
+        publication: what is published.
+        build: applies the transforms to the pipeline.
+        progress: called about twice a second of a local run with what was done so far.
+        sent_along: class whose module goes with a remote job; see `engine.module_sent_along`.
+
+    Raises:
+        BeamDatasetsError: it failed.
+    """
+    staging = publishing.staging(publication, wait=engine.waits)
+    with staging, engine.pipeline(publication.run.worker_log) as pipeline:
+        build(pipeline)
+        watching: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if not engine.local:
+            engines.check_staging(pipeline, publication)
+        elif progress:
+            watching = watch(publication.staging_dir, publication.spill_dir, progress)
+        with engines.module_sent_along(None if engine.local else sent_along):
+            return run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.dataset_dir)
 
 
 def check_report_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import running
+from beam_datasets.beam.write import display_items
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.gathering import Gathered, Range, Request, cut, gather, merge, prepare
 from beam_datasets.statistics.report import conclude, json_text
@@ -63,8 +63,7 @@ class SummarizeDataset(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Statistics]:
         """Checks that the workers reach the dataset, and builds the flow."""
-        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
-        engines.check_paths_are_shared(engine, {"the dataset": self.request.directory})
+        engines.begins_on(begin, self, self._shared_disk, dataset=self.request.directory)
         return (
             begin
             | "Slices" >> beam.Create([self.request], reshuffle=False)
@@ -77,13 +76,13 @@ class SummarizeDataset(beam.PTransform):
             | "Conclude" >> beam.Map(conclude, self.request)
         )
 
-    def display_data(self) -> dict[str, DisplayDataItem]:
+    def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return {
-            "dataset": DisplayDataItem(self.request.full_name, label="Dataset"),
-            "directory": DisplayDataItem(str(self.request.directory), label="Directory"),
-            "slices": DisplayDataItem(", ".join(name for name, _ in self.request.slices), label="Slices"),
-        }
+        return display_items(
+            dataset=self.request.full_name,
+            directory=str(self.request.directory),
+            slices=", ".join(name for name, _ in self.request.slices),
+        )
 
 
 class _Merge(beam.CombineFn):

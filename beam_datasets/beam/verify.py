@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from apache_beam.transforms.display import DisplayDataItem
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import running
+from beam_datasets.beam.write import display_items
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
 from beam_datasets.verifying.scan import RecordChecks, read_shard
@@ -65,8 +65,7 @@ class VerifyDataset(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Report]:
         """Checks that the workers reach the dataset, and builds the flow."""
-        engine = engines.engine_of(begin.pipeline, shared_disk=self._shared_disk)
-        engines.check_paths_are_shared(engine, {"the dataset": self._expected.directory})
+        engines.begins_on(begin, self, self._shared_disk, dataset=self._expected.directory)
         features = self._expected.record_features(decode=self._decode)
         small = replace(self._expected, names=None, manifest_text=None)  # sent to the workers
         return (
@@ -78,12 +77,12 @@ class VerifyDataset(beam.PTransform):
             | "Conclude" >> beam.Map(_conclude, small)
         )
 
-    def display_data(self) -> dict[str, DisplayDataItem]:
+    def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return {
-            "dataset": DisplayDataItem(self._expected.full_name, label="Dataset"),
-            "directory": DisplayDataItem(str(self._expected.directory), label="Directory"),
-        }
+        return display_items(
+            dataset=self._expected.full_name,
+            directory=str(self._expected.directory),
+        )
 
 
 class _ReadShards(beam.DoFn):

@@ -154,14 +154,24 @@ class WriteExamples(beam.PTransform):
         typed = beam.ParDo(encode).with_output_types(self.engine.block_type, histograms=COUNTS)
         return examples | f"Encode {split}" >> typed.with_outputs(_HISTOGRAMS, main="blocks")
 
-    def display_data(self) -> dict[str, DisplayDataItem]:
+    def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return {
-            "dataset": DisplayDataItem(self.publication.full_name, label="Dataset"),
-            "directory": DisplayDataItem(self.publication.dataset_dir, label="Directory"),
-            "payload": DisplayDataItem("spilled" if self.engine.spill_dir else "inline", label="Payload"),
-            "block_size": DisplayDataItem(self.engine.bytes_per_block, label="Block size (bytes)"),
-        }
+        return display_items(
+            dataset=self.publication.full_name,
+            directory=self.publication.dataset_dir,
+            payload="spilled" if self.engine.spill_dir else "inline",
+            block_size=self.engine.bytes_per_block,
+        )
+
+
+def display_items(**items: Any) -> dict[str, DisplayDataItem]:
+    """Returns what the page of a job shows of a transform; labels are the names."""
+    return {
+        name: DisplayDataItem(
+            value if isinstance(value, int) else str(value), label=name.replace("_", " ").capitalize()
+        )
+        for name, value in items.items()
+    }
 
 
 def write_blocks(
