@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from beam_datasets.errors import FeatureValueError
 from beam_datasets.exporting.schema import (
     Array,
     Binary,
@@ -26,7 +27,7 @@ from beam_datasets.features.features_dict import join
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Values: TypeAlias = Any  # a list of values, or an array with one dimension more; of a struct also a dict of those
+    Values: TypeAlias = Any  # a list of values, or an array with one dimension more; of structs also a dict of those
     Convert: TypeAlias = Callable[[Values], Any]  # to an Arrow array of as many
 
 # Functions take the module pyarrow as `pa`, because it is imported on demand.
@@ -155,10 +156,29 @@ def _items(pa: Any, column: Items, name: str) -> Convert:
     convert_item = arrow_converter(pa, column.item, name)
 
     def convert(values: Values) -> Any:
+        if isinstance(values, dict):
+            return _lists(pa, _counts(values, name), convert_item(_joined_fields(values)))
         rows = [items_of(value) for value in values]
         return _lists(pa, [len(row) for row in rows], convert_item(_joined(rows)))
 
     return convert
+
+
+def _counts(columns: Any, name: str) -> list[int]:
+    """Returns the number of items in each row of a sequence of dicts, given as a dict of columns of sequences."""
+    if not isinstance(columns, dict):
+        return list(map(len, columns))
+    counts = [_counts(column, name) for column in columns.values()]
+    if any(other != counts[0] for other in counts):
+        raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
+    return counts[0]
+
+
+def _joined_fields(columns: Any) -> Values:
+    """Returns the items of all rows of such a dict, as a dict of columns."""
+    if isinstance(columns, dict):
+        return {key: _joined_fields(column) for key, column in columns.items()}
+    return _joined(list(columns))
 
 
 def _joined(rows: list[Any]) -> Values:
@@ -201,9 +221,9 @@ def _with_missing(pa: Any, convert: Convert) -> Convert:
     """Returns the function that also takes None."""
 
     def convert_all(values: Values) -> Any:
-        there = [value is not None for value in values]
-        if all(there):
+        if isinstance(values, np.ndarray) or all(value is not None for value in values):
             return convert(values)
+        there = [value is not None for value in values]
         places = np.cumsum(there) - 1
         found = convert([value for value in values if value is not None])
         return found.take(pa.array(places, pa.int64(), mask=~np.array(there)))

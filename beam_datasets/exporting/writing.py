@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from crc32c import crc32c
 
 from beam_datasets.adapters.framework import framework
-from beam_datasets.features import ClassLabel, FeaturesDict, Tensor
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.reading.decoding import Decode, compose, compose_many
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.undecoded import UNDECODED, place_of
@@ -84,22 +85,15 @@ class Decoder:
     Attributes:
         each: returns the example of a record.
         many: returns the examples of several records.
-        columns: returns the examples of several records as arrays by feature; None if a feature can have missing
-            values or values of several shapes.
+        columns: returns the values of several records by feature, see `ColumnarDecoder.columns`; None for records.
     """
 
     def __init__(self, step: Step) -> None:
         self.each = compose((step,))
         self.many = compose_many((step,))
-        uniform = isinstance(step, Decode) and _is_uniform(step.features)
-        self.columns: Callable[[Any], Any] | None = step.compile_batch(pad=False) if uniform else None  # type: ignore[attr-defined]
-
-
-def _is_uniform(feature: Any) -> bool:
-    """Returns whether all values have the same shape and none can be missing, so that batches are plain arrays."""
-    if isinstance(feature, FeaturesDict):
-        return all(map(_is_uniform, feature.values()))
-    return isinstance(feature, (Tensor, ClassLabel)) and not feature.is_optional and None not in feature.shape
+        self.columns: Callable[[Any], Any] | None = None
+        if isinstance(step, Decode):
+            self.columns = ColumnarDecoder(chosen(step.features, step.decoders)).columns
 
 
 @dataclass(frozen=True)
@@ -138,7 +132,7 @@ class Block:
         return self._apply(function, self.examples)
 
     def columns(self) -> Any:
-        """Returns the examples as a dict of arrays; None if they must be read one by one."""
+        """Returns the values by feature; None for records, or if one does not decode."""
         try:
             return self.decoder.columns and self.decoder.columns(self.records)
         except UNDECODED:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from beam_datasets.features.usual import Usual
+    from beam_datasets.features.native_encoding import FastPathSpec
+    from beam_datasets.formats.example import Kind
 
 Shape: TypeAlias = "tuple[int | None, ...]"
 Json: TypeAlias = "dict[str, Any]"
@@ -27,14 +28,14 @@ Items: TypeAlias = "list[Any] | tuple[Any, ...] | NDArray[Any]"
 Lengths: TypeAlias = "tuple[NDArray[np.int64], ...]"
 """How many items each sequence has, for every level below the outermost sequence, outer ones first."""
 
-Spans: TypeAlias = "dict[bytes, tuple[int, int]]"
-"""Where each feature of a record begins and ends, by name."""
+Lists: TypeAlias = "dict[str, Any]"
+"""The lists of a record, by name: a list of bytes, or an array of float32 or int64; None if the record lacks it."""
 
 Encode: TypeAlias = "Callable[[Any], bytes]"
 """From a feature's value to its map entries, in the byte order of their names."""
 
-Decode: TypeAlias = "Callable[[bytes, Spans], Any]"
-"""From a record and its spans to a feature's value."""
+Decode: TypeAlias = "Callable[[Lists], Any]"
+"""From the lists of a feature in a record to its value."""
 
 
 CLASS_PREFIX = "tensorflow_datasets.core.features."
@@ -148,11 +149,15 @@ class FeatureConnector(abc.ABC):
         """Returns the names in the record of a feature called `name`, below `rank` sequences."""
 
     @abc.abstractmethod
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns the kinds of the lists of `wire_names`, below `rank` sequences."""
+
+    @abc.abstractmethod
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value of a feature called `name`."""
 
-    def usual(self) -> Usual | None:
-        """Returns what the values usually are, if the native module can encode these; see `Usual`."""
+    def fast_path(self) -> FastPathSpec | None:
+        """Returns which values the native module encodes, if the native module can encode these; see `FastPathSpec`."""
         return None
 
     @abc.abstractmethod
@@ -160,12 +165,8 @@ class FeatureConnector(abc.ABC):
         """Returns the function that encodes the items of a sequence; see `RowsEncode`."""
 
     @abc.abstractmethod
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes one value of a feature called `name`."""
-
-    @abc.abstractmethod
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that decodes the items of all sequences, `rank` of them one in the other, at once."""
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes one value of a feature called `name`; below `rank` sequences all items."""
 
     @abc.abstractmethod
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
@@ -179,8 +180,8 @@ class FeatureConnector(abc.ABC):
 RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"
 """From the items of all sequences at one depth (in order) and the row lengths above them, to named map entries."""
 
-ItemDecode: TypeAlias = "Callable[[bytes, Spans], tuple[int, Callable[[int], Any]]]"
-"""From a record and its spans to the number of items and a function from an item's index to its value."""
+ItemDecode: TypeAlias = "Callable[[Lists], tuple[int, Callable[[int], Any]]]"
+"""From the lists of a feature in a record to the number of items and a function from an item's index to its value."""
 
 
 def shape_of(feature: FeatureConnector) -> Any:

@@ -11,9 +11,9 @@ import numpy as np
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError
 from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
-from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json
 from beam_datasets.formats import example
 
@@ -148,9 +148,9 @@ class ClassLabel(Leaf):
         make = array_maker(self.dtype, (), path)
         return index
 
-    def usual(self) -> Usual | None:
-        """Returns what the values usually are: indices."""
-        return None if self.num_classes is None else Usual(Form.INTEGER, low=-1, high=self.num_classes - 1)
+    def fast_path(self) -> FastPathSpec | None:
+        """Returns which values the native module encodes: indices."""
+        return None if self.num_classes is None else FastPathSpec(Form.INTEGER, low=-1, high=self.num_classes - 1)
 
     def codec(self, path: str) -> Codec:
         """Returns how labels are packed: as one integer."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.at_once import AtOnce
+from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.libraries import recorded
 from beam_datasets.features.sequence import Sequence
-from beam_datasets.formats.example import Buffer, record, spans_of
-from beam_datasets.native import core
+from beam_datasets.features.stacking import KEEP
+from beam_datasets.formats.example import Buffer, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,31 +68,39 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
             where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are no record.
     """
-    return decoder_of(chosen(feature, decoders, partial))
+    return ColumnarDecoder(chosen(feature, decoders, partial)).one()
 
 
-def decoder_of(top: FeatureConnector) -> Callable[[Buffer], Any]:
-    """Returns the function from a record to its example; see `compile_decoder`."""
-    in_python = top.record_decoder() if isinstance(top, FeaturesDict) else _spans_decoder(top)
-    if core is None:
-        return in_python
-    at_once = AtOnce(top)
+def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[list[Buffer]], list[Any]] | None:
+    """Returns the function from records to the list of their examples; None if these may be much larger than records.
 
-    def decode(data: Buffer) -> Any:
-        found = at_once.one(data)
-        return in_python(data) if found is None else found
+    Args:
+        feature: the features of a dataset.
+        decoders: see `compile_decoder`.
 
-    return decode
+    Raises:
+        ValueError: see `compile_decoder`. The returned function raises an error of one of the records, not always the
+            first one that does not decode.
+    """
+    decoder = ColumnarDecoder(chosen(feature, decoders))
+    return decoder.examples if decoder.is_small else None
 
 
-def _spans_decoder(top: FeatureConnector) -> Callable[[Buffer], Any]:
-    decode_spans = top.decoder("")
+def compile_batch_decoder(
+    feature: Any, *, decoders: Any = None, pad: bool = False, fill: Any = KEEP
+) -> Callable[[list[Buffer]], Any]:
+    """Returns the function from records to their batch: `stack([decode(record) for record in records], pad=pad, ...)`.
 
-    def decode(data: Buffer) -> Any:
-        whole, spans = spans_of(data)
-        return decode_spans(whole, spans)
+    Args:
+        feature: the features of a dataset.
+        decoders: see `compile_decoder`.
+        pad: see `stack`.
+        fill: see `stack`.
 
-    return decode
+    Raises:
+        ValueError: see `compile_decoder`, also for what the returned function raises.
+    """
+    return ColumnarDecoder(chosen(feature, decoders), pad=pad, fill=fill, batch=True).batch
 
 
 def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:

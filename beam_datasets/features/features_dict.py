@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
-from beam_datasets.features import usual
+from beam_datasets.features import native_encoding
 from beam_datasets.features.base import (
     Decode,
     DocArg,
@@ -16,19 +16,18 @@ from beam_datasets.features.base import (
     ItemDecode,
     Json,
     RowsEncode,
-    Spans,
     dtype_of,
     shape_of,
 )
 from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.formats.example import record, sort_entries, spans_of
+from beam_datasets.formats.example import record, sort_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 
-    from beam_datasets.features.base import Items, Lengths
-    from beam_datasets.formats.example import Buffer
+    from beam_datasets.features.base import Items, Lengths, Lists
+    from beam_datasets.formats.example import Kind
 
 
 def to_feature(feature: Any) -> FeatureConnector:
@@ -119,6 +118,10 @@ class FeaturesDict(FeatureConnector):
         """Returns the names of all features below."""
         return tuple(key for child, feature in self.items() for key in feature.wire_names(join(name, child), rank))
 
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns the kinds of the lists of all features below."""
+        return tuple(kind for feature in self.values() for kind in feature.kinds(rank))
+
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes a dict."""
         return self._encoder(name)
@@ -143,7 +146,7 @@ class FeaturesDict(FeatureConnector):
             parts = [part(value[key]) for key, part in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
-        native = usual.encoder(described, encode, whole=whole) if in_order else None
+        native = native_encoding.encoder(described, encode, whole=whole) if in_order else None
         return native or ((lambda value: record(encode(value))) if whole else encode)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
@@ -159,35 +162,17 @@ class FeaturesDict(FeatureConnector):
 
         return encode
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes a dict."""
-        return self._decode_each({key: feature.decoder(join(name, key)) for key, feature in self.items()})
-
-    def record_decoder(self) -> Callable[[Buffer], Any]:
-        """Returns the function that decodes a record whose features these are."""
-        one_by_one = self.decoder("")
-
-        def decode(data: Buffer) -> Any:
-            whole, spans = spans_of(data)
-            return one_by_one(whole, spans)
-
-        return decode
-
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that decodes the items of sequences to a dict of columns."""
-        return self._decode_each({key: feature.rows_decoder(join(name, key), rank) for key, feature in self.items()})
-
-    @staticmethod
-    def _decode_each(decoders: dict[str, Decode]) -> Decode:
-        fields = list(decoders.items())
-        return lambda data, spans: {key: decode(data, spans) for key, decode in fields}
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes a dict, or the items of sequences to a dict of columns."""
+        fields = [(key, feature.decoder(join(name, key), rank)) for key, feature in self.items()]
+        return lambda lists: {key: decode(lists) for key, decode in fields}
 
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns the function that makes a reader of single dicts."""
         fields = [(key, feature.item_decoder(join(name, key), rank)) for key, feature in self.items()]
 
-        def decode(data: bytes, spans: Spans) -> tuple[int, Callable[[int], Any]]:
-            columns = [(key, *part(data, spans)) for key, part in fields]
+        def decode(lists: Lists) -> tuple[int, Callable[[int], Any]]:
+            columns = [(key, *part(lists)) for key, part in fields]
             counts = {key: count for key, count, _ in columns}
             if len(set(counts.values())) > 1:
                 raise FeatureValueError(f"{name}: the features have different numbers of items: {counts}")

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.features.base import Decode, Encode, FeatureConnector, ItemDecode, RowsEncode, Spans, Stored
+from beam_datasets.features.base import Decode, Encode, FeatureConnector, ItemDecode, RowsEncode, Stored
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import Items, Lengths
+    from beam_datasets.features.base import Items, Lengths, Lists, Shape
     from beam_datasets.formats.example import Kind
 
 
@@ -38,7 +36,9 @@ class Codec:
         unpack: the values of one item to the item.
         unpack_many: the values of any number of items to the items: an array of one more dimension, or a list where the
             items have different shapes.
-        to_bytes, from_bytes: `pack` and `unpack` without the list around, where an item is always one value of bytes.
+        to_bytes, from_bytes: `pack` and `unpack` without the list around, where an item is always one value of bytes;
+            `from_bytes` is `bytes` where the item is that value.
+        numbers: dtype and shape of an item, where the list holds its numbers.
     """
 
     kind: Kind
@@ -49,34 +49,11 @@ class Codec:
     unpack_many: Callable[[Any], Any]
     to_bytes: Callable[[Any], bytes] | None = None
     from_bytes: Callable[[bytes], Any] | None = None
+    numbers: tuple[np.dtype[Any], Shape] | None = None
 
     def with_packing(self, pack: Callable[[Any], Any], pack_many: Callable[[Items], Any]) -> Codec:
         """Returns the codec with other functions to pack."""
         return replace(self, pack=pack, pack_many=pack_many, to_bytes=None)
-
-
-_READERS: dict[Kind, Callable[[bytes, int, int], Stored]] = {
-    "bytes": example.bytes_list,
-    "float": example.float_list,
-    "int64": example.int_list,
-}
-
-
-def read_list(kind: Kind, path: str) -> Callable[[bytes, tuple[int, int]], Stored]:
-    """Returns the function that reads a list from a record, with errors that begin with the feature's path."""
-    return reader(_READERS[kind], path)
-
-
-def reader(function: Callable[[bytes, int, int], Any], path: str) -> Callable[[bytes, tuple[int, int]], Any]:
-    """Returns the function that reads a span of a record, with errors that begin with the feature's path."""
-
-    def read(data: bytes, span: tuple[int, int]) -> Any:
-        try:
-            return function(data, span[0], span[1])
-        except example.ExampleError as error:
-            raise FeatureValueError(f"{path}: {error}") from error
-
-    return read
 
 
 def empty_list(kind: Kind) -> Stored:
@@ -93,6 +70,11 @@ class Leaf(FeatureConnector):
         """Whether None is a value: it leaves no entry in the record."""
         return False
 
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether a record that lacks the feature decodes to None."""
+        return self.is_optional
+
     @abc.abstractmethod
     def codec(self, path: str) -> Codec:
         """Returns how the feature at a path is packed and unpacked."""
@@ -102,6 +84,11 @@ class Leaf(FeatureConnector):
         if rank < 2:
             return (name,)
         return f"{name}/ragged_flat_values", *(f"{name}/ragged_row_lengths_{i}" for i in range(rank - 1))
+
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns the kind of the values, and those of row lengths."""
+        lengths: list[Kind] = ["int64"] * (rank - 1)
+        return self.codec("").kind, *lengths
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value."""
@@ -138,25 +125,26 @@ class Leaf(FeatureConnector):
 
         return encode
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes one value."""
-        codec = self.codec(name)
-        key, read, unpack, missing = name.encode("utf-8"), read_list(codec.kind, name), codec.unpack, self.missing(name)
-        if codec.from_bytes is not None:
-            read, unpack = reader(example.one_bytes, name), codec.from_bytes
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes one value; below a sequence to an array, below more to a RaggedArray."""
+        codec, missing = self.codec(name), self.missing(name)
+        names, kinds = self.wire_names(name, rank), self.kinds(rank)
 
-        def decode(data: bytes, spans: Spans) -> Any:
-            span = spans.get(key)
-            if span is None or span[0] == span[1]:
-                return missing()
-            return unpack(read(data, span))
+        def decode(lists: Lists) -> Any:
+            values = lists[name]
+            return missing() if values is None else codec.unpack(values)
 
-        return decode
+        def decode_items(lists: Lists) -> Any:
+            flat, *lengths = (_or_empty(lists[key], kind) for key, kind in zip(names, kinds))
+            items = codec.unpack_many(flat)
+            return _ragged(items, tuple(lengths), name) if rank > 1 else items
+
+        return decode_items if rank else decode
 
     def missing(self, name: str) -> Callable[[], Any]:
         """Returns the function that is called where a record does not have the feature."""
         codec = self.codec(name)
-        if self.is_optional:
+        if self.may_be_missing:
             return lambda: None
         if codec.size is None:
             return lambda: codec.unpack(empty_list(codec.kind))
@@ -166,41 +154,15 @@ class Leaf(FeatureConnector):
 
         return missing
 
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that decodes all items: an array, or below two sequences and more a RaggedArray."""
-        codec, read = self.codec(name), self.rows_reader(name, rank)
-        if rank == 1:
-            return lambda data, spans: codec.unpack_many(read(data, spans)[0])
-
-        def decode(data: bytes, spans: Spans) -> RaggedArray:
-            flat, lengths = read(data, spans)
-            return _checked(RaggedArray, name, codec.unpack_many(flat), lengths)
-
-        return decode
-
-    def rows_reader(self, name: str, rank: int) -> Callable[[bytes, Spans], tuple[Stored, Lengths]]:
-        """Returns the function that reads the flat values and the row lengths; features that are absent are empty."""
-        kind = self.codec(name).kind
-        flat, *lengths = (key.encode("utf-8") for key in self.wire_names(name, rank))
-        read, read_lengths = read_list(kind, name), read_list("int64", name)
-
-        def read_rows(data: bytes, spans: Spans) -> tuple[Stored, Lengths]:
-            span = spans.get(flat)
-            rows = tuple(read_lengths(data, spans.get(key, (0, 0))) if key in spans else _NO_ROWS for key in lengths)
-            return read(data, span) if span and span[0] < span[1] else empty_list(kind), rows  # type: ignore[return-value]
-
-        return read_rows
-
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns the function that makes a reader of single items of the outermost sequence."""
-        codec, read = self.codec(name), self.rows_reader(name, rank)
+        codec, decode_rows = self.codec(name), self.decoder(name, rank)
 
-        def decode(data: bytes, spans: Spans) -> tuple[int, Callable[[int], Any]]:
-            flat, lengths = read(data, spans)
-            if lengths:
-                ragged = _checked(RaggedArray, name, codec.unpack_many(flat), lengths)
+        def decode(lists: Lists) -> tuple[int, Callable[[int], Any]]:
+            if rank > 1:
+                ragged = decode_rows(lists)
                 return len(ragged), ragged.__getitem__
-            size = codec.size
+            flat, size = _or_empty(lists[name], codec.kind), codec.size
             if size is None or len(flat) % max(size, 1):
                 raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
             count = len(flat) // size if size else 0
@@ -209,12 +171,13 @@ class Leaf(FeatureConnector):
         return decode
 
 
-_NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
+def _or_empty(values: Any, kind: Kind) -> Any:
+    return empty_list(kind) if values is None else values
 
 
-def _checked(make: Callable[..., RaggedArray], name: str, *args: Any) -> RaggedArray:
+def _ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
     try:
-        return make(*args)
+        return RaggedArray(items, lengths)
     except ValueError as error:
         raise FeatureValueError(f"{name}: {error}") from error
 

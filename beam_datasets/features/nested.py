@@ -12,7 +12,7 @@ from beam_datasets.features.sequence import Sequence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from beam_datasets.features.base import Decode, Spans
+    from beam_datasets.features.base import Decode, Lists
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,12 +70,14 @@ class Dataset(Sequence):
 
     PATH: ClassVar[str] = "dataset_feature.Dataset"
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes to a NestedDataset."""
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes to a NestedDataset; below sequences to what a `Sequence` decodes to."""
+        if rank:
+            return super().decoder(name, rank)
         decode_items, length = self.feature.item_decoder(name, 1), self.length
 
-        def decode(data: bytes, spans: Spans) -> NestedDataset:
-            count, item = decode_items(data, spans)
+        def decode(lists: Lists) -> NestedDataset:
+            count, item = decode_items(lists)
             if length is not None and count != length:
                 raise FeatureValueError(f"{name}: the record has {count} items; the feature has length={length}")
             return NestedDataset(count, item)

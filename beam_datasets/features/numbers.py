@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.features.base import Items, Shape
     from beam_datasets.features.tensor import Tensor
+    from beam_datasets.formats.example import Kind
 
 FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 """Types of floats that NumPy converts to float64 exactly."""
@@ -370,7 +371,8 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         return reshape(array, (-1, *target), (None, *shape), path) if array.size else array.reshape(0, *target)
 
     size = size_of(shape)
-    return Codec("float" if dtype.kind == "f" else "int64", size, pack, pack_many, unpack, unpack_many)
+    kind: Kind = "float" if dtype.kind == "f" else "int64"
+    return Codec(kind, size, pack, pack_many, unpack, unpack_many, numbers=(dtype, shape))
 
 
 def _many_maker(

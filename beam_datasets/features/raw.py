@@ -75,8 +75,8 @@ def string_codec(shape: Shape, path: str) -> Codec:
             reshape(objects(values), (-1, *target), (None, *shape), path) if values else np.empty((0, *target), object)
         )
 
-    size = size_of(shape)
-    return Codec("bytes", size, pack, pack_many, unpack, unpack_many)
+    single = (lambda value: to_bytes(value, path), bytes) if not shape else (None, None)
+    return Codec("bytes", size_of(shape), pack, pack_many, unpack, unpack_many, *single)
 
 
 def one_value_codec(

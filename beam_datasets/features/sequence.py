@@ -17,7 +17,6 @@ from beam_datasets.features.base import (
     ItemDecode,
     Json,
     RowsEncode,
-    Spans,
     dtype_of,
     shape_of,
 )
@@ -27,8 +26,9 @@ from beam_datasets.features.values import int_from_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from beam_datasets.features.base import Items, Lengths
-    from beam_datasets.features.usual import Usual
+    from beam_datasets.features.base import Items, Lengths, Lists
+    from beam_datasets.features.native_encoding import FastPathSpec
+    from beam_datasets.formats.example import Kind
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -78,6 +78,10 @@ class Sequence(FeatureConnector):
         """Returns the names of the items' lists."""
         return self.feature.wire_names(name, rank + 1)
 
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns the kinds of the items' lists."""
+        return self.feature.kinds(rank + 1)
+
     def items_of(self, value: Any, path: str) -> Items:
         """Returns the items that a value means, as something with a length and an order."""
         if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
@@ -93,9 +97,9 @@ class Sequence(FeatureConnector):
             )
         return items
 
-    def usual(self) -> Usual | None:
-        """Returns what the values usually are: a list or an array of items."""
-        item = self.feature.usual()
+    def fast_path(self) -> FastPathSpec | None:
+        """Returns which values the native module encodes: a list or an array of items."""
+        item = self.feature.fast_path()
         return item and item.sequence(self.length)
 
     def encoder(self, name: str) -> Encode:
@@ -125,26 +129,23 @@ class Sequence(FeatureConnector):
 
         return encode
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes a sequence."""
-        return self._length_checked(self.feature.rows_decoder(name, 1), name)
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes a sequence, or those that are the items of sequences."""
+        decode = self.feature.decoder(name, rank + 1)
+        return decode if rank else self._length_checked(decode, name)
 
     def _length_checked(self, decode: Decode, name: str) -> Decode:
         length = self.length
         if length is None or isinstance(self.feature, FeaturesDict):
             return decode
 
-        def checked(data: bytes, spans: Spans) -> Any:
-            value = decode(data, spans)
+        def checked(lists: Lists) -> Any:
+            value = decode(lists)
             if len(value) != length:
                 raise FeatureValueError(f"{name}: the record has {len(value)} items; the feature has length={length}")
             return value
 
         return checked
-
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that decodes sequences that are the items of sequences."""
-        return self.feature.rows_decoder(name, rank + 1)
 
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns the function that makes a reader of single sequences."""

@@ -13,8 +13,8 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
-from beam_datasets.features.usual import Form, Usual
 from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
 
 if TYPE_CHECKING:
@@ -100,22 +100,15 @@ class Tensor(Leaf):
         """Whether the shape is stored beside the value, because it cannot be inferred."""
         return self.shape.count(None) > 1
 
-    @property
-    def scalar_kind(self) -> Kind | None:
-        """What the list of a single number or string holds; None for other shapes and encodings."""
-        if self.shape or self.encoding is not Encoding.NONE or self.dtype.kind not in "biufO":
-            return None
-        return "bytes" if self.dtype == STRING else "float" if self.dtype.kind == "f" else "int64"
-
-    def usual(self) -> Usual | None:
-        """Returns what the values usually are; None where there are bounds or zlib."""
+    def fast_path(self) -> FastPathSpec | None:
+        """Returns which values the native module encodes; None where there are bounds or zlib."""
         if self.minimum is not None or self.maximum is not None or self.is_dynamic or self.encoding is Encoding.ZLIB:
             return None
         if self.dtype == STRING:
-            return Usual(Form.TEXTS if self.shape else Form.TEXT, shape=self.shape, optional=self.optional)
-        found = Usual.numbers(self.dtype, self.shape, allow_rounding=self.allow_rounding)
+            return FastPathSpec(Form.TEXTS if self.shape else Form.TEXT, shape=self.shape, optional=self.optional)
+        found = FastPathSpec.numbers(self.dtype, self.shape, allow_rounding=self.allow_rounding)
         if self.encoding is Encoding.BYTES:
-            found = Usual(Form.RAW, self.dtype, self.shape) if self.dtype.kind in "biuf" else None
+            found = FastPathSpec(Form.RAW, self.dtype, self.shape) if self.dtype.kind in "biuf" else None
         return found and replace(found, optional=self.optional)
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
@@ -133,6 +126,10 @@ class Tensor(Leaf):
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
         """Returns the names in the record: one, or those of the shape and the value."""
         return self._dynamic().wire_names(name, rank) if self.is_dynamic else super().wire_names(name, rank)
+
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns the kinds of the lists of `wire_names`."""
+        return self._dynamic().kinds(rank) if self.is_dynamic else super().kinds(rank)
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value.
@@ -159,15 +156,9 @@ class Tensor(Leaf):
         self._check_readable(name)
         return super().rows_encoder(name, rank)
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes one value."""
-        if self.is_dynamic:
-            return self._dynamic().decoder(name)
-        return super().decoder(name)
-
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that decodes the items of sequences."""
-        return self._dynamic().rows_decoder(name, rank) if self.is_dynamic else super().rows_decoder(name, rank)
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes one value, or the items of sequences."""
+        return self._dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
 
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns the function that makes a reader of single items."""

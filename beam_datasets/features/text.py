@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from beam_datasets.features.base import DocArg, Json
 
 
@@ -32,9 +30,10 @@ class Text(Tensor):
             raise ValueError("Text does not support an encoder; encode the text to a Sequence of integers before")
         super().__init__(shape=(), dtype=STRING, doc=doc, optional=optional)
 
-    def missing(self, name: str) -> Callable[[], Any]:
-        """Returns the function that is called where a record does not have the text."""
-        return lambda: None
+    @property
+    def may_be_missing(self) -> bool:
+        """Returns True, see `optional`."""
+        return True
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'text' and nothing."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from beam_datasets.errors import FeatureTypeError
-from beam_datasets.features.base import Decode, Encode, FeatureConnector, ItemDecode, Json, RowsEncode, Spans
+from beam_datasets.features.base import Decode, Encode, FeatureConnector, ItemDecode, Json, RowsEncode
 from beam_datasets.formats.example import parse_feature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beam_datasets.formats.example import Kind
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +60,10 @@ class UnknownFeature(FeatureConnector):
         """Returns the feature's own name; there may be others below it."""
         return (name,)
 
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns nothing, as the kinds of its lists are not known."""
+        return ()
+
     def encoder(self, name: str) -> Encode:
         """Refuses."""
         self._refuse(name)
@@ -63,17 +72,13 @@ class UnknownFeature(FeatureConnector):
         """Refuses."""
         self._refuse(name)
 
-    def decoder(self, name: str) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns a function that refuses."""
-        return lambda data, spans: self._refuse(name)
-
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns a function that refuses."""
-        return lambda data, spans: self._refuse(name)
+        return lambda lists: self._refuse(name)
 
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns a function that refuses."""
-        return lambda data, spans: self._refuse(name)
+        return lambda lists: self._refuse(name)
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of what the record has."""
@@ -83,16 +88,12 @@ class UnknownFeature(FeatureConnector):
 class StoredLists(UnknownFeature):
     """What a record has under a name and below it, undecoded: a dict of lists, as of `formats.example.parse`."""
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that yields the lists by their whole names."""
+    def stored_decoder(self, name: str) -> Callable[[bytes, dict[bytes, tuple[int, int]]], dict[str, Any]]:
+        """Returns the function from a record and its spans, see `spans_of`, to the lists by their whole names."""
         key = name.encode("utf-8")
 
-        def decode(data: bytes, spans: Spans) -> dict[str, Any]:
+        def decode(data: bytes, spans: dict[bytes, tuple[int, int]]) -> dict[str, Any]:
             found = {k: span for k, span in spans.items() if k == key or k.startswith(key + b"/")}
             return {k.decode("utf-8"): parse_feature(data, *span) for k, span in found.items()}
 
         return decode
-
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that yields the lists by their whole names."""
-        return self.decoder(name)

@@ -13,7 +13,8 @@ from beam_datasets.features.raw import stack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beam_datasets.features.base import Decode, Encode, ItemDecode, Items, Lengths, RowsEncode, Spans
+    from beam_datasets.features.base import Decode, Encode, ItemDecode, Items, Lengths, Lists, RowsEncode
+    from beam_datasets.formats.example import Kind
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +48,10 @@ class Wrapped(FeatureConnector):
         """Returns the names of the inner connector."""
         return self.inner().wire_names(name, rank)
 
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns the kinds of the inner connector's lists."""
+        return self.inner().kinds(rank)
+
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value."""
         encode, lower = self.inner().encoder(name), self.lower(name)
@@ -61,23 +66,19 @@ class Wrapped(FeatureConnector):
 
         return encode_rows
 
-    def decoder(self, name: str) -> Decode:
-        """Returns the function that decodes one value."""
-        decode, lift = self.inner().decoder(name), self.lift(name)
-        return lambda data, spans: lift(decode(data, spans))
-
-    def rows_decoder(self, name: str, rank: int) -> Decode:
-        """Returns the function that decodes the items of sequences."""
-        decode, lift = self.inner().rows_decoder(name, rank), self.lift_rows(name, rank)
-        return lambda data, spans: lift(decode(data, spans))
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes one value, or the items of sequences."""
+        decode = self.inner().decoder(name, rank)
+        lift = self.lift_rows(name, rank) if rank else self.lift(name)
+        return lambda lists: lift(decode(lists))
 
     def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns the function that makes a reader of single items."""
         decode, lift = self.inner().item_decoder(name, rank), self.lift(name)
         lift_rows = self.lift_rows(name, rank - 1)
 
-        def decode_items(data: bytes, spans: Spans) -> tuple[int, Callable[[int], Any]]:
-            count, item = decode(data, spans)
+        def decode_items(lists: Lists) -> tuple[int, Callable[[int], Any]]:
+            count, item = decode(lists)
             return count, lambda index: lift(item(index)) if rank == 1 else lift_rows(item(index))
 
         return decode_items

@@ -205,7 +205,7 @@ def message(name: str, data: Buffer) -> Any:
 
 def int_list(data: bytes, start: int, stop: int) -> NDArray[np.int64]:
     """Returns the list of integers at [start, stop) of a record."""
-    payload = packed(data, start, stop, 26)
+    payload = _packed(data, start, stop, 26)
     if payload is not None:
         return decode_varints(payload)
     return np.array(_slow_list(data, start, stop, "int64"), np.int64)
@@ -213,7 +213,7 @@ def int_list(data: bytes, start: int, stop: int) -> NDArray[np.int64]:
 
 def float_list(data: bytes, start: int, stop: int) -> NDArray[np.float32]:
     """Returns the list of floats at [start, stop) of a record; the array may be read-only."""
-    payload = packed(data, start, stop, 18)
+    payload = _packed(data, start, stop, 18)
     if payload is None:
         return np.array(_slow_list(data, start, stop, "float"), np.float32)
     if len(payload) % 4:
@@ -226,28 +226,7 @@ def bytes_list(data: bytes, start: int, stop: int) -> list[bytes]:
     return _slow_list(data, start, stop, "bytes")
 
 
-def one_int(data: bytes, start: int, stop: int) -> int:
-    """Returns the only integer of the list at [start, stop) of a record, in [-2**63, 2**63)."""
-    return int(_only(int_list(data, start, stop), "integer"))
-
-
-def one_float(data: bytes, start: int, stop: int) -> np.float32:
-    """Returns the only float of the list at [start, stop) of a record."""
-    return _only(float_list(data, start, stop), "float")  # type: ignore[no-any-return]
-
-
-def one_bytes(data: bytes, start: int, stop: int) -> bytes:
-    """Returns the only value of the list of bytes at [start, stop) of a record."""
-    return _only(bytes_list(data, start, stop), "value")  # type: ignore[no-any-return]
-
-
-def _only(values: Any, what: str) -> Any:
-    if len(values) != 1:
-        raise ExampleError(f"expected one {what}, found {len(values)}")
-    return values[0]
-
-
-def packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:
+def _packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:
     """Returns the payload of a packed list, or None where the feature has another form."""
     try:
         if data[start] != kind:
@@ -301,13 +280,13 @@ def parse(data: Buffer) -> dict[str, Values]:
 def parse_feature(data: bytes, start: int, stop: int) -> Values:
     """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
     kind = message("Feature", data[start:stop]).WhichOneof("kind")
-    return _READERS[kind](data, start, stop) if kind else []
+    return READERS[kind.removesuffix("_list")](data, start, stop) if kind else []
 
 
-_READERS: dict[str, Callable[[bytes, int, int], Values]] = {
-    "bytes_list": bytes_list,
-    "float_list": float_list,
-    "int64_list": int_list,
+READERS: dict[Kind, Callable[[bytes, int, int], Values]] = {
+    "bytes": bytes_list,
+    "float": float_list,
+    "int64": int_list,
 }
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-INTERFACE = 11
+INTERFACE = 12
 """What `core` must be to the code that calls it; another number wherever a function of _core.pyi changes."""
 
 core: ModuleType | None = None

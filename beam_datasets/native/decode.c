@@ -53,19 +53,17 @@ static int open_counted(Output *output, const Group *group, Py_ssize_t n) {
 
 /* Makes room for what is known to come of a group. */
 static int open_output(Output *output, const Group *group, Py_ssize_t n) {
-    if (group->kind != SPANS && group->count < 0) return open_counted(output, group, n);
-    if (group->kind != SPANS && n && group->num > PY_SSIZE_T_MAX / 16 / group->count / n) {
+    if (group->count < 0) return open_counted(output, group, n);
+    if (n && group->num > PY_SSIZE_T_MAX / 16 / group->count / n) {
         PyErr_NoMemory();
         return -1;
     }
-    if (group->kind == SPANS)
-        output->values = PyList_New(n);
-    else if (group->kind == BYTES)
+    if (group->kind == BYTES)
         output->values = PyList_New(group->num * n * group->count);
     else
         output->values = new_array(group->num * n * group->count, number_size(group->kind), &output->data);
     if (output->values == NULL) return -1;
-    if (group->kind == SPANS || group->kind == BYTES || !group->optional) return 0;
+    if (group->kind == BYTES || !group->optional) return 0;
     output->missing = PyList_New(0);
     return output->missing == NULL ? -1 : 0;
 }
@@ -173,38 +171,23 @@ static int take_list(Parse *parse, const Field *field, Py_ssize_t i, Span featur
     return read_numbers(group->kind, list, data, group->count) == group->count ? DONE : REFUSED;
 }
 
-/* Notes where a feature stands in record i; the name still has its tag and length. */
-static int take_span(const Parse *parse, Py_ssize_t i, Span tagged, Span feature, PyObject *spans) {
-    const uint8_t *start = parse->records[i].at;
-    Span name;
-    if (!take(&tagged, NAME, &name)) return REFUSED;
-    PyObject *key = PyBytes_FromStringAndSize((const char *)name.at, name.end - name.at);
-    PyObject *span = Py_BuildValue("nn", (Py_ssize_t)(feature.at - start), (Py_ssize_t)(feature.end - start));
-    int failed = key == NULL || span == NULL || PyDict_SetItem(spans, key, span) < 0;
-    Py_XDECREF(key);
-    Py_XDECREF(span);
-    return failed ? ERROR : DONE;
-}
-
 /* Takes the entries of record i. */
-static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *spans) {
+static int take_entries(Parse *parse, Py_ssize_t i, Span entries) {
     Py_ssize_t found = 0;
     Known *last = parse->known + REMEMBERED;
     for (Known *known = parse->known;; known += known < last) {
         Span feature;
-        if (spans == NULL) known = pass_by(known, last, &entries);
+        known = pass_by(known, last, &entries);
         if (entries.at == entries.end) break;
         if (!take_known(known, &entries, &feature) && !take_entry(parse->schema, known, &entries, &feature))
             return REFUSED;
-        int result = spans == NULL ? DONE : take_span(parse, i, known->head, feature, spans);
-        if (result != DONE) return result;
         const Field *field = known->field;
         if (field == NULL) continue;
         Py_ssize_t *seen = parse->seen + (field - parse->schema->fields);
         if (*seen == i + 1) return REFUSED;
         *seen = i + 1;
         found++;
-        result = take_list(parse, field, i, feature);
+        int result = take_list(parse, field, i, feature);
         if (result != DONE) return result;
     }
     for (Py_ssize_t f = 0; found < parse->schema->num_fields && f < parse->schema->num_fields; f++) {
@@ -215,41 +198,20 @@ static int take_entries(Parse *parse, Py_ssize_t i, Span entries, PyObject *span
     return DONE;
 }
 
-/* Puts the pair of record i and its spans into all groups of spans; returns the spans, borrowed, or NULL. */
-static PyObject *add_spans(Parse *parse, Py_ssize_t i) {
-    PyObject *spans = PyDict_New();
-    Span record = parse->records[i];
-    PyObject *bytes = PyBytes_FromStringAndSize((const char *)record.at, record.end - record.at);
-    PyObject *pair = spans != NULL && bytes != NULL ? PyTuple_Pack(2, bytes, spans) : NULL;
-    Py_XDECREF(spans);
-    Py_XDECREF(bytes);
-    if (pair == NULL) return NULL;
-    for (Py_ssize_t g = 0; g < parse->schema->num_groups; g++) {
-        if (parse->schema->groups[g].kind != SPANS) continue;
-        Py_INCREF(pair);
-        PyList_SetItem(parse->outputs[g].values, i, pair);
-    }
-    Py_DECREF(pair);
-    return PyTuple_GetItem(pair, 1);
-}
-
 /* Takes record i. */
-static int take_record(Parse *parse, Py_ssize_t i, int wants_spans) {
+static int take_record(Parse *parse, Py_ssize_t i) {
     Span record = parse->records[i], entries = record;
     if (record.at < record.end && (!take(&record, ENTRY, &entries) || record.at != record.end)) return REFUSED;
-    PyObject *spans = wants_spans ? add_spans(parse, i) : NULL;
-    if (wants_spans && spans == NULL) return ERROR;
-    return take_entries(parse, i, entries, spans);
+    return take_entries(parse, i, entries);
 }
 
 static int take_records(Parse *parse) {
     const Schema *schema = parse->schema;
-    int result = DONE, wants_spans = 0;
+    int result = DONE;
     for (Py_ssize_t g = 0; g < schema->num_groups; g++) {
-        wants_spans |= schema->groups[g].kind == SPANS;
         if (open_output(parse->outputs + g, schema->groups + g, parse->n) < 0) return ERROR;
     }
-    for (Py_ssize_t i = 0; i < parse->n && result == DONE; i++) result = take_record(parse, i, wants_spans);
+    for (Py_ssize_t i = 0; i < parse->n && result == DONE; i++) result = take_record(parse, i);
     for (Py_ssize_t g = 0; g < schema->num_groups && result == DONE; g++)
         if (parse->outputs[g].lists != NULL) result = read_lists(parse->outputs + g, schema->groups + g, parse->n);
     return result;
@@ -315,12 +277,8 @@ static PyObject *parsed_list(const Schema *schema, PyObject *list) {
 
 PyDoc_STRVAR(parse_doc,
              "parse(schema, records, /)\n--\n\n"
-             "Returns for each group of the schema what a list or a RecordBlock holds of it; None where one is odd.\n\n"
-             "Of numbers a bytearray of float32 or int64, with dimensions (name, record, value); where the group is\n"
-             "optional, a tuple of that and a list of (name, record) of what is missing. Of bytes a list in the same\n"
-             "order; None is missing. Where there may be any number of values, a tuple of those of one record after\n"
-             "the other (or filled up to a row each) and an array of int64: how many each has; -1 is missing. Of\n"
-             "kind 0 a list of pairs: the record, and for each name that it has where the feature begins and ends.");
+             "Returns the column of each group of the schema in the records of a list or a RecordBlock; None if one\n"
+             "is not canonical. See formats/columns.py, which does the same in Python, for what a column is.");
 
 static PyObject *py_parse(PyObject *module, PyObject *args) {
     PyObject *capsule, *records;
@@ -338,12 +296,7 @@ static PyObject *py_parse(PyObject *module, PyObject *args) {
     return results;
 }
 
-PyDoc_STRVAR(examples_doc,
-             "examples(keys, columns, n, /)\n--\n\n"
-             "Returns a list of n dicts. Keys are a tuple of str, columns a tuple of lists of n values, one a key.");
-
 PyMethodDef decode_methods[] = {
     {"parse", py_parse, METH_VARARGS, parse_doc},
-    {"examples", py_examples, METH_VARARGS, examples_doc},
     {NULL, NULL, 0, NULL},
 };

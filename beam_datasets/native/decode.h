@@ -15,7 +15,7 @@
 
 #include "native.h"
 
-enum { SPANS = 0, BYTES = 0x0a, FLOATS = 0x12, INTEGERS = 0x1a }; /* kinds: but for the first, tags of lists */
+enum { BYTES = 0x0a, FLOATS = 0x12, INTEGERS = 0x1a }; /* kinds: the tags of lists */
 enum { ENTRY = 0x0a, NAME = 0x0a, FEATURE = 0x12, VALUES = 0x0a, ONE_FLOAT = 0x0d, ONE_INTEGER = 0x08 }; /* tags */
 enum { ANY = -1, PADDED = -2 };                                                                          /* counts */
 
@@ -56,9 +56,6 @@ Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t room);
 
 /* block.c: the records of a RecordBlock; how many, or -1 where the object is none. */
 Py_ssize_t block_spans(PyObject *object, const Span **records);
-
-/* examples.c: a method, see decode.c. */
-PyObject *py_examples(PyObject *module, PyObject *args);
 
 static inline Py_ssize_t number_size(int kind) { return kind == FLOATS ? 4 : 8; }
 

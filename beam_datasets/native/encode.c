@@ -1,6 +1,6 @@
 /* Dicts -> tf.train.Example: a template is made once of the features of a dict, and encodes dicts by it.
  *
- * Only the usual values of the usual features are encoded here. All else is handed to the field's own encoder in
+ * Only values of the kinds of native_encoding.py are encoded here. All else is passed to the field's own encoder in
  * Python, which also raises the errors, and the entries that it returns are put in their place; so what is accepted,
  * what is refused and what is written are those of Python.
  *
@@ -43,18 +43,18 @@ static Result put_python(Buffer *buffer, PyObject *function, PyObject *value) {
 static Result put_field(Buffer *buffer, const Template *self, const Field *field, PyObject *value) {
     if (field->optional && value == Py_None) return DONE;
     Result done = put_value(buffer, &self->types, field, value);
-    return done == UNUSUAL ? put_python(buffer, field->part, value) : done;
+    return done == FALLBACK ? put_python(buffer, field->part, value) : done;
 }
 
 /* Finds the values of a plain dict that has the template's keys and no others. They are new references. */
 static Result values_of(const Template *self, PyObject *example, PyObject **values) {
-    if (!PyDict_CheckExact(example) || PyDict_Size(example) != self->count) return UNUSUAL;
+    if (!PyDict_CheckExact(example) || PyDict_Size(example) != self->count) return FALLBACK;
     Result found = DONE;
     Py_ssize_t i = 0;
     for (; i < self->count; i++) {
         values[i] = PyDict_GetItemWithError(example, self->fields[i].key);
         if (values[i] == NULL) {
-            found = PyErr_Occurred() ? FAILED : UNUSUAL;
+            found = PyErr_Occurred() ? FAILED : FALLBACK;
             break;
         }
         Py_INCREF(values[i]);
@@ -78,7 +78,7 @@ static Result put_example(Buffer *buffer, const Template *self, PyObject *exampl
         for (Py_ssize_t i = 0; i < self->count && done == DONE; i++)
             done = put_field(buffer, self, &self->fields[i], values[i]);
         for (Py_ssize_t i = 0; i < self->count; i++) Py_DECREF(values[i]);
-    } else if (done == UNUSUAL) {
+    } else if (done == FALLBACK) {
         done = put_python(buffer, self->fallback, example);
     }
     if (values != few) PyMem_Free(values);

@@ -7,7 +7,7 @@
 #include "native.h"
 
 /* What beam_datasets/native/__init__.py expects; another number wherever a function of _core.pyi changes. */
-#define INTERFACE 11
+#define INTERFACE 12
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
@@ -18,7 +18,7 @@ static struct PyModuleDef definition = {
 
 static int add_everything(PyObject *module) {
     PyMethodDef *files[] = {records_methods, gather_methods, schema_methods, lists_methods,
-                            decode_methods,  encode_methods, shards_methods, files_methods,  example_methods,
+                            decode_methods,  encode_methods, shards_methods, files_methods,  examples_methods,
                             runs_methods,    chunks_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;

@@ -36,11 +36,11 @@ static void capsule_free(PyObject *capsule) { schema_free(PyCapsule_GetPointer(c
 
 static int check_group(const Group *group) {
     int numbers = group->kind == FLOATS || group->kind == INTEGERS;
-    if (!numbers && group->kind != SPANS && group->kind != BYTES) {
+    if (!numbers && group->kind != BYTES) {
         PyErr_Format(PyExc_ValueError, "a group is of kind %d", group->kind);
     } else if (group->count < (numbers ? PADDED : ANY) || group->count == 0 || group->count > INT32_MAX) {
         PyErr_Format(PyExc_ValueError, "a group of kind %d has %zd values", group->kind, group->count);
-    } else if (group->kind == SPANS ? group->num != 0 : group->count < 0 && group->num != 1) {
+    } else if (group->count < 0 && group->num != 1) {
         PyErr_Format(PyExc_ValueError, "a group of kind %d and any number of values has %zd names", group->kind,
                      group->num);
     } else {
@@ -138,12 +138,11 @@ static void keep_memory(void) {
 
 PyDoc_STRVAR(schema_doc,
              "schema(groups, /)\n--\n\n"
-             "Returns what parse() takes: which features are wanted, in groups that come out in one piece.\n\n"
-             "A group is (kind, count, optional, names). Its kind is 10 for bytes, 18 for floats, 26 for integers, as\n"
-             "the tag of the list, or 0, without names, for where all features stand in the record. Its count is how\n"
-             "many values each has in each record: 1 and more; with one name also -1 for any number, -2 (of numbers)\n"
-             "for the same filled up with zeros. Where it is optional, records need not have its features. Names are\n"
-             "bytes.");
+             "Returns what parse() takes: which features are wanted, in groups that are parsed in one piece.\n\n"
+             "A group is (kind, count, optional, names), see formats/columns.py. Its kind is 10 for bytes, 18 for\n"
+             "floats, 26 for integers, as the tag of the list. Its count is the number of values in each record: 1\n"
+             "and more; with one name also -1 for any number, -2 (of numbers) for the same filled up with zeros. If\n"
+             "it is optional, records need not have its features. Names are bytes.");
 
 static PyObject *py_schema(PyObject *module, PyObject *groups) {
     (void)module;

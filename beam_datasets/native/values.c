@@ -1,4 +1,4 @@
-/* Values of Python and NumPy -> entries of a tf.train.Example. What is not usual for a field is left to Python.
+/* Values of Python and NumPy -> entries of a tf.train.Example. Other values than a field's kind are left to Python.
  *
  * The wire format is told in formats/example.py.
  */
@@ -97,18 +97,18 @@ static int is_one_of(PyObject *value, PyObject *types) {
     return 0;
 }
 
-static Result unusual(void) {
+static Result fall_back(void) {
     PyErr_Clear();
-    return UNUSUAL;
+    return FALLBACK;
 }
 
 /* Finds the bytes of a plain str or bytes. */
 static Result bytes_of(PyObject *value, const char **data, Py_ssize_t *size) {
     if (PyUnicode_CheckExact(value)) {
         *data = PyUnicode_AsUTF8AndSize(value, size);
-        return *data == NULL ? unusual() : DONE; /* half of a surrogate pair */
+        return *data == NULL ? fall_back() : DONE; /* half of a surrogate pair */
     }
-    if (!PyBytes_CheckExact(value)) return UNUSUAL;
+    if (!PyBytes_CheckExact(value)) return FALLBACK;
     *data = PyBytes_AsString(value);
     *size = PyBytes_Size(value);
     return DONE;
@@ -120,13 +120,13 @@ static Result int_of(const Field *field, PyObject *value, uint64_t *number) {
     long long found = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow > 0 && field->high > (unsigned long long)INT64_MAX) {
         *number = PyLong_AsUnsignedLongLong(value);
-        if (PyErr_Occurred()) return unusual();
-        return *number <= field->high ? DONE : UNUSUAL;
+        if (PyErr_Occurred()) return fall_back();
+        return *number <= field->high ? DONE : FALLBACK;
     }
-    if (overflow) return UNUSUAL;
-    if (found == -1 && PyErr_Occurred()) return unusual();
+    if (overflow) return FALLBACK;
+    if (found == -1 && PyErr_Occurred()) return fall_back();
     *number = (uint64_t)found;
-    return found >= field->low && (found < 0 || *number <= field->high) ? DONE : UNUSUAL;
+    return found >= field->low && (found < 0 || *number <= field->high) ? DONE : FALLBACK;
 }
 
 static Result put_text(Buffer *buffer, const Field *field, PyObject *value) {
@@ -139,20 +139,20 @@ static Result put_text(Buffer *buffer, const Field *field, PyObject *value) {
 static Result put_integer(Buffer *buffer, const Types *types, const Field *field, PyObject *value) {
     uint64_t number;
     if (PyLong_CheckExact(value)) {
-        if (int_of(field, value, &number) != DONE) return UNUSUAL;
+        if (int_of(field, value, &number) != DONE) return FALLBACK;
     } else if (PyBool_Check(value) || is_one_of(value, types->booleans)) {
         int truth = PyObject_IsTrue(value);
-        if (truth < 0) return unusual();
+        if (truth < 0) return fall_back();
         number = (uint64_t)truth;
-        if (number > field->high) return UNUSUAL;
+        if (number > field->high) return FALLBACK;
     } else if (is_one_of(value, types->integers)) {
         PyObject *index = PyNumber_Index(value);
-        if (index == NULL) return unusual();
+        if (index == NULL) return fall_back();
         Result found = int_of(field, index, &number);
         Py_DECREF(index);
-        if (found != DONE) return UNUSUAL;
+        if (found != DONE) return FALLBACK;
     } else {
-        return UNUSUAL;
+        return FALLBACK;
     }
     if (!buffer_reserve(buffer, head_size(field) + MAX_VARINT)) return FAILED;
     uint8_t *out = put_head(buffer->data + buffer->size, field, INT_LIST, varint_size(number));
@@ -163,14 +163,15 @@ static Result put_integer(Buffer *buffer, const Types *types, const Field *field
 #define INEXACT 9007199254740992.0 /* 2^53: the first integer that the next one becomes as a double */
 
 static Result put_float(Buffer *buffer, const Types *types, const Field *field, PyObject *value) {
-    if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && !is_one_of(value, types->floats)) return UNUSUAL;
+    if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && !is_one_of(value, types->floats)) return FALLBACK;
     double number = PyFloat_AsDouble(value);
-    if (number == -1 && PyErr_Occurred()) return unusual();
+    if (number == -1 && PyErr_Occurred()) return fall_back();
     float narrow = (float)number;
     /* The bits of a NaN are the interpreter's affair. What is not exact is an error, which Python raises; the double
      * of a larger int may be rounded itself. */
-    if (field->rounding ? isnan(number) || (isinf(narrow) && !isinf(number)) : (double)narrow != number) return UNUSUAL;
-    if (fabs(number) >= INEXACT && PyLong_CheckExact(value)) return UNUSUAL;
+    int differs = field->rounding ? isnan(number) || (isinf(narrow) && !isinf(number)) : (double)narrow != number;
+    if (differs) return FALLBACK;
+    if (fabs(number) >= INEXACT && PyLong_CheckExact(value)) return FALLBACK;
     if (!buffer_reserve(buffer, head_size(field) + sizeof narrow)) return FAILED;
     uint8_t *out = put_head(buffer->data + buffer->size, field, FLOAT_LIST, sizeof narrow);
     memcpy(out, &narrow, sizeof narrow);
@@ -193,21 +194,21 @@ static PyObject *item_of(PyObject *value, Py_ssize_t i) {
 
 static Result put_texts(Buffer *buffer, const Field *field, PyObject *value) {
     Py_ssize_t count = items_of(field, value);
-    if (count < 0) return UNUSUAL;
+    if (count < 0) return FALLBACK;
     size_t total = 0;
     const char *data = NULL;
     Py_ssize_t size = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (bytes_of(item_of(value, i), &data, &size) != DONE) return UNUSUAL;
+        if (bytes_of(item_of(value, i), &data, &size) != DONE) return FALLBACK;
         total += 1 + varint_size((size_t)size) + (size_t)size;
-        if (total > (size_t)PY_SSIZE_T_MAX / 2) return UNUSUAL;
+        if (total > (size_t)PY_SSIZE_T_MAX / 2) return FALLBACK;
     }
     if (!buffer_reserve(buffer, total) || !buffer_reserve(buffer, head_size(field) + total)) return FAILED;
     uint8_t *out = put_entry(buffer->data + buffer->size, field, 1 + varint_size(total) + total);
     *out++ = BYTES_LIST;
     out = put_varint(out, total);
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (bytes_of(item_of(value, i), &data, &size) != DONE) return UNUSUAL;
+        if (bytes_of(item_of(value, i), &data, &size) != DONE) return FALLBACK;
         *out++ = 0x0A;
         out = put_varint(out, (size_t)size);
         memcpy(out, data, (size_t)size);
@@ -219,14 +220,14 @@ static Result put_texts(Buffer *buffer, const Field *field, PyObject *value) {
 
 static Result put_integer_list(Buffer *buffer, const Field *field, PyObject *value) {
     Py_ssize_t count = items_of(field, value);
-    if (count < 0) return UNUSUAL;
+    if (count < 0) return FALLBACK;
     uint8_t *out = begin_list(buffer, field, (size_t)count, MAX_VARINT);
     if (out == NULL) return FAILED;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = item_of(value, i);
         uint64_t number;
-        if (field->element == '?' ? !PyBool_Check(item) : !PyLong_CheckExact(item)) return UNUSUAL;
-        if (int_of(field, item, &number) != DONE) return UNUSUAL;
+        if (field->element == '?' ? !PyBool_Check(item) : !PyLong_CheckExact(item)) return FALLBACK;
+        if (int_of(field, item, &number) != DONE) return FALLBACK;
         out = put_varint(out, number);
     }
     end_list(buffer, field, INT_LIST, out);
@@ -250,14 +251,14 @@ static int narrow_all(uint8_t *out, const char *doubles, size_t count, int round
 
 static Result put_float_list(Buffer *buffer, const Field *field, PyObject *value) {
     Py_ssize_t count = items_of(field, value);
-    if (count < 0) return UNUSUAL;
+    if (count < 0) return FALLBACK;
     uint8_t *out = begin_list(buffer, field, (size_t)count, sizeof(float));
     if (out == NULL) return FAILED;
     for (Py_ssize_t i = 0; i < count; i++, out += sizeof(float)) {
         PyObject *item = item_of(value, i);
-        if (!PyFloat_CheckExact(item)) return UNUSUAL;
+        if (!PyFloat_CheckExact(item)) return FALLBACK;
         double number = PyFloat_AsDouble(item);
-        if (!narrow_all(out, (const char *)&number, 1, field->rounding)) return UNUSUAL;
+        if (!narrow_all(out, (const char *)&number, 1, field->rounding)) return FALLBACK;
     }
     end_list(buffer, field, FLOAT_LIST, out);
     return DONE;
@@ -267,14 +268,14 @@ static Result put_float_list(Buffer *buffer, const Field *field, PyObject *value
 
 /* Gets the buffer of a NumPy array of the field's dtype and shape, whose elements stand in C order without gaps. */
 static Result open_array(const Types *types, const Field *field, PyObject *value, Py_buffer *view) {
-    if ((PyObject *)Py_TYPE(value) != types->array) return UNUSUAL;
-    if (PyObject_GetBuffer(value, view, PyBUF_RECORDS_RO) < 0) return unusual();
+    if ((PyObject *)Py_TYPE(value) != types->array) return FALLBACK;
+    if (PyObject_GetBuffer(value, view, PyBUF_RECORDS_RO) < 0) return fall_back();
     int fits = view->ndim == field->dimensions && view->itemsize == field->element_size && view->format != NULL &&
                strcmp(view->format, PyBytes_AsString(field->format)) == 0 && PyBuffer_IsContiguous(view, 'C');
     for (int i = 0; fits && i < view->ndim; i++) fits = field->shape[i] < 0 || view->shape[i] == field->shape[i];
     if (fits) return DONE;
     PyBuffer_Release(view);
-    return UNUSUAL;
+    return FALLBACK;
 }
 
 /* Writes the varints of `count` numbers of a C type; NULL where one does not fit. */
@@ -310,7 +311,7 @@ static Result put_integers(Buffer *buffer, const Field *field, const Py_buffer *
     uint8_t *out = begin_list(buffer, field, count, size);
     if (out == NULL) return FAILED;
     out = put_varints(out, field, view->buf, count);
-    if (out == NULL) return UNUSUAL;
+    if (out == NULL) return FALLBACK;
     end_list(buffer, field, INT_LIST, out);
     return DONE;
 }
@@ -322,7 +323,7 @@ static Result put_floats(Buffer *buffer, const Field *field, const Py_buffer *vi
     if (view->itemsize == sizeof(float)) {
         memcpy(out, view->buf, count * sizeof(float));
     } else if (!narrow_all(out, view->buf, count, field->rounding)) {
-        return UNUSUAL;
+        return FALLBACK;
     }
     end_list(buffer, field, FLOAT_LIST, out + count * sizeof(float));
     return DONE;
@@ -352,11 +353,11 @@ Result put_value(Buffer *buffer, const Types *types, const Field *field, PyObjec
         case TEXTS: return put_texts(buffer, field, value);
         case INTEGERS:
             done = put_array(buffer, types, field, value);
-            return done == UNUSUAL ? put_integer_list(buffer, field, value) : done;
+            return done == FALLBACK ? put_integer_list(buffer, field, value) : done;
         case FLOATS:
             done = put_array(buffer, types, field, value);
-            return done == UNUSUAL ? put_float_list(buffer, field, value) : done;
+            return done == FALLBACK ? put_float_list(buffer, field, value) : done;
         case RAW: return put_array(buffer, types, field, value);
-        default: return UNUSUAL;
+        default: return FALLBACK;
     }
 }

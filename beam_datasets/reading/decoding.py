@@ -9,13 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from beam_datasets.features.columns import compile_batch_decoder, compile_block_decoder
-from beam_datasets.features.compiler import chosen, compile_decoder
+from beam_datasets.errors import FeatureError
+from beam_datasets.features.compiler import chosen, compile_batch_decoder, compile_block_decoder, compile_decoder
 from beam_datasets.features.missing import Fill, fill_of
 from beam_datasets.features.stacking import KEEP, stack
+from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.supervised_keys import check_supervised_keys
 
 Function: TypeAlias = Callable[[Any], Any]
+
+UNDECODED = (ExampleError, FeatureError)
+"""The errors of a record whose checksum is good."""
 
 _BLOCK = 256  # items that are decoded at once
 
@@ -187,12 +191,12 @@ def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
     whole = first.compile_block() if isinstance(first, Decode) else None
 
     def of_block(items: list[Any]) -> list[Any]:
-        try:
-            values: list[Any] | None = None if whole is None else whole(items)
-        except Exception:  # one by one, the error is the item's
-            values = None
-        if values is None:
+        if whole is None:
             return list(map(each, items))
+        try:
+            values: list[Any] = whole(items)
+        except UNDECODED:
+            return list(map(each, items))  # raises the error of the first bad item
         return values if rest is None else list(map(rest, values))
 
     def of_many(items: list[Any]) -> list[Any]:

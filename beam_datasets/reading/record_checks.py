@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.features.columns import compile_block_decoder
-from beam_datasets.features.compiler import compile_decoder
+from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.nested import NestedDataset
-from beam_datasets.formats.example import spans_of
+from beam_datasets.formats.example import ExampleError, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +29,9 @@ def decoding_check(features: Any, decoders: Any = None) -> Check:
 
 
 def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
-    """Returns the function that says whether records all decode; False where they are to be asked singly.
+    """Returns the function that returns whether records all decode; None if they must be checked one by one.
 
-    None is returned where all are, as their examples are not small.
+    That is so if examples may be large, or are decoded item by item.
     """
     decode = compile_block_decoder(features)
     if decode is None:
@@ -40,11 +39,8 @@ def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
 
     def check(records: list[Buffer]) -> bool:
         try:
-            examples = decode(records)
-            if examples and _has_items(examples[0]):
-                for example in examples:
-                    touch(example)
-        except (FeatureError, ValueError):
+            decode(records)
+        except (FeatureError, ExampleError):
             return False
         return True
 
@@ -59,13 +55,6 @@ def touch(example: Any) -> None:
     elif isinstance(example, (NestedDataset, tuple)):
         for item in example:
             touch(item)
-
-
-def _has_items(example: Any) -> bool:
-    """Returns whether an example has nested datasets; all examples have them, or none has."""
-    if isinstance(example, dict):
-        return any(map(_has_items, example.values()))
-    return isinstance(example, NestedDataset)
 
 
 def names_check(features: Any) -> Check:

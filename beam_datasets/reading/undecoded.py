@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import CorruptRecordError, FeatureError
-from beam_datasets.formats.example import ExampleError
+from beam_datasets.errors import CorruptRecordError
+from beam_datasets.reading.decoding import UNDECODED as UNDECODED
 from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.record_checks import touch
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from beam_datasets.reading.source import Source
 
     Ints = NDArray[np.int64]
-
-UNDECODED = (ExampleError, FeatureError)
-"""The errors of a record whose checksum is good."""
 
 Place: TypeAlias = tuple[int, int]
 """The run of a record, and its number in the shard."""

@@ -1,7 +1,7 @@
 """Blocks of items made into values: many at once where that is cheaper, and each error exactly at its item.
 
-A function of a block is a faster way to do the same as a function of an item does. Where it raises an error, the items
-of the block are made one by one, so that all good ones before the bad one are yielded, and the error is the item's.
+A function of a block is a faster way to do the same as a function of an item. If an item does not decode, those of the
+block are made one by one, so that all good ones before the bad one are yielded, and the error is the item's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from beam_datasets.reading.blocks import Items, joined, sizes
-from beam_datasets.reading.decoding import Step, compose
+from beam_datasets.reading.decoding import UNDECODED, Step, compose
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -26,7 +26,7 @@ class BlockStep(Protocol):
     def compile_block(self) -> Function | None:
         """Returns the function from a list of items to the list of what `compile()` makes of each; None for none.
 
-        It may raise any error for a block in which an item is bad: the items are then made one by one.
+        If it raises one of `UNDECODED`, the items are made one by one.
         """
 
 
@@ -66,13 +66,11 @@ class Maker:
         for block in paced(blocks, sizes(item_bytes)):
             try:
                 values = self.whole(block)
-            except Exception:
-                values = None
-            if values is not None:
+            except UNDECODED:
+                for item in block:
+                    yield [self.each(item)]
+            else:
                 yield values
-                continue
-            for item in block:
-                yield [self.each(item)]
 
 
 def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:

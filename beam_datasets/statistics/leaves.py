@@ -5,7 +5,6 @@ Images and files are read as they are stored; the header of an image has its siz
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,8 @@ import numpy as np
 
 from beam_datasets.features import Audio, ClassLabel, FeaturesDict, Image, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import dtype_of, shape_of
-from beam_datasets.features.columns import compile_batch_decoder, compile_block_decoder
-from beam_datasets.features.compiler import compile_decoder
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.translation import TranslationVariableLanguages
@@ -154,77 +153,43 @@ def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[
         feature: of the dataset.
         leaves: which leaves of it.
     """
-    even = stored_tree(feature, {leaf.path for leaf in leaves if leaf.fixed_size})
-    uneven = stored_tree(feature, {leaf.path for leaf in leaves if not leaf.fixed_size})
-    batch = None if even is None else compile_batch_decoder(even)
-    decode = _many_decoder(uneven)
+    tree = stored_tree(feature, {leaf.path for leaf in leaves})
+    decode = (lambda records: None) if tree is None else ColumnarDecoder(chosen(tree)).columns
 
     def columns(records: list[Any]) -> list[Column]:
-        whole = batch(records) if batch else None
-        examples = decode(records)
-        return [
-            _of_batch(leaf.value_of(whole))
-            if leaf.fixed_size
-            else _of_examples(list(map(leaf.value_of, examples)), leaf)
-            for leaf in leaves
-        ]
+        found = decode(records)
+        return [_column(leaf.value_of(found), leaf) for leaf in leaves]
 
     return columns
 
 
-def _many_decoder(tree: FeatureConnector | None) -> Callable[[list[Any]], list[Any]]:
-    """Returns the function from records to examples; many at once if the features allow it."""
-    if tree is None:
-        return lambda records: []
-    one, many = compile_decoder(tree), compile_block_decoder(tree)
-
-    def decode(records: list[Any]) -> list[Any]:
-        if many is not None:
-            with contextlib.suppress(ValueError):  # one by one, the error is the record's
-                return many(records)
-        return list(map(one, records))
-
-    return decode
-
-
-def _of_batch(column: NDArray[Any]) -> Column:
-    """Returns the column of an array whose first dimension is the batch."""
-    everyone = np.arange(len(column))
-    if column.dtype != STRING:
-        return Column(everyone, column.reshape(-1), column.size // len(column))
-    if column.ndim > 1:
-        return Column(everyone, column.reshape(-1).tolist(), column.size // len(column))
-    values = column.tolist()
-    if None in values:
-        everyone = np.flatnonzero([value is not None for value in values])
-        values = [value for value in values if value is not None]
-    return Column(everyone, values if not values or isinstance(values[0], bytes) else np.array(values), 1)
-
-
-def _of_examples(values: list[Any], leaf: Leaf) -> Column:
-    """Returns the column of the values of each record."""
+def _column(values: Any, leaf: Leaf) -> Column:
+    """Returns the column of the values of each record: an array, or a list with None where they are missing."""
+    if isinstance(values, np.ndarray):
+        return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
     present = np.flatnonzero([value is not None for value in values])
     some = [value for value in values if value is not None]
-    flat = [value.flat_values if isinstance(value, RaggedArray) else value for value in some]
-    lengths = np.fromiter((np.shape(value)[0] for value in some), np.int64, len(some))
+    parts = [_flat(value) for value in some]
+    counts: Any = np.fromiter(map(len, parts), np.int64, len(parts))
+    lengths = None
+    if leaf.fixed_size:
+        counts = len(parts[0]) if parts else 1
+    elif not (some and isinstance(some[0], bytes)):
+        lengths = np.fromiter((np.shape(value)[0] for value in some), np.int64, len(some))
     if dtype_of(leaf.feature) == STRING or leaf.kind in (IMAGE, FILE):
-        lists = [_list(value) for value in flat]
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        return Column(present, list(chain.from_iterable(lists)), counts, lengths)
-    parts = [part for value in flat for part in _arrays(value)]
-    counts = np.fromiter((sum(part.size for part in _arrays(value)) for value in flat), np.int64, len(flat))
-    numbers = np.concatenate([part.reshape(-1) for part in parts]) if parts else np.zeros(0, dtype_of(leaf.feature))
+        return Column(present, list(chain.from_iterable(parts)), counts, lengths)
+    numbers = np.concatenate(parts) if parts else np.zeros(0, dtype_of(leaf.feature))
     return Column(present, numbers, counts, lengths)
 
 
-def _arrays(value: Any) -> list[NDArray[Any]]:
-    """Returns the arrays of a value: one, or one per item if shapes differ."""
-    if isinstance(value, np.ndarray) and value.dtype != STRING:
+def _flat(value: Any) -> Any:
+    """Returns the numbers of a value as an array, or its texts or files as a list."""
+    if isinstance(value, bytes):
         return [value]
-    return [array for item in value for array in _arrays(np.asarray(item) if not isinstance(item, list) else item)]
-
-
-def _list(value: Any) -> list[bytes]:
-    if isinstance(value, np.ndarray):
-        return value.reshape(-1).tolist()
-    return [item for part in value for item in ([part] if isinstance(part, bytes) else _list(part))]
+    if isinstance(value, RaggedArray):
+        return _flat(value.flat_values)
+    if isinstance(value, list):  # of arrays of different shapes
+        parts = list(map(_flat, value))
+        return np.concatenate(parts) if parts and isinstance(parts[0], np.ndarray) else list(chain.from_iterable(parts))
+    flat = np.reshape(value, -1)
+    return flat.tolist() if flat.dtype == STRING else flat

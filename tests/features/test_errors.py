@@ -12,7 +12,7 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureKeyError, FeatureOverflowError, FeatureTypeError, FeatureValueError
-from beam_datasets.features import usual
+from beam_datasets.features import native_encoding
 from beam_datasets.formats import example
 
 FEATURES = F.FeaturesDict(
@@ -135,7 +135,7 @@ INFINITE = [float("inf"), -np.inf, np.float32("inf"), np.float16("inf"), float("
 )
 def test_floats_that_would_become_infinite(monkeypatch, native, feature):
     if not native:
-        monkeypatch.setattr(usual, "core", None)
+        monkeypatch.setattr(native_encoding, "core", None)
     one = F.compile_encoder({"x": feature})
     for value in [*HUGE, *HUGE_OTHERS]:
         with pytest.raises(FeatureOverflowError, match=r"^x: .* does not fit b?float(16|32|64)(, where|:)"):
@@ -151,7 +151,7 @@ def test_floats_that_would_become_infinite(monkeypatch, native, feature):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_floats_of_arrays_that_would_become_infinite(monkeypatch, native, dtype):
     if not native:
-        monkeypatch.setattr(usual, "core", None)
+        monkeypatch.setattr(native_encoding, "core", None)
     given = np.array([0.5, np.inf, 3.5e38, np.nan])
     for feature in (F.Tensor(shape=(4,), dtype=dtype), F.Sequence(dtype), F.Tensor(shape=(None,), dtype=dtype)):
         encode_x = F.compile_encoder({"x": feature})

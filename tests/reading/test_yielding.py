@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from beam_datasets.errors import FeatureError
 from beam_datasets.reading import dataset as dataset_module
 from beam_datasets.reading.blocks import BLOCK_BYTES, sizes
 from beam_datasets.reading.yielding import Maker, paced
@@ -18,7 +19,7 @@ from beam_datasets.reading.yielding import Maker, paced
 BLOCKS = st.lists(st.lists(st.integers(), max_size=20), max_size=12)
 
 
-class Bad(Exception):
+class Bad(FeatureError):
     pass
 
 

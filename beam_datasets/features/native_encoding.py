@@ -1,7 +1,7 @@
-"""What the values of features usually are, for the native module, which encodes such values itself.
+"""Which values of a feature the native module encodes.
 
-A dict whose values are all as expected becomes a record in one call. Any other value is given to its feature's own
-encoder, and any other dict to the encoder of the dict; so this changes the time that it takes, and nothing else.
+A dict whose values are all of these becomes a record in one call. Any other value is passed to the feature's own
+encoder, and any other dict to the encoder of the dict, with the same result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Form(IntEnum):
     """What a value is; the numbers are those of native/encode.c.
 
     Attributes:
-        ANYTHING: whatever the feature's own encoder takes.
+        FALLBACK: whatever the feature's own encoder takes.
         TEXT: a str or bytes.
         INTEGER: an integer.
         FLOAT: a float.
@@ -35,7 +35,7 @@ class Form(IntEnum):
         RAW: an array that is stored as its bytes.
     """
 
-    ANYTHING = 0
+    FALLBACK = 0
     TEXT = 1
     INTEGER = 2
     FLOAT = 3
@@ -53,8 +53,8 @@ _INT64: np.dtype[Any] = np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
-class Usual:
-    """What the values of a feature usually are.
+class FastPathSpec:
+    """Which values of a feature the native module encodes.
 
     Attributes:
         form: see `Form`.
@@ -74,7 +74,7 @@ class Usual:
     allow_rounding: bool = False
 
     @classmethod
-    def numbers(cls, dtype: np.dtype[Any], shape: Shape, *, allow_rounding: bool = False) -> Usual | None:
+    def numbers(cls, dtype: np.dtype[Any], shape: Shape, *, allow_rounding: bool = False) -> FastPathSpec | None:
         """Returns it for numbers of a dtype and a shape; None where the native module does not know the dtype."""
         if dtype.kind == "f":
             form = Form.FLOATS if shape else Form.FLOAT
@@ -84,7 +84,7 @@ class Usual:
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return cls(Form.INTEGERS if shape else Form.INTEGER, dtype, shape, int(low), int(high))
 
-    def sequence(self, length: int | None) -> Usual | None:
+    def sequence(self, length: int | None) -> FastPathSpec | None:
         """Returns it for a sequence of such values; None where only the sequence's own encoder knows what is one."""
         if self.form in _MANY:
             return replace(self, form=_MANY[self.form], shape=(length,), optional=False)
@@ -105,22 +105,22 @@ def encoder(
     """
     if core is None:
         return None
-    rows = [_row(key, wire, feature.usual(), encode) for key, wire, feature, encode in fields]
+    rows = [_row(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
     made: Encode = core.encoder(rows, fallback, _TYPES, whole)
     return made
 
 
-def _row(key: str, wire: str, usual: Usual | None, encode: Encode) -> tuple[Any, ...]:
+def _row(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
     """Returns a field as the native module takes it."""
-    if usual is None or len(usual.shape) > _MAX_DIMENSIONS:
-        usual = Usual(Form.ANYTHING)
-    dtype = usual.dtype
+    if spec is None or len(spec.shape) > _MAX_DIMENSIONS:
+        spec = FastPathSpec(Form.FALLBACK)
+    dtype = spec.dtype
     element = "?" if dtype.kind == "b" else dtype.kind
     layout = np.empty(0, dtype).data.format
-    shape = tuple(-1 if length is None else length for length in usual.shape)
+    shape = tuple(-1 if length is None else length for length in spec.shape)
     name = example.name_field(wire.encode("utf-8"))
-    flags, bounds = (usual.optional, usual.allow_rounding), (usual.low, usual.high)
-    return (usual.form, *flags, key, encode, name, *bounds, element, dtype.itemsize, layout.encode(), shape)
+    flags, bounds = (spec.optional, spec.allow_rounding), (spec.low, spec.high)
+    return (spec.form, *flags, key, encode, name, *bounds, element, dtype.itemsize, layout.encode(), shape)
 
 
 _TYPES = (

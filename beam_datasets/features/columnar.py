@@ -1,0 +1,496 @@
+"""Records decoded by columns: single examples, lists of examples and batches are views of `formats.columns.parse`.
+
+A view makes the values of one feature, or of all single numbers of a dtype, from their column. An error of a list or a
+batch names the feature; decoding the records one by one finds the record.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.features_dict import FeaturesDict, join
+from beam_datasets.features.image import Image
+from beam_datasets.features.image_codec import decode_into
+from beam_datasets.features.leaf import Leaf
+from beam_datasets.features.numbers import lift
+from beam_datasets.features.raw import objects
+from beam_datasets.features.sequence import Sequence
+from beam_datasets.features.stacking import KEEP, inner, stack_decoded
+from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.tree import innermost
+from beam_datasets.features.unknown import StoredLists
+from beam_datasets.features.values import size_of
+from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
+from beam_datasets.formats.example import spans_of
+from beam_datasets.native import core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.features.base import FeatureConnector
+    from beam_datasets.features.leaf import Codec
+    from beam_datasets.formats.example import Buffer
+
+    Place: TypeAlias = "tuple[View, int] | dict[str, Place]"
+    Nest: TypeAlias = "int | dict[str, Nest]"
+
+_LARGE = 1 << 16  # bytes of a decoded value of which not many are held
+_STORED = (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint64))  # dtypes whose arrays are the parsed bytes
+_SIZE_OF_COUNT = 8  # bytes
+_DTYPES: dict[int, Any] = {KINDS["float"]: np.dtype(np.float32), KINDS["int64"]: np.dtype(np.int64)}
+
+
+class ColumnarDecoder:
+    """Decodes records of some features.
+
+    Attributes:
+        is_small: whether decoded examples are known to be not much larger than records, so that many may be held.
+    """
+
+    def __init__(self, feature: FeatureConnector, *, pad: bool = False, fill: Any = KEEP, batch: bool = False) -> None:
+        """Makes the plan.
+
+        Args:
+            feature: what to decode of a record.
+            pad: of batches, see `stack`.
+            fill: of batches, see `stack`.
+            batch: whether to make batches, not examples.
+        """
+        self._pad = batch and pad
+        self._numbers: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
+        self._views: list[View] = []
+        self._fills: dict[str, Any] = {}  # by path; empty if None stays
+        place = self._planned(feature, "", fill)
+        self._views.sort(key=lambda view: isinstance(view, Connected))
+        groups = [view.groups() for view in self._views]
+        self._parse = parser(tuple(group for some in groups for group in some))
+        self._starts = list(accumulate(map(len, groups), initial=0))  # of the groups of each view
+        self._num_plain = sum(not isinstance(view, Connected) for view in self._views)
+        firsts = accumulate((len(view.paths) for view in self._views), initial=0)
+        self._nest = _numbered(place, {id(view): first for view, first in zip(self._views, firsts)})
+        self._makers = tuple(view.maker() for view in self._views)
+        self.is_small = all(view.is_small for view in self._views)
+
+    def one(self) -> Callable[[Buffer], Any]:
+        """Returns the function from a record to its example.
+
+        Raises:
+            ExampleError: the returned function raises it if the bytes are not a serialized tf.train.Example.
+            FeatureError: the same if a feature does not decode; the message begins with its path.
+        """
+        makers, nest = self._makers, self._nest
+        columns = self._parse if self._num_plain == len(self._views) else self._columns
+
+        def example(record: Buffer) -> Any:
+            return _examples(columns([record]), makers, nest, 1)[0]
+
+        return example
+
+    def examples(self, records: Any) -> list[Any]:
+        """Returns the examples of a list of records, or of a RecordBlock; raises as `one` does."""
+        return _examples(self._columns(records), self._makers, self._nest, len(records)) if len(records) else []
+
+    def columns(self, records: Any) -> Any:
+        """Returns the values by feature, in the structure of an example; raises as `one` does.
+
+        The values of a feature are an array with the records as first dimension, or a list with a value, or None, for
+        each record. A sequence of dicts is a dict of sequences.
+        """
+        values: list[Any] = []
+        for view, column in zip(self._views, self._columns(records)):
+            values += view.columns(column, len(records), self._fills)
+        return _placed(self._nest, values)
+
+    def batch(self, records: Any) -> Any:
+        """Returns the batch of the examples, see `stack`; raises as `one` and `stack` do."""
+        arrays: list[Any] = []
+        for view, column in zip(self._views, self._columns(records)):
+            arrays += view.batch(column, len(records), self._pad, self._fills)
+        return _placed(self._nest, arrays)
+
+    def _columns(self, records: Any) -> tuple[Any, ...]:
+        """Returns the column of each view; of a `Connected` one the records, and a column for each of its lists."""
+        found = self._parse(records)
+        plain = self._num_plain
+        parts = [(records, found[start:stop]) for start, stop in pairwise(self._starts[plain:])]
+        return (*found[:plain], *parts)
+
+    # -------------------------------------------------------------------------------------------------------- the plan
+
+    def _planned(self, feature: FeatureConnector, name: str, fill: Any) -> Place:
+        """Returns where the values of a feature are found: which view, and which of its features."""
+        kind: Any = type(feature)
+        if isinstance(feature, FeaturesDict) and kind.decoder is FeaturesDict.decoder:
+            return {key: self._planned(child, join(name, key), inner(fill, key)) for key, child in feature.items()}
+        if isinstance(feature, Sequence) and kind.decoder is Sequence.decoder:
+            item: Any = feature.feature
+            if isinstance(item, FeaturesDict) and type(item).decoder is FeaturesDict.decoder:
+                return self._planned(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
+        if fill is not KEEP:
+            self._fills[name] = fill
+        view = self._view(feature, name)
+        if view is None:
+            view = Connected(
+                [name], kinds=dict(zip(feature.wire_names(name), feature.kinds())), decode=feature.decoder(name)
+            )
+        if isinstance(view, Numbers):
+            same = self._numbers.setdefault((view.dtype, view.shape, view.is_optional), view)
+            if same is not view:
+                same.paths.append(name)
+                return same, len(same.paths) - 1
+        self._views.append(view)
+        return view, 0
+
+    def _view(self, feature: FeatureConnector, name: str) -> View | None:
+        """Returns the view of a leaf or a sequence of leaves; None for features of several lists."""
+        if isinstance(innermost(feature), StoredLists):
+            return Whole([name], kinds={}, decode=innermost(feature).stored_decoder(name))
+        kind: Any = type(feature)
+        if isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder) and not _is_dynamic(feature):
+            return _leaf_view(feature, name)
+        if isinstance(feature, Sequence) and kind.decoder is Sequence.decoder and not _is_dynamic(feature.feature):
+            return self._sequence_view(feature, feature.feature, name)
+        return None
+
+    def _sequence_view(self, feature: Sequence, item: Any, name: str) -> View | None:
+        if not isinstance(item, Leaf) or type(item).decoder not in (Leaf.decoder, Tensor.decoder):
+            return None
+        codec: Codec = item.codec(name)
+        common: Any = {"kind": KINDS[codec.kind], "is_optional": True, "length": feature.length}
+        if codec.kind == "bytes":
+            unpack, is_small = codec.unpack_many, codec.from_bytes in (None, bytes)
+            return Lists([name], count=ANY, is_small=is_small, unpack=unpack, missing=lambda: unpack([]), **common)
+        count = PADDED if self._pad else ANY
+        return Sequences([name], count=count, codec=codec, **common) if codec.size else None
+
+
+def _leaf_view(feature: Any, name: str) -> View:
+    codec: Codec = feature.codec(name)
+    common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
+    if codec.from_bytes is not None:
+        size = 0 if codec.from_bytes is bytes else _decoded_size(feature)
+        common["is_optional"] |= feature.may_be_missing
+        common["is_small"] = size is not None and size <= _LARGE
+        if isinstance(feature, Image) and feature.has_fixed_form:
+            return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
+        return Values([name], unpack=codec.from_bytes, **common)
+    if codec.numbers is None or not codec.size:
+        common["is_optional"] |= codec.size is None
+        return Lists([name], count=ANY, unpack=codec.unpack, missing=feature.missing(name), **common)
+    dtype, shape = codec.numbers
+    return Numbers([name], count=codec.size, dtype=dtype, shape=shape, **common)
+
+
+def _decoded_size(feature: Any) -> int | None:
+    """Returns the size in bytes of the values of a leaf; None if it is not known."""
+    if not isinstance(feature, (Image, Tensor)):
+        return None
+    count = size_of(feature.shape or (None,))
+    return None if count is None else count * int(feature.dtype.itemsize)
+
+
+def _is_dynamic(feature: FeatureConnector) -> bool:
+    return isinstance(feature, Tensor) and feature.is_dynamic
+
+
+def _numbered(place: Place, firsts: dict[int, int]) -> Nest:
+    """Returns the places as numbers among all features, where those of each view begin with one of `firsts`."""
+    if isinstance(place, tuple):
+        return firsts[id(place[0])] + place[1]
+    return {key: _numbered(child, firsts) for key, child in place.items()}
+
+
+def _placed(nest: Nest, values: list[Any]) -> Any:
+    """Returns the nest with values in place of their numbers."""
+    return values[nest] if isinstance(nest, int) else {key: _placed(child, values) for key, child in nest.items()}
+
+
+def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: Nest, n: int) -> list[Any]:
+    """Returns n examples: nests of dicts with values in place of the numbers of their features.
+
+    Args:
+        columns: of the views.
+        makers: the functions from columns to n values of each feature, one after the other; None for those themselves.
+        nest: the numbers of the features.
+        n: number of records.
+    """
+    values: list[Any] = []
+    for column, make in zip(columns, makers):
+        values.extend(column if make is None else make(column))
+    return [_placed(nest, values[i::n]) for i in range(n)]
+
+
+_examples: Callable[..., list[Any]] = _examples_in_python if core is None else core.examples
+
+
+# -------------------------------------------------------------------------------------------------------------- views
+
+
+@dataclass(kw_only=True)
+class View(abc.ABC):
+    """The values of some features.
+
+    Attributes:
+        paths: of the features; also their names in the record, but for features of several lists.
+        kind, count, is_optional: of their group, see `formats.columns.Group`.
+        is_small: whether a value is known to be not much larger than its record, or than a few kilobytes.
+    """
+
+    paths: list[str] = field(kw_only=False)
+    kind: int = 0
+    count: int = 1
+    is_optional: bool = False
+    is_small: bool = True
+
+    def groups(self) -> list[Group]:
+        """Returns the groups to parse."""
+        return [Group(self.kind, self.count, self.is_optional, tuple(path.encode() for path in self.paths))]
+
+    @abc.abstractmethod
+    def rows(self, column: Any) -> list[Any]:
+        """Returns the values of n records; of several features one after the other."""
+
+    def maker(self) -> Callable[[Any], Any] | None:
+        """Returns `rows`, or the same with fewer steps; None if the column is the values."""
+        return self.rows
+
+    def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
+        """Returns for each feature an array with the records as first dimension, or the list of its values.
+
+        Args:
+            column: of n records.
+            n: number of records.
+            fills: by path, what an array may have in place of missing values; empty if they stay None.
+        """
+        values = self.rows(column)
+        return [values[start : start + n] for start in range(0, len(values), n)]
+
+    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+        """Returns the array of each feature's values; see `columns` and `stack`."""
+        return [
+            values
+            if isinstance(values, np.ndarray)
+            else stack_decoded(values, pad=pad, path=path, fill=fills.get(path, KEEP))
+            for path, values in zip(self.paths, self.columns(column, n, fills))
+        ]
+
+
+@dataclass(kw_only=True)
+class Numbers(View):
+    """Single numbers, or arrays of a fixed shape, of one dtype."""
+
+    dtype: np.dtype[Any]
+    shape: Any
+
+    def __post_init__(self) -> None:
+        self._lift = lift(self.dtype, "")
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns NumPy scalars or arrays of their own; None if missing."""
+        found, missing = column if self.is_optional else (column, ())
+        numbers = self._numbers(found)
+        values = _own(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
+        n = len(values) // len(self.paths)
+        for feature, record in missing:
+            values[feature * n + record] = None
+        return values
+
+    def maker(self) -> Callable[[Any], Any]:
+        """Returns a function to an array of the scalars, if they are stored as they are."""
+        is_plain = not self.shape and not self.is_optional and self.dtype in _STORED
+        return functools.partial(np.frombuffer, dtype=self.dtype) if is_plain else self.rows
+
+    def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
+        """Returns the parts of one array."""
+        found, missing = column if self.is_optional else (column, ())
+        if missing and not fills:
+            return super().columns(column, n, fills)
+        numbers = self._numbers(found).reshape(len(self.paths), n, *self.shape)
+        for feature, record in missing:
+            numbers[feature, record] = fills[self.paths[feature]]
+        return list(numbers)
+
+    def _numbers(self, found: bytearray) -> NDArray[Any]:
+        numbers = np.frombuffer(found, _DTYPES[self.kind])
+        try:
+            return self._lift(numbers)
+        except FeatureValueError:
+            for path, row in zip(self.paths, numbers.reshape(len(self.paths), -1)):
+                lift(self.dtype, path)(row)  # raises the error with the name of the feature
+            raise
+
+
+@dataclass(kw_only=True)
+class Sequences(View):
+    """Sequences of numbers or of arrays of a fixed shape.
+
+    Attributes:
+        codec: of an item.
+        length: number of items, if it is fixed.
+    """
+
+    codec: Codec
+    length: int | None
+
+    def __post_init__(self) -> None:
+        dtype, shape = self.codec.numbers or (None, ())
+        self._plain = dtype if dtype in _STORED and shape == () and self.length is None else None
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns arrays of their own."""
+        found, counts = column
+        if self._plain is not None and len(counts) == _SIZE_OF_COUNT:
+            return [np.frombuffer(found, self._plain) if found else np.empty(0, self._plain)]
+        lengths = self._lengths(column)
+        items = self.codec.unpack_many(_numbers(found, self.kind))
+        ends = lengths.cumsum().tolist()
+        return [items] if len(ends) == 1 else [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
+
+    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+        """Returns one array, if all sequences have as many items or are padded."""
+        lengths = self._lengths(column)
+        if not pad and lengths.min() != lengths.max():
+            return super().batch(column, n, pad, fills)  # raises the error
+        items = self.codec.unpack_many(_numbers(column[0], self.kind))
+        return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
+
+    def _lengths(self, column: Any) -> NDArray[np.int64]:
+        """Returns the number of items of each record."""
+        counts, size = np.frombuffer(column[1], np.int64).clip(0), self.codec.size or 1
+        lengths, rest = (counts, None) if size == 1 else np.divmod(counts, size)
+        if rest is not None and rest.any():
+            self.codec.unpack_many(_numbers(column[0], self.kind)[: counts[rest > 0][0]])  # raises the error
+        if self.length is not None and (lengths != self.length).any():
+            raise _wrong_length(self.paths[0], int(lengths[lengths != self.length][0]), self.length)
+        return lengths
+
+
+@dataclass(kw_only=True)
+class Lists(View):
+    """Lists of any number of stored values.
+
+    Attributes:
+        unpack: makes the value of a list.
+        missing: makes the value of a record that lacks the feature.
+        length: the length of the value, if it is fixed.
+    """
+
+    unpack: Callable[[Any], Any]
+    missing: Callable[[], Any]
+    length: int | None = None
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns what the functions make."""
+        values = [self.missing() if stored is None else self.unpack(stored) for stored in _lists(column, self.kind)]
+        for value in values if self.length is not None else ():
+            if len(value) != self.length:
+                raise _wrong_length(self.paths[0], len(value), self.length)
+        return values
+
+
+@dataclass(kw_only=True)
+class Values(View):
+    """Values that are stored as one value of bytes each: texts, files, compressed arrays."""
+
+    unpack: Callable[[bytes], Any]
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns what the function makes; None if missing."""
+        unpack = self.unpack
+        return column if unpack is bytes else [None if data is None else unpack(data) for data in column]
+
+    def maker(self) -> Callable[[Any], Any] | None:
+        """Returns None for texts: they are the column."""
+        return None if self.unpack is bytes else self.rows
+
+    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+        """Returns an array; of objects for texts."""
+        if self.unpack is not bytes:
+            return super().batch(column, n, pad, fills)
+        fill = fills.get(self.paths[0])
+        return [objects(column if fill is None else [fill if text is None else text for text in column])]
+
+
+@dataclass(kw_only=True)
+class Images(Values):
+    """Images of one shape and dtype."""
+
+    shape: Any
+    dtype: np.dtype[Any]
+
+    def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
+        """Returns one array, into which the files are decoded."""
+        pixels = np.empty((n, *self.shape), self.dtype)
+        for data, target in zip(column, pixels[..., 0] if self.shape[2] == 1 else pixels):
+            if not decode_into(data, target):
+                target[...] = self.unpack(data).reshape(target.shape)
+        return [pixels]
+
+
+@dataclass(kw_only=True)
+class Connected(View):
+    """A feature of several lists, or whose connector decodes it: nested sequences, datasets, tensors of any shape.
+
+    Attributes:
+        kinds: of its lists, by their names in the record.
+        decode: makes the value of the lists of a record.
+    """
+
+    kinds: dict[str, Any]
+    decode: Callable[..., Any]
+    is_small: bool = False
+
+    def groups(self) -> list[Group]:
+        """Returns a group for each list."""
+        return [Group(KINDS[kind], ANY, True, (name.encode(),)) for name, kind in self.kinds.items()]
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns what the connector makes."""
+        records, columns = column
+        lists = [_lists(part, KINDS[kind]) for part, kind in zip(columns, self.kinds.values())]
+        return [self.decode(dict(zip(self.kinds, [values[i] for values in lists]))) for i in range(len(records))]
+
+
+@dataclass(kw_only=True)
+class Whole(Connected):
+    """The lists of a feature of an unknown class, as the record has them."""
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns dicts of lists."""
+        return [self.decode(*spans_of(record)) for record in column[0]]
+
+
+def _wrong_length(path: str, found: int, length: int | None) -> FeatureValueError:
+    return FeatureValueError(f"{path}: the record has {found} items; the feature has length={length}")
+
+
+def _lists(column: Any, kind: int) -> list[Any]:
+    """Returns the lists of n records, each one of its own; None if missing."""
+    stored, counts = column
+    joined = stored if kind == KINDS["bytes"] else _numbers(stored, kind)
+    lists, start = [], 0
+    for count in np.frombuffer(counts, np.int64).tolist():
+        stop = start + max(count, 0)
+        lists.append(None if count < 0 else joined[start:stop].copy())
+        start = stop
+    return lists
+
+
+def _numbers(found: bytearray, kind: int) -> NDArray[Any]:
+    """Returns the array of parsed numbers."""
+    return np.frombuffer(found, _DTYPES[kind]) if found else np.empty(0, _DTYPES[kind])
+
+
+def _own(array: NDArray[Any]) -> list[Any]:
+    """Returns the rows of an array, each as one that does not keep the others in memory."""
+    return [array[0]] if len(array) == 1 else [row.copy() for row in array]
