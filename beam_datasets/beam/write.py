@@ -30,8 +30,14 @@ from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import runs, shard_writer
-from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlock, histogram_of
-from beam_datasets.generate.duplicates import merge_unique, split_by_key
+from beam_datasets.generate.blocks import (
+    Block,
+    BlockBuilder,
+    SpilledBlock,
+    histogram_of,
+    merge_unique,
+    split_by_key,
+)
 from beam_datasets.generate.progress import reported
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.native import note_if_missing

@@ -17,16 +17,14 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.histogram import count_keys
+from beam_datasets.generate.histogram import Histogram, count_keys
 from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
-
-    from beam_datasets.generate.histogram import Histogram
 
 KEY_BYTES = 16
 SIZE_BYTES = 4
@@ -153,6 +151,33 @@ def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     if (high[1:] == high[:-1]).any():
         order = np.lexsort((keys[:, 1], keys[:, 0]))
     return order
+
+
+def split_by_key(block: AnyBlock) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
+    """Yields ((split, bucket), (keys, framed sizes)) of the block's records, to count each of repeated keys once.
+
+    A bucket contains the keys with one lowest byte, which spreads hashes and integers alike.
+    """
+    keys, sizes = block.load()
+    rows = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
+    all_sizes = np.frombuffer(sizes, "<u4")
+    order = np.argsort(rows[:, 15], kind="stable")
+    stops = np.cumsum(np.bincount(rows[:, 15], minlength=256))
+    for bucket, places in enumerate(np.split(order, stops[:-1])):
+        if len(places):
+            yield (block.split, bucket), (rows[places].tobytes(), all_sizes[places].tobytes())
+
+
+def merge_unique(parts: Iterable[tuple[bytes, bytes]]) -> Histogram:
+    """Returns the histogram of a bucket in which each key counts once, with the smallest of its sizes."""
+    parts = list(parts)
+    keys = key_array(b"".join(keys for keys, _ in parts))
+    sizes = size_array(b"".join(sizes for _, sizes in parts))
+    order = np.lexsort((sizes, keys[:, 1], keys[:, 0]))
+    keys, sizes = keys[order], sizes[order]
+    first = np.ones(len(keys), np.bool_)
+    first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    return count_keys(keys[first], sizes[first])
 
 
 class _Collector:

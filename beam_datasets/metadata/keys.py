@@ -81,16 +81,6 @@ def hash_keys(split: str, keys: Sequence[Any]) -> bytes:
         InvalidKeyError: see `key_bytes`.
     """
     salt = key_bytes(split)
-    kinds = set(map(type, keys))
-    if kinds == {int}:
-        return b"".join([md5(salt + b"%d" % key).digest() for key in keys])
-    if kinds == {bytes}:
-        return b"".join([md5(salt + key).digest() for key in keys])
-    if kinds == {str}:
-        try:
-            return b"".join([md5(salt + key.replace("\\", "/").encode()).digest() for key in keys])
-        except UnicodeEncodeError:
-            pass  # the slow way names the key
     return b"".join([md5(salt + key_bytes(key)).digest() for key in keys])
 
 
@@ -119,11 +109,6 @@ def ordered_keys(keys: Sequence[Any]) -> bytes:
     Raises:
         InvalidKeyError: see `ordered_key`.
     """
-    if set(map(type, keys)) == {int}:
-        try:
-            return b"".join([(key + _ZERO).to_bytes(SORT_KEY_SIZE, "big") for key in keys])
-        except OverflowError:
-            pass  # the slow way names the key
     return b"".join([ordered_key(key) for key in keys])
 
 

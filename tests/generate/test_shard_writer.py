@@ -14,8 +14,8 @@ import pytest
 from beam_datasets.errors import DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate import duplicates, histogram, plan, shard_writer
-from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.generate import histogram, plan, shard_writer
+from beam_datasets.generate.blocks import BlockBuilder, key_array, merge_unique, size_array, split_by_key
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.storage import TEMPORARY_PREFIX
@@ -40,9 +40,9 @@ def write_all(blocks, options, directory, **destination):
     if options.ignore_duplicates:
         buckets = {}
         for block in blocks:
-            for key, part in duplicates.split_by_key(block):
+            for key, part in split_by_key(block):
                 buckets.setdefault(key, []).append(part)
-        counts = histogram.merge([duplicates.merge_unique(parts) for parts in buckets.values()])
+        counts = histogram.merge([merge_unique(parts) for parts in buckets.values()])
     else:
         counts = histogram.merge(
             [histogram.count_keys(key_array(b.load()[0]), size_array(b.load()[1])) for b in blocks]
