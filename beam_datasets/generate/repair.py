@@ -24,6 +24,7 @@ from beam_datasets.errors import (
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import KEY_SIZE, Index
 from beam_datasets.formats.tfrecord import crc32c
+from beam_datasets.generate.runs import content_of
 from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.reading.shards import INDEX_SUFFIX
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
 _HARMLESS = ("extra", "leftover", "example")
 """Kinds of findings that no file which is written can resolve."""
@@ -124,8 +124,7 @@ def repair(
     job = _Job(before, copy, dry_run, told)
     if not before.report.whole:
         job.restore_manifest()
-        job.restore_small_files()
-        job.restore_shards()
+        job.restore_files()
     return Repair(before.report, tuple(job.steps), job.refused, None if dry_run else job.now.report)
 
 
@@ -133,7 +132,7 @@ class _Job:
     """A repair in progress.
 
     Attributes:
-        now: the dataset as it is now; in a dry run with the small files that would be written.
+        now: the dataset as it is now; in a dry run with the manifest that would be written.
         steps: what was done, or would be.
         refused: file -> why not.
     """
@@ -195,33 +194,28 @@ class _Job:
         self._do(Step(MANIFEST_FILE, f"copied from {self._copy}, which is the same dataset", text))
         self.now = examine_again(self.now, (), {MANIFEST_FILE: text})
 
-    def restore_small_files(self) -> None:
-        """Takes other small files from the copy."""
-        restored: dict[str, bytes] = {s.file: s.content for s in self.steps if s.content is not None}
-        manifest = self.now.expected.manifest
-        for file in self._damaged():
-            if file == MANIFEST_FILE or file.removesuffix(INDEX_SUFFIX) in self.now.shards:
-                continue
-            published = None if manifest is None else manifest.metadata.get(file)
-            content = None if self._copy is None else _read_if_possible(storage.join(self._copy, file))
-            if published is None or content is None or hashlib.sha256(content).hexdigest() != published:
-                self._refuse(file)
-                continue
-            self._do(Step(file, f"copied from {self._copy}", content))
-            restored[file] = content
-        self.now = examine_again(self.now, (), restored)
-
-    def restore_shards(self) -> None:
-        """Takes shards and indexes from the copy, and rebuilds other indexes from their shards."""
+    def restore_files(self) -> None:
+        """Takes small files, shards and indexes from the copy, and rebuilds other indexes from their shards."""
         restored: set[str] = set()
         for file, finding in sorted(self._damaged().items(), key=lambda item: item[0].endswith(INDEX_SUFFIX)):
             shard = file.removesuffix(INDEX_SUFFIX)
-            if shard not in self.now.shards:
+            if file == MANIFEST_FILE:
                 continue
-            if self._restore_from_copy(file) or (file != shard and self._rebuild_index(shard, finding, restored)):
+            if shard not in self.now.shards:
+                self._restore_small_file(file)
+            elif self._restore_from_copy(file) or (file != shard and self._rebuild_index(shard, finding, restored)):
                 restored.add(shard)
-        if restored and not self._dry_run:
+        if self.steps and not self._dry_run:
             self.now = examine_again(self.now, restored)
+
+    def _restore_small_file(self, file: str) -> None:
+        manifest = self.now.expected.manifest
+        published = None if manifest is None else manifest.metadata.get(file)
+        content = None if self._copy is None else _read_if_possible(storage.join(self._copy, file))
+        if published is None or content is None or hashlib.sha256(content).hexdigest() != published:
+            self._refuse(file)
+        else:
+            self._do(Step(file, f"copied from {self._copy}", content))
 
     def _published(self, file: str) -> int | None:
         """Returns the published CRC-32C of a shard or an index; None without a manifest."""
@@ -330,9 +324,11 @@ def copy_file(source: str, target: str, crc: int | None) -> None:
     """
     found = 0
     with storage.open_writer(target) as writer:
-        for chunk in _chunks(source):
-            found = crc32c(chunk, found)
-            writer.write([chunk])
+        with storage.open_reader(source) as reader:
+            for start in range(0, reader.size, _READ_BYTES):
+                chunk = reader.read(start, min(start + _READ_BYTES, reader.size))
+                found = crc32c(chunk, found)
+                writer.write([chunk])
         if found != crc:
             raise StorageError(f"{source} was changed while it was copied; nothing was kept of it. Try again.")
 
@@ -346,19 +342,10 @@ def _read_if_possible(path: str) -> bytes | None:
 
 def _checksum(path: str) -> int | None:
     """Returns the CRC-32C of a file; None if it cannot be read."""
-    crc = 0
     try:
-        for chunk in _chunks(path):
-            crc = crc32c(chunk, crc)
+        return content_of(path)[1]
     except StorageError:
         return None
-    return crc
-
-
-def _chunks(path: str) -> Iterator[Buffer]:
-    with storage.open_reader(path) as reader:
-        for start in range(0, reader.size, _READ_BYTES):
-            yield reader.read(start, min(start + _READ_BYTES, reader.size))
 
 
 # -------------------------------------------------------------------------------------------------------------- indexes

@@ -348,7 +348,7 @@ def commit_file(run: Run, file: StagedFile) -> None:
         storage.create_copy(source, target)
     except (FileExistsError, FileNotFoundError) as error:  # the latter: published, and the staged files are deleted
         try:
-            num_bytes, checksum = _content_of(target)
+            num_bytes, checksum = content_of(target)
         except FileNotFoundError:
             raise error from None
         if (num_bytes, checksum) != (file.num_bytes, file.crc32c):
@@ -370,7 +370,7 @@ def complete(run: Run, decision: Decision) -> None:
     try:
         text = storage.read_bytes(storage.join(run.staging_dir, marker.staged))
     except FileNotFoundError:
-        if not storage.exists(path) or _content_of(path) != (marker.num_bytes, marker.crc32c):
+        if not storage.exists(path) or content_of(path) != (marker.num_bytes, marker.crc32c):
             raise
     else:
         _check_files(run, decision)
@@ -487,7 +487,7 @@ def _create(path: str, content: bytes) -> bool:
     return True
 
 
-def _content_of(path: str) -> tuple[int, int]:
+def content_of(path: str) -> tuple[int, int]:
     """Returns size and CRC-32C of a file."""
     checksum = 0
     with storage.open_reader(path) as reader:
