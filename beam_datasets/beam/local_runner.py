@@ -36,7 +36,7 @@ from beam_datasets.beam.worker_pool import work
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_UNSAFE_MODULES = frozenset({"tensorflow", "torch", "jax", "obstore"})  # their threads and locks do not survive a fork
+_UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})  # their threads cannot be forked
 _RELEASED = 3  # exit status of a forked worker that the runner has released
 _GRACE_SECONDS = 1.0  # for the run to end by itself after a worker has ended
 _END_SECONDS = 5.0  # for all processes to end once the launcher has closed the run
