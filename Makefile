@@ -118,19 +118,18 @@ test-adapters: .venv-adapters/.ready .venv-interop/.ready
 	BEAM_DATASETS_ADAPTERS='torch torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(PYTEST_ARGS)
 
-# Downloads are kept in ~/.cache/beam_datasets/flink; the cluster is taken down however this ends.
+# Downloads are kept in ~/.cache/beam_datasets/flink; the cluster ends with the command.
 FLINK := build/flink
 flink: .venv/.ready
 	@rm -rf $(FLINK)/data
-	@$(BIN)/python tests/engines/flink_cluster.py start $(FLINK) >/dev/null; \
-	trap '$(BIN)/python tests/engines/flink_cluster.py stop $(FLINK)' EXIT; set -x; \
-	$(BIN)/beam-datasets build stdlib_source --data_dir $(FLINK)/data $$(cat $(FLINK)/options); \
-	$(BIN)/beam-datasets materialize stdlib_source --data_dir $(FLINK)/data --to stdlib_few \
-		--split 'train=train[:10%]' $$(cat $(FLINK)/options); \
-	$(BIN)/beam-datasets info stdlib_few --data_dir $(FLINK)/data
+	@PATH="$$PWD/$(BIN):$$PATH" python tests/engines/flink_cluster.py $(FLINK) bash -euxc ' \
+	beam-datasets build stdlib_source --data_dir $(FLINK)/data $$(cat $(FLINK)/options); \
+	beam-datasets materialize stdlib_source --data_dir $(FLINK)/data --to stdlib_few \
+		--split "train=train[:10%]" $$(cat $(FLINK)/options); \
+	beam-datasets info stdlib_few --data_dir $(FLINK)/data'
 
 test-flink: .venv/.ready
-	BEAM_DATASETS_FLINK=required $(BIN)/pytest tests/engines/test_flink.py $(PYTEST_ARGS)
+	BEAM_DATASETS_FLINK=required $(BIN)/pytest tests/engines -k flink $(PYTEST_ARGS)
 
 # What this builds is kept in ~/.cache/beam_datasets too.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/beam_datasets
@@ -140,7 +139,7 @@ test-prism: .venv/.ready
 	@version=v$$($(BIN)/python -m pip show apache-beam | sed -n 's/^Version: //p'); \
 	echo "Building Prism $$version; the first time takes minutes"; \
 	GOBIN=$(CACHE)/prism/$$version go install $(PRISM_PACKAGE)@$$version; \
-	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines/test_prism.py $(PYTEST_ARGS)
+	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines -k prism $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
 	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q -n 2 $(PYTEST_ARGS)

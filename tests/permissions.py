@@ -1,4 +1,4 @@
-"""Directories that the user of a test may not enter, also where that is root."""
+"""Directories that the user of a test may not enter, even if that is root."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
+import beam_datasets.reading.opening  # noqa: F401  while the files of the interpreter can be read
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @contextlib.contextmanager
 def closed_directory(*names: str) -> Iterator[str]:
-    """Makes directories in a new one and closes the last; yields the new one. Root becomes another user meanwhile."""
+    """Makes nested directories in a new one and closes the last; yields the new one. Root becomes another user."""
     with tempfile.TemporaryDirectory() as root:
         os.chmod(root, 0o755)
         last = root

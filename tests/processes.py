@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def started(command: Sequence[Any], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Runs a command in a process group of its own; whoever of the group is left in the end is killed."""
+    """Runs a command in a process group of its own, and kills what is left of the group in the end."""
     with subprocess.Popen(command, start_new_session=True, **options) as process:
         try:
             yield process
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill(process)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """Kills the process group that a process leads."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

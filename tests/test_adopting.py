@@ -1,4 +1,4 @@
-"""`adopt`: files that TFDS wrote, without their metadata; and files that cannot be a dataset."""
+"""`adopt`: files that TFDS wrote, without their metadata, and files that are refused."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
+from tests.directories import contents
 
 DATA = Path(__file__).resolve().parent / "data" / "tfds"
 VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))
@@ -33,7 +34,7 @@ FEATURES = {"id": np.int64, "text": F.Text()}
 
 
 def shards_of(version: str, folder: Path) -> Path:
-    """Copies a dataset's shards, without what describes them."""
+    """Copies a dataset's shards without its metadata."""
     folder.mkdir(parents=True)
     for shard in (DATA / version).glob("*.tfrecord-*"):
         shutil.copy(shard, folder)
@@ -52,13 +53,6 @@ def bare(tmp_path: Path) -> Path:
     (folder / "part-00000").write_bytes(b"".join(tfrecord.frame_all(records(0, 10))))
     (folder / "part-00001").write_bytes(b"".join(tfrecord.frame_all(records(10, 5))))
     return folder
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-# --------------------------------------------------------------------------------------------------- datasets of TFDS
 
 
 @pytest.mark.parametrize("how", ["in place", "copy", "link"])
@@ -108,39 +102,36 @@ def test_manifest_and_indexes_are_of_the_files(
             assert columns.crc32c[shard] == crc32c(data)
             assert columns.index_crc32c[shard] == crc32c(index)
             assert columns.num_bytes[shard] == len(data) - 16 * columns.num_examples[shard]
-    assert adopted.info.splits["train[2:5]"].num_bytes > 0  # what only indexes know
+    assert adopted.info.splits["train[2:5]"].num_bytes > 0  # known from the indexes only
     with pytest.raises(MetadataError, match=r"find\(\) needs the sort keys"):
         adopted.as_dataset("train").find("a key")
 
 
-# -------------------------------------------------------------------------------------------------------- other files
-
-
 def test_other_names(bare: Path) -> None:
-    before = everything(bare)
+    before = contents(bare)
     adopted = bd.adopt(bare / "part-*", FEATURES, name="parts", description="Numbers.", disable_shuffling=True)
     assert str(adopted.info.full_name) == "parts/1.0.0"
     assert adopted.info.description == "Numbers."
     assert [int(example["id"]) for example in adopted.as_dataset("train")] == list(range(15))
     assert [int(example["id"]) for example in adopted.as_dataset("train[8:-3]")[:]] == [8, 9, 10, 11]
-    assert set(everything(bare)) - set(before) == {
+    assert set(contents(bare)) - set(before) == {
         "part-00000.index",
         "part-00001.index",
         "dataset_info.json",
         "features.json",
         "manifest.json",
     }
-    assert {name: data for name, data in everything(bare).items() if name in before} == before
+    assert {name: data for name, data in contents(bare).items() if name in before} == before
 
 
 def test_names_without_a_template_need_a_directory(bare: Path, tmp_path: Path) -> None:
     (bare / "part-00000").rename(bare / "first")
-    before = everything(bare)
+    before = contents(bare)
     with pytest.raises(InputError, match=r"none for .*first \.\.\. .*1. Give adopt\(data_dir=\.\.\.\)"):
         bd.adopt(bare / "*", FEATURES, name="parts")
     adopted = bd.adopt([bare / "part-00001", bare / "first"], FEATURES, name="parts", split="some", data_dir=tmp_path)
     assert [int(example["id"]) for example in adopted.as_dataset("some")[:]] == [*range(10, 15), *range(10)]
-    assert everything(bare) == before
+    assert contents(bare) == before
 
 
 def test_splits_in_directories(bare: Path) -> None:
@@ -169,39 +160,40 @@ def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
     assert len(bd.load("numerals", split="train", data_dir=tmp_path)) == 15
 
 
-def test_names_that_cannot_be(bare: Path) -> None:
-    with pytest.raises(ValueError, match=r"give adopt\(name=\.\.\.\)"):
-        bd.adopt(bare / "*", FEATURES)
-    with pytest.raises(ValueError, match="'a b' is no dataset name"):
-        bd.adopt(bare / "*", FEATURES, name="a b")
-    with pytest.raises(ValueError, match="'move'; needed: 'copy' or 'link'"):
-        bd.adopt(bare / "*", FEATURES, name="parts", files="move")
-    with pytest.raises(FeatureValueError, match="dict of features"):
-        bd.adopt(bare / "*", F.Text(), name="parts")
-    with pytest.raises(StorageError, match="local disks only"):
-        bd.adopt(bare / "*", FEATURES, name="parts", data_dir="memory://bucket/data")
-
-
-# ------------------------------------------------------------------------------------------------- nothing overwritten
+@pytest.mark.parametrize(
+    "options, error, problem",
+    [
+        ({"name": None}, ValueError, r"give adopt\(name=\.\.\.\)"),
+        ({"name": "a b"}, ValueError, "'a b' is no dataset name"),
+        ({"files": "move"}, ValueError, "'move'; needed: 'copy' or 'link'"),
+        ({"features": F.Text()}, FeatureValueError, "dict of features"),
+        ({"data_dir": "memory://bucket/data"}, StorageError, "local disks only"),
+    ],
+)
+def test_options_that_are_refused(bare: Path, options: Any, error: Any, problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        bd.adopt(bare / "*", **{"features": FEATURES, "name": "parts"} | options)
 
 
 def test_published_dataset_stays(bare: Path, tmp_path: Path) -> None:
     bd.adopt(bare / "*", FEATURES, name="parts")
     bd.adopt(bare / "part-0000?", FEATURES, name="parts", data_dir=tmp_path / "new")
-    before = everything(tmp_path)
+    before = contents(tmp_path)
     for place in ({}, {"data_dir": tmp_path / "new"}):
         with pytest.raises(AlreadyPublishedError, match=r"dataset_info.json is there already"):
             bd.adopt(bare / "part-0000?", FEATURES, name="parts", **place)
-    assert everything(tmp_path) == before
+    assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["features.json", "manifest.json", "part-00001.index", "LICENSE"])
+@pytest.mark.parametrize("name", ["features.json", "manifest.json", "part-00001.index", "LICENSE", "parts/1.0.0/x"])
 def test_other_files_stay(bare: Path, name: str) -> None:
+    (bare / name).parent.mkdir(parents=True, exist_ok=True)
     (bare / name).write_bytes(b"mine")
-    before = everything(bare)
-    with pytest.raises(AlreadyPublishedError, match=f"{name} is there already"):
-        bd.adopt(bare / "part-0000?", FEATURES, name="parts", license="free")
-    assert everything(bare) == before
+    before = contents(bare)
+    place = {"data_dir": bare} if name.startswith("parts") else {}
+    with pytest.raises(AlreadyPublishedError, match=f"{Path(name).name} is there already"):
+        bd.adopt(bare / "part-0000?", FEATURES, name="parts", license="free", **place)
+    assert contents(bare) == before
 
 
 def test_same_files_do_no_harm(bare: Path) -> None:
@@ -212,19 +204,16 @@ def test_same_files_do_no_harm(bare: Path) -> None:
     assert len(list(adopted.as_dataset("train"))) == 15
 
 
-# ----------------------------------------------------------------------------------------------- files that are not fit
-
-
 @pytest.fixture(params=["in place", "copy", "link"])
 def refused(request: Any, bare: Path, tmp_path: Path) -> Any:
-    """Adopts the files and returns the error; checks that nothing new is left, wherever it was to be."""
+    """Adopts the files and returns the error; asserts that no new file is left."""
     place = {} if request.param == "in place" else {"data_dir": tmp_path / "new", "files": request.param}
 
     def refused(error: Any, features: Any = FEATURES, **options: Any) -> Any:
-        before = everything(tmp_path)
+        before = contents(tmp_path)
         with pytest.raises(error) as caught:
             bd.adopt(bare / "part-0000?", features, name="parts", **place, **options)
-        assert everything(tmp_path) == before
+        assert contents(tmp_path) == before
         assert not list(tmp_path.rglob("incomplete*"))
         return caught.value
 
@@ -252,7 +241,7 @@ def test_cut_off_anywhere(bare: Path) -> None:
             bd.adopt(bare / "part-0000?", FEATURES, name="parts")
         record = int(np.searchsorted(ends, size)) - 1
         assert (caught.value.offset, caught.value.record) == (ends[record], record)
-    assert sorted(everything(bare)) == ["part-00000", "part-00001"]
+    assert sorted(contents(bare)) == ["part-00000", "part-00001"]
 
 
 @pytest.mark.parametrize(

@@ -78,21 +78,28 @@ def test_a_version_that_is_not_supported(tmp_path):
         Plain(data_dir=tmp_path, version="4.0.0")
 
 
-def test_what_a_version_says_is_a_release_note(tmp_path):
-    assert Plain(data_dir=tmp_path).release_notes == {"2.0.0": "why"}
-
-
-def test_experiments(tmp_path):
-    assert Plain(data_dir=tmp_path).version.implements(Experiment.DUMMY)
+def test_a_version_has_notes_and_experiments(tmp_path):
+    builder = Plain(data_dir=tmp_path)
+    assert builder.release_notes == {"2.0.0": "why"}
+    assert builder.version.implements(Experiment.DUMMY)
     assert not Plain(data_dir=tmp_path, version="1.0.0").version.implements(Experiment.DUMMY)
 
 
-def test_a_builder_needs_a_version():
-    class Nothing(DatasetBuilder, skip_registration=True):
-        pass
-
-    with pytest.raises(ValueError, match=r"Nothing needs a version: VERSION = Version\('1\.0\.0'\)"):
-        Nothing()
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ({"VERSION": None}, r"Made needs a version: VERSION = Version\('1\.0\.0'\)"),
+        ({"BUILDER_CONFIGS": (BuilderConfig("b"), BuilderConfig("b"))}, "several configs called 'b'"),
+        (
+            {"BUILDER_CONFIGS": (BuilderConfig("a"),), "DEFAULT_BUILDER_CONFIG_NAME": "b"},
+            r"DEFAULT_BUILDER_CONFIG_NAME of made is 'b'; it has the configs \['a'\]",
+        ),
+    ],
+)
+def test_classes_that_are_refused(body, message):
+    made = type("Made", (DatasetBuilder,), {"VERSION": "1.0.0"} | body, skip_registration=True)
+    with pytest.raises(ValueError, match=message):
+        made()
 
 
 def test_which_versions_can_be_generated(tmp_path):
@@ -149,21 +156,6 @@ def test_one_config_name_in_several_versions(tmp_path):
     assert list(Several.configs()) == ["a", "b:1.0.0", "b:2.0.0"]
     assert str(Several(data_dir=tmp_path, config="b:1.0.0").version) == "1.0.0"
     assert str(Several(data_dir=tmp_path, config="b").version) == "2.0.0"
-
-    class Twice(Plain, skip_registration=True):
-        BUILDER_CONFIGS = (BuilderConfig("b"), BuilderConfig("b"))
-
-    with pytest.raises(ValueError, match="several configs called 'b'"):
-        Twice()
-
-
-def test_a_default_config_that_is_not_there():
-    class Wrong(Plain, skip_registration=True):
-        BUILDER_CONFIGS = (BuilderConfig("a"),)
-        DEFAULT_BUILDER_CONFIG_NAME = "b"
-
-    with pytest.raises(ValueError, match=r"DEFAULT_BUILDER_CONFIG_NAME of wrong is 'b'; it has the configs \['a'\]"):
-        Wrong()
 
 
 @pytest.mark.parametrize("config, splits", [("small", {"train": ([4], 132)}), ("big-2.x", {"train": ([11], 386)})])

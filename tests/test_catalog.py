@@ -77,6 +77,8 @@ def test_find(root, name, kwargs, expected):
 @pytest.mark.parametrize(
     "name, message",
     [
+        ("/nowhere digits", "'digits' is published in .*/nowhere: there is no such directory"),
+        ("/empty digits", "datasets there are: none"),
         ("digit", r"no dataset 'digit' is published .* are: digits, multi\. Did you mean 'digits'\?"),
         ("empty", r"no dataset 'empty' is published"),
         ("digits:9.9.9", r"digits in .* has no version 9\.9\.9; versions there are: 1\.0\.0, 1\.2\.0, 2\.0\.0\."),
@@ -87,17 +89,10 @@ def test_find(root, name, kwargs, expected):
         ("multi/small:2.0.0", r"multi/small in .* has no version 2\.0\.0; versions there are: 1\.0\.0\."),
     ],
 )  # fmt: skip
-def test_not_found_lists_what_there_is(root, name, message):
+def test_not_found_lists_what_is_published(root, name, message):
+    folder, _, name = name.rpartition(" ")
     with pytest.raises(DatasetNotFoundError, match=message):
-        catalog.find_dataset_dir(name, root)
-
-
-@pytest.mark.usefixtures("registry")
-def test_a_data_dir_that_is_not_there(tmp_path):
-    with pytest.raises(DatasetNotFoundError, match="'digits' is published in .*/nowhere: there is no such directory"):
-        catalog.find_dataset_dir("digits", tmp_path / "nowhere")
-    with pytest.raises(DatasetNotFoundError, match="datasets there are: none"):
-        catalog.find_dataset_dir("digits", tmp_path)
+        catalog.find_dataset_dir(name, f"{root}{folder}")
 
 
 def test_lists(root):

@@ -1,4 +1,4 @@
-"""Whose code a file is of, here and on another machine."""
+"""Which files are this package's, an author's and a library's, here and on another machine."""
 
 from __future__ import annotations
 
@@ -26,39 +26,30 @@ def test_every_file_of_the_package_is_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "file",
+    "file, is_authors",
     [
-        "/home/me/digits.py",
-        "/home/me/beam_datasets/digits.py",
-        "/home/me/beam_datasets/datasets/transforms.py",
-        f"{PACKAGE}_of_mine/digits.py",
-        f"{PACKAGE.parent}/digits.py",
-        "digits.py",
-        "<stdin>",
+        ("/home/me/digits.py", True),
+        ("/home/me/beam_datasets/digits.py", True),
+        ("/home/me/beam_datasets/datasets/transforms.py", True),
+        (f"{PACKAGE}_of_mine/digits.py", True),
+        (f"{PACKAGE.parent}/digits.py", True),
+        ("digits.py", True),
+        ("<stdin>", True),
+        (json.__file__, False),
+        (sysconfig.__file__, False),
+        (np.__file__, False),
+        (f"{SITE}/pandas/core/frame.py", False),
+        ("/usr/lib/python3/dist-packages/yaml/loader.py", False),
+        ("/usr/local/lib/python3.12/threading.py", False),
+        ("apache_beam/runners/common.py", False),
+        ("/src/sdks/python/apache_beam/runners/common.py", False),
+        ("numpy/random/mtrand.pyx", False),
+        ("<frozen importlib._bootstrap>", False),
+        ("<string>", False),
     ],
 )
-def test_authors(file: str) -> None:
-    assert frames.is_authors(file)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        json.__file__,
-        sysconfig.__file__,
-        np.__file__,
-        f"{SITE}/pandas/core/frame.py",
-        "/usr/lib/python3/dist-packages/yaml/loader.py",
-        "/usr/local/lib/python3.12/threading.py",
-        "apache_beam/runners/common.py",
-        "/src/sdks/python/apache_beam/runners/common.py",
-        "numpy/random/mtrand.pyx",
-        "<frozen importlib._bootstrap>",
-        "<string>",
-    ],
-)
-def test_others(file: str) -> None:
-    assert not frames.is_authors(file)
+def test_files_of_authors_and_of_libraries(file: str, is_authors: bool) -> None:
+    assert frames.is_authors(file) == is_authors
     assert not frames.is_own(file)
 
 

@@ -1,4 +1,4 @@
-"""Importing a framework, or saying how to get it."""
+"""Imports frameworks, with an error that says how to install them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from beam_datasets.errors import MissingDependencyError
 
 
 def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
-    """Returns a module of a framework.
+    """Imports and returns a module of a framework.
 
     Args:
-        module: its name, such as 'torch.utils.data'.
-        needed_by: who asks, for the error.
-        name: of the framework.
-        extra: what installs it beside this library.
+        module: the module's name, such as 'torch.utils.data'.
+        needed_by: the function that needs it, for the error.
+        name: the framework's name.
+        extra: the extra of this package that installs it.
 
     Raises:
-        MissingDependencyError: it is not installed, or cannot be imported.
+        MissingDependencyError: the module is not installed, or cannot be imported.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        problem = "" if missing else f" (what is installed cannot be imported: {error})"
+        problem = "" if missing else f" (the installed one cannot be imported: {error})"
         raise MissingDependencyError(
             f"{needed_by} needs {name}{problem}: pip install 'beam_datasets[{extra}]'"
         ) from error

@@ -1,4 +1,4 @@
-"""A dataset as Grain's random access source: Grain chooses the order, shards and checkpoints; this gives examples."""
+"""Datasets as random access sources for Grain, which orders, shards and checkpoints."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 class ExampleSource:
     """Examples by their index in dataset order. Threads may share it; it pickles without its open files.
 
-    Its `repr` says which examples it has, the same in every process: Grain compares it when it restores a checkpoint.
+    Its `repr` identifies the examples in every process: Grain compares it when it restores a checkpoint.
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        """Takes a dataset.
+        """Wraps a dataset.
 
         Raises:
             TypeError: the dataset's order was changed.
         """
-        dataset[:0]  # which says what is wrong with its order
+        dataset[:0]  # raises a TypeError if the order was changed
         self._dataset = dataset
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class ExampleSource:
         return self._dataset[index]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Returns several examples at once: what Grain asks for before it makes a batch."""
+        """Returns the examples of a batch; called by Grain."""
         examples: list[Any] = self._dataset[list(indices)]
         return examples
 
@@ -46,9 +46,9 @@ def as_grain_source(dataset: Dataset, *, fill: Any = None) -> ExampleSource:
     """Returns a dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.
 
     Args:
-        dataset: in dataset order; Grain has its own shuffle, repeat, slices and batches. Functions that were put on it
-            by `map()` are pickled where Grain starts processes.
-        fill: what stands for missing values, which Grain cannot put in a batch; see `Dataset.batch()`.
+        dataset: a dataset in dataset order; Grain has its own shuffle, repeat, slices and batches. Its `map()`
+            functions are pickled if Grain starts processes.
+        fill: values for missing ones, which Grain cannot batch; see `Dataset.batch()`.
 
     Raises:
         MissingDependencyError: Grain is not installed.

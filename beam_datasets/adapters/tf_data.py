@@ -1,4 +1,4 @@
-"""A dataset as a tf.data.Dataset: what an element is follows from the features, so that nothing is read to know it."""
+"""Datasets for tf.data: the element_spec is derived from the features, without reading an example."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _BYTES_AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 64
-_STRING_BYTES = 64  # about
+_STRING_BYTES = 64  # an estimate
 
 
 def as_tf_dataset(
@@ -37,24 +37,23 @@ def as_tf_dataset(
 ) -> Any:
     """Returns a dataset as a `tf.data.Dataset` of the same items in the same order.
 
-    Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Where an optional feature has no
-    value it gets the one that stands for it in `Dataset.batch()`.
+    Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Missing values of optional features
+    are filled in as in `Dataset.batch()`.
 
-    Each handing over from Python to TensorFlow takes a fraction of a millisecond. Examples whose shapes are all fixed
-    go over several at a time; of others, and behind `map()`, it is faster to put them in batches before
-    (`ds.batch(256).as_tf_dataset()`) than after.
+    Each transfer from Python to TensorFlow takes a fraction of a millisecond. Examples of fixed shapes are transferred
+    in groups. For other examples, and after `map()`, batch before (`ds.batch(256).as_tf_dataset()`), not after.
 
     Args:
-        dataset: what is read.
-        output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; behind `map()` from
-            the first item, of which only the rank and the dtype of each tensor are taken for granted.
-        state: of a `DatasetIterator`; where every iteration begins. None for the beginning.
-        fill: what stands for missing values instead; see `Dataset.batch()`.
+        dataset: the dataset to read.
+        output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; after `map()` from
+            the rank and dtype of each tensor of the first item.
+        state: a state of a `DatasetIterator`, where every iteration begins; None means the beginning.
+        fill: other values for missing ones; see `Dataset.batch()`.
 
     Raises:
         MissingDependencyError: TensorFlow is not installed.
-        ValueError: output_signature is needed, because it cannot be derived; or fill does not fit the features.
-        StateError: the state is of something else.
+        ValueError: output_signature cannot be derived; or fill does not fit the features.
+        StateError: the state does not fit the dataset.
     """
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
     known = _signature(tf, dataset._steps) if output_signature is None else None
@@ -70,7 +69,7 @@ def as_tf_dataset(
 
 
 def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None) -> Any:
-    converted = dataset.map(_converter(tf, spec))  # so that an item that does not decode then names its record
+    converted = dataset.map(_converter(tf, spec))  # map() adds the record to errors of decoding
 
     def generate() -> Iterator[Any]:
         return converted.iterate(state=state)
@@ -79,7 +78,7 @@ def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | 
 
 
 def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
-    """Returns how many examples are handed over at once: 1 where they have no fixed size, or are in batches."""
+    """Returns how many examples are transferred at once: 1 if they have no fixed size, or are in batches."""
     parts = tf.nest.flatten(spec)
     if spec is None or isinstance(steps[0], Batch):
         return 1
@@ -91,7 +90,7 @@ def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
 
 
 def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
-    """Returns how many items there are; None where they never end."""
+    """Returns the number of items; None if the dataset is endless."""
     left = operator.length_hint(dataset.iterate(state=state))
     return None if left > ENDLESS // 2 else left
 
@@ -100,7 +99,7 @@ def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
 
 
 def _signature(tf: Any, steps: tuple[Step, ...]) -> Any:
-    """Returns the nest of specs of what comes out of the steps; None where only a look at an item can tell."""
+    """Returns the nest of specs of an item after the steps; None if it must be derived from an item."""
     first = steps[0]
     if len(steps) > 1 or not isinstance(first, (Raw, Decode, Batch)):
         return None
@@ -114,7 +113,7 @@ def _signature(tf: Any, steps: tuple[Step, ...]) -> Any:
 
 
 def _decoded(tf: Any, step: Decode) -> Any:
-    """Returns the nest of specs of a decoded example; None where a decoder is a function."""
+    """Returns the nest of specs of a decoded example; None if a decoder is a function."""
     top, decoders = to_feature(step.features), step.decoders
     if isinstance(decoders, PartialDecoding):
         top, decoders = select(top, decoders), decoders.decoders
@@ -136,7 +135,7 @@ def _of_feature(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, .
     if isinstance(feature, Sequence):
         return _of_feature(tf, feature.feature, (*lengths, feature.length))
     if not hasattr(feature, "shape"):
-        raise LookupError("what a function decodes can be anything")
+        raise LookupError("a function may decode to any type")
     return _of_leaf(tf, shape_of(feature), dtype_of(feature), lengths)
 
 
@@ -150,7 +149,7 @@ def _of_leaf(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -
 
 
 def _batched(tf: Any, spec: Any) -> Any:
-    """Returns the spec of a batch of what has a spec."""
+    """Returns the spec of a batch of items with a spec."""
     if isinstance(spec, tf.RaggedTensorSpec):
         shape = (None, *[None] * (spec.ragged_rank + 1), *spec.shape[spec.ragged_rank + 1 :])
         return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank + 1, tf.int64)
@@ -164,12 +163,12 @@ def _spec_of_first(tf: Any, dataset: Dataset) -> Any:
         for value in iterator:
             return _of_value(tf, value)
     raise ValueError(
-        "the dataset is empty, so there is no item to see what map() makes; give as_tf_dataset(output_signature=...)."
+        "the dataset is empty: expected an item to derive its type. Give as_tf_dataset(output_signature=...)."
     )
 
 
 def _of_value(tf: Any, value: Any) -> Any:
-    """Returns the nest of specs of values such as this one, of any lengths."""
+    """Returns the nest of specs of values with the ranks and dtypes of this one."""
     if isinstance(value, dict):
         return {name: _of_value(tf, inner) for name, inner in value.items()}
     if isinstance(value, tuple):
@@ -178,8 +177,7 @@ def _of_value(tf: Any, value: Any) -> Any:
         return tf.data.DatasetSpec(_of_value(tf, value[0]))
     if value is None or isinstance(value, NestedDataset):
         raise ValueError(
-            f"the first item has {value!r} in it, which does not tell what others have; "
-            "give as_tf_dataset(output_signature=...)."
+            f"the first item has {value!r}: expected a value with a type. Give as_tf_dataset(output_signature=...)."
         )
     dtype = tf.string if (found := np.asarray(value).dtype).kind in "OSU" else tf.as_dtype(found)
     if isinstance(value, RaggedArray):
@@ -217,7 +215,7 @@ def _ragged(tf: Any, spec: Any, value: RaggedArray) -> Any:
 
 
 def _nested(tf: Any, spec: Any, value: NestedDataset) -> Any:
-    """Returns a dataset's items as a dataset; one of tensors, for one of a generator does not outlive its element."""
+    """Returns a nested dataset as one of tensors, because a dataset of a generator does not outlive its element."""
 
     def column(spec: Any, *items: Any) -> Any:
         if not items:

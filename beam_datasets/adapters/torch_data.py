@@ -1,6 +1,6 @@
-"""A dataset as PyTorch takes it: a map-style Dataset, or an IterableDataset whose positions workers and ranks divide.
+"""Datasets for PyTorch: a map-style Dataset, or an IterableDataset that workers and ranks divide by positions.
 
-What is here needs no PyTorch, but for the classes that `as_torch` derives of PyTorch's own when it is called.
+Only the classes that `as_torch` derives from those of PyTorch, when it is called, need PyTorch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     State = Mapping[str, Any]
 
 FORMAT, FORMAT_OF_EVEN = 1, 2
-"""Of a worker's state; the second where the size of blocks was left to us. A change to the meaning of a field needs a
-new number."""
+"""Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,
+the format needs a new number."""
 
 _EPOCH, _STARTED_BY, _READ_BY_WORKERS = range(3)
-"""Of what processes share: the epoch; which iteration of a DataLoader used the state that was loaded; whether there was
-any iteration by workers."""
+"""Indices of the shared integers: the epoch; the iteration of a DataLoader that used the loaded state; whether workers
+have iterated."""
 
 _NOBODY = -1
 _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
@@ -38,7 +38,7 @@ class MapStyle:
     """Examples by their index in dataset order; PyTorch's sampler chooses the order."""
 
     def __init__(self, dataset: Dataset) -> None:
-        dataset[:0]  # which says what is wrong with its order
+        dataset[:0]  # raises a TypeError if the order was changed
         self._dataset = dataset
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class MapStyle:
         return self._dataset[operator.index(index)]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Returns several examples at once: what a DataLoader asks for to make a batch."""
+        """Returns the examples of a batch; called by a DataLoader."""
         examples: list[Any] = self._dataset[list(indices)]
         return examples
 
@@ -59,9 +59,9 @@ class MapStyle:
 class Divided:
     """Items in read order, divided among ranks and the DataLoader workers of each.
 
-    Item by item, or block by block, they are dealt to (worker 0, rank 0), (worker 0, rank 1), ..., (worker 1, rank 0),
-    and so on. A DataLoader asks its workers in turn, so that a rank gets blocks rank, rank + ranks, rank + 2 ranks, ...
-    in this order, however many workers it has.
+    Blocks of items are assigned to (worker 0, rank 0), (worker 0, rank 1), ..., (worker 1, rank 0), and so on. A
+    DataLoader asks its workers in turn, so a rank gets blocks rank, rank + ranks, rank + 2 ranks, ... in this order for
+    any number of workers.
     """
 
     def __init__(
@@ -75,20 +75,20 @@ class Divided:
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
     ) -> None:
-        """Takes a dataset.
+        """Divides a dataset.
 
         Args:
-            dataset: what is divided.
-            rank: in [0, num_ranks).
-            num_ranks: how many there are.
-            block: how many items in a row are one worker's; None as in `Dataset.shard`.
-            drop_remainder: whether the items at the end of which some ranks would get more are left out.
+            dataset: the dataset to divide.
+            rank: rank of this process, in [0, num_ranks).
+            num_ranks: number of ranks.
+            block: number of consecutive items for a worker; None as in `Dataset.shard`.
+            drop_remainder: whether to drop items at the end that cannot be divided equally.
             shared: three integers in memory that this process shares with its workers; see `_EPOCH` and so on.
-            start: a state that `load_state_dict` takes.
+            start: a state as for `load_state_dict`.
 
         Raises:
             TypeError: a number is not an integer.
-            ValueError: the rank does not exist.
+            ValueError: the rank is out of range.
         """
         self._dataset = dataset
         self._num_ranks = integer("num_ranks", num_ranks, at_least=1)
@@ -113,25 +113,25 @@ class Divided:
         return _divided, (self._dataset, options)
 
     def __len__(self) -> int:
-        """Returns how many items the rank gets in an epoch, from all its workers together.
+        """Returns the number of items that all workers of the rank get in an epoch.
 
         Raises:
-            TypeError: they never end.
+            TypeError: the dataset is endless.
         """
         items = len(self._dataset)
         return self._dataset._share(self._rank, self._num_ranks, self._block).count(self._even(items))
 
     def _even(self, items: int) -> int:
-        """Returns how many of so many items are used."""
+        """Returns how many items are used."""
         return items - items % (self._num_ranks * (self._block or 1)) if self._drop_remainder else items
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields what is this worker's, where a DataLoader's worker calls it, else what is the rank's.
+        """Yields the items of this DataLoader worker, or of the rank in other processes.
 
-        From a state that was loaded, once; else from the beginning of the epoch.
+        Starts once at a loaded state, otherwise at the beginning of the epoch.
 
         Raises:
-            StateError: the state that was loaded was another worker's.
+            StateError: the loaded state is of another worker.
         """
         worker, num_workers, iteration = _worker()
         index, count = worker * self._num_ranks + self._rank, num_workers * self._num_ranks
@@ -145,10 +145,10 @@ class Divided:
         return self._current
 
     def _may_start(self, iteration: int | None) -> bool:
-        """Returns whether the state that was loaded is for this iteration.
+        """Returns whether the loaded state is for this iteration.
 
-        A process that has no workers forgets the state when it has used it. One that has does not see it used: the
-        workers of the next epoch would get it again, so the first ones write down whose it is.
+        A process without workers discards the state after its use. A process with workers does not see its use, and the
+        workers of the next epoch would get it again, so the first workers record their iteration.
         """
         if iteration is None:
             return True
@@ -158,9 +158,9 @@ class Divided:
         return bool(self._shared[_STARTED_BY] == iteration)
 
     def _place(self, start: State | None, share: Share) -> tuple[State, int, Share]:
-        """Returns the state in which positions began to be divided, how many items were taken since, and the share.
+        """Returns the state at which the division began, the number of items taken since, and the share.
 
-        Where the size of blocks is left to us, the same worker goes on with those that it had.
+        With the default block size, the same worker continues with the blocks of the state.
         """
         if start is None:
             return self._beginning(), 0, share
@@ -187,14 +187,14 @@ class Divided:
         return self._dataset.iterate(epoch=int(self._shared[_EPOCH])).get_state()
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets which epoch the next iterations are of; workers that persist from epoch to epoch see it too."""
+        """Sets the epoch of the next iterations, also for persistent workers."""
         self._shared[_EPOCH] = operator.index(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns where the last iteration in this process is, or where the next one begins.
+        """Returns the state of the last iteration in this process, or that at the start of the next one.
 
         Raises:
-            StateError: DataLoader workers iterate, and only they know.
+            StateError: DataLoader workers iterate, so this process has no state.
         """
         if self._current is None and self._shared[_READ_BY_WORKERS]:
             raise StateError(
@@ -208,14 +208,15 @@ class Divided:
         return self._beginning()
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where the state was.
+        """Sets the start of the next iteration.
 
         Args:
-            state: of `state_dict()`; or of a `DatasetIterator` or `state_after()`, which any number of ranks and
-                workers can go on from.
+            state: a state of `state_dict()`; or of a `DatasetIterator` or `state_after()`, for any number of ranks and
+                workers.
 
         Raises:
-            StateError: it was of another dataset, slice, configuration or order; the message says what differs.
+            StateError: the state is of another dataset, slice, configuration or order; the message names the
+                differences.
         """
         begun = state
         if isinstance(state, Mapping) and "begun" in state:
@@ -226,35 +227,33 @@ class Divided:
                     "saved it."
                 )
             begun = state["begun"]
-        self._dataset.iterate(state=begun)  # which says whether it fits
+        self._dataset.iterate(state=begun)  # raises a StateError if it does not fit
         self._start = state
         self._shared[_STARTED_BY] = _NOBODY
         self._shared[_READ_BY_WORKERS] = 0
 
     def state_after(self, count: int, *, start: State | None = None) -> dict[str, Any]:
-        """Returns the state when all ranks together have taken so many items.
-
-        It says no more than a number of steps does, but any number of ranks and workers can go on from it.
+        """Returns the state after all ranks together have taken `count` items, for any number of ranks and workers.
 
         Args:
-            count: for instance steps * batch_size * num_ranks; of a dataset in batches, steps * num_ranks.
-            start: the state that they began with; None for the beginning of the epoch.
+            count: for instance steps * batch_size * num_ranks; for a dataset in batches, steps * num_ranks.
+            start: the state at which they began; None for the beginning of the epoch.
 
         Raises:
-            StateError: the state at the start is a worker's own, or of something else.
+            StateError: `start` is a worker's own state, or does not fit the dataset.
         """
         begun = self._beginning() if start is None else start
         return _state_after(self._dataset, begun, Share(), count)
 
 
 class _Items(Iterator[Any]):
-    """What is a share's of the items, from a place on."""
+    """Iterates over the items of a share, starting at a state."""
 
     def __init__(self, dataset: Dataset, share: Share, begun: State, taken: int, even: Any) -> None:
         whole = dataset.iterate(state=begun)
         items = operator.length_hint(whole)
         self._limit = share.of(items).count(even(items))
-        # One more than it has, where other ranks may have had one more: so its state says that all are at the end.
+        # After the end this is one more than the limit if other ranks may have one more item: then all are at the end.
         self._asked_in_vain = self._limit + (even(items) == items)
         self._share = share
         self._begun = dict(begun)
@@ -272,7 +271,7 @@ class _Items(Iterator[Any]):
         return value
 
     def state(self) -> dict[str, Any]:
-        """Returns where the share is."""
+        """Returns the state of the share."""
         share = self._share
         return {
             "format": FORMAT if share.end is None else FORMAT_OF_EVEN,
@@ -284,7 +283,7 @@ class _Items(Iterator[Any]):
         }
 
     def close(self) -> None:
-        """Lets go of the open files; `next()` opens them again."""
+        """Closes the open files; `next()` opens them again."""
         self._iterator.close()
 
 
@@ -310,33 +309,33 @@ def as_torch(
 ) -> Any:
     """Returns a dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
 
-    Values are NumPy's, which a DataLoader makes tensors of; strings are bytes. A dataset that is put in batches already
-    goes into a DataLoader with batch_size=None. So do examples whose shapes vary, which a DataLoader cannot put in one
-    batch: `padded_batch()` can; or `map()` them to one shape.
+    A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader with
+    batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or `map()`
+    them to one shape.
 
     Args:
-        dataset: what is read. Functions that were put on it by `map()` are pickled where workers are spawned.
-        map_style: an indexable dataset for PyTorch's samplers, in dataset order. Otherwise an IterableDataset in read
-            order; it has `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
-        rank: of this process among those that train together; None asks torch.distributed, else $RANK.
-        num_ranks: how many they are; None asks torch.distributed, else $WORLD_SIZE, else it is 1.
-        block: how many items in a row one worker takes; by default as in `Dataset.shard`. With the DataLoader's
-            batch_size here, its batches are the same for any number of workers.
-        drop_remainder: leaves out the items at the end of which some ranks would get more than others.
-        fill: what stands for missing values, which a DataLoader cannot put in a batch; see `Dataset.batch()`.
+        dataset: the dataset to read. Its `map()` functions are pickled if workers are spawned.
+        map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
+            IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
+        rank: rank of this process; None means that of torch.distributed, else $RANK.
+        num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1.
+        block: number of consecutive items for a worker; by default as in `Dataset.shard`. If it is the DataLoader's
+            batch_size, its batches are the same for any number of workers.
+        drop_remainder: drops items at the end that cannot be divided equally.
+        fill: values for missing ones, which a DataLoader cannot batch; see `Dataset.batch()`.
 
     Raises:
         MissingDependencyError: PyTorch is not installed.
-        TypeError: map_style is asked for of a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
-        ValueError: the rank does not exist, or one of the two numbers is missing.
+        TypeError: map_style with a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
+        ValueError: the rank is out of range, or only one of rank and num_ranks is given.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     dataset = dataset._with_filler(fill)
     if boolean("map_style", map_style):
         if (rank, num_ranks, block, drop_remainder) != (None, None, None, False):
             raise ValueError(
-                "map_style=True leaves it to the DataLoader's sampler who reads what, so rank, num_ranks, block and "
-                "drop_remainder mean nothing; torch.utils.data.DistributedSampler divides the indices among ranks."
+                "map_style=True: expected no rank, num_ranks, block or drop_remainder, as the DataLoader's sampler "
+                "divides the indices. Use torch.utils.data.DistributedSampler."
             )
         return _map_style(dataset)
     if (rank is None) != (num_ranks is None):
@@ -346,7 +345,7 @@ def as_torch(
         if num_ranks > 1 and any(text.startswith("shard(") for text in dataset._operation.texts):
             raise ValueError(
                 f"shard() has divided the dataset, and as_torch() would divide it once more among {num_ranks} ranks. "
-                "Leave shard() out, or say rank=0, num_ranks=1."
+                "Leave shard() out, or set rank=0, num_ranks=1."
             )
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop_remainder}
     shared = torch.tensor([0, _NOBODY, 0], dtype=torch.int64).share_memory_()
@@ -354,7 +353,7 @@ def as_torch(
 
 
 def _rank(torch: Any) -> tuple[int, int]:
-    """Returns this process's rank and how many there are."""
+    """Returns the rank of this process and the number of ranks."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # a launcher sets them before the group is initialized
@@ -363,10 +362,10 @@ def _rank(torch: Any) -> tuple[int, int]:
 
 
 def _worker() -> tuple[int, int, int | None]:
-    """Returns which of how many DataLoader workers of its rank this process is, and a number of their iteration.
+    """Returns the index of this DataLoader worker, their number, and the number of their iteration.
 
     Returns:
-        (0, 1, None) in a process that is not such a worker.
+        (0, 1, None) in a process that is not a DataLoader worker.
     """
     info = _torch_data().get_worker_info()
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
@@ -378,11 +377,11 @@ def _torch_data() -> Any:
 
 @functools.cache
 def _derived(ours: type[Any], theirs: str) -> type[Any]:
-    """Returns a class of ours that is also one of PyTorch's, by which a DataLoader knows what to do with it."""
+    """Returns a subclass of our class and of PyTorch's class, which a DataLoader requires."""
     return type(ours.__name__, (ours, getattr(_torch_data(), theirs)), {"__module__": __name__})
 
 
-# Classes that are made when they are needed cannot be found by pickle; these functions can.
+# pickle cannot find classes that are created at run time; it can find these functions.
 
 
 def _map_style(dataset: Dataset) -> Any:

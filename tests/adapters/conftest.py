@@ -1,4 +1,4 @@
-"""Datasets that TFDS wrote, and frameworks: skipped where one is absent, unless $BEAM_DATASETS_ADAPTERS names it.
+"""Datasets that TFDS wrote, and frameworks: tests are skipped without one, unless $BEAM_DATASETS_ADAPTERS names it.
 
 `make test-adapters` names them all, each in the environment that has it.
 """
@@ -18,8 +18,24 @@ from beam_datasets.formats.tfrecord import frame_all
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 
 
+def flat(lists: Any) -> list[Any]:
+    return [item for part in lists for item in part]
+
+
+def ids(examples: Any) -> list[Any]:
+    """Returns `idx` of each example; of a batch, the list of its examples."""
+    return [example["idx"].tolist() for example in examples]
+
+
+def write_bare(path: Path, features: Any, values: list[Any]) -> Any:
+    """Writes values to a TFRecord file, and returns the dataset that is adopted from it."""
+    encode = bd.features.compile_encoder(features)
+    path.write_bytes(b"".join(frame_all([encode(value) for value in values])))
+    return bd.adopt(path, features, name=path.stem).as_dataset("train")
+
+
 def needed(module: str) -> Any:
-    """Returns a framework's module; skips the test where it is absent and may be."""
+    """Returns a framework's module; skips the test if it is not installed and not required."""
     required = module.partition(".")[0] in os.environ.get("BEAM_DATASETS_ADAPTERS", "").split()
     if not required:
         pytest.importorskip(module, reason="make test-adapters installs it")
@@ -63,7 +79,7 @@ def tfds() -> Any:
 
 @pytest.fixture(scope="session")
 def gaps(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A dataset of 12 examples with optional features; all of an example's are missing, but for every third one's."""
+    """A dataset of 12 examples with optional features, of which only every third example has values."""
     features = {
         **{dtype: bd.features.Scalar(dtype, optional=True) for dtype in ("float32", "int64", "int32", "uint8", "bool")},
         "vector": bd.features.Tensor(shape=(2,), dtype="float32", optional=True),
@@ -71,15 +87,11 @@ def gaps(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "label": bd.features.ClassLabel(names=["a", "b"]),
         "inner": {"int64": bd.features.Scalar("int64", optional=True)},
     }
-    encode = bd.features.compile_encoder(features)
     there = {"float32": 0.5, "int64": 5, "int32": 6, "uint8": 7, "bool": True, "vector": [1, 2], "text": "x"}
-    records = [
-        encode((there if i % 3 == 1 else dict.fromkeys(there)) | {"label": -1, "inner": {"int64": None}})
-        for i in range(12)
+    values = [
+        (there if i % 3 == 1 else dict.fromkeys(there)) | {"label": -1, "inner": {"int64": None}} for i in range(12)
     ]
-    path = tmp_path_factory.mktemp("gaps") / "gaps.tfrecord"
-    path.write_bytes(b"".join(frame_all(records)))
-    return bd.adopt(path, features, name="gaps").as_dataset("train")
+    return write_bare(tmp_path_factory.mktemp("gaps") / "gaps.tfrecord", features, values)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""How ranks and workers divide a dataset, without PyTorch: against a DataLoader that is a few lines of Python."""
+"""How ranks and workers divide a dataset, without PyTorch: against a DataLoader of a few lines of Python."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, MapStyle
 from beam_datasets.errors import StateError
 from beam_datasets.reading import positions
+from tests.adapters.conftest import flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +29,11 @@ N = 23
 
 @contextmanager
 def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
-    """Lets this process pass for a DataLoader's worker; for one that has none where num_workers is 0."""
-    real = torch_data._worker
-    torch_data._worker = lambda: (worker, num_workers, iteration) if num_workers else (0, 1, None)
-    try:
+    """Lets this process pass for a worker of a DataLoader, or for a process without workers if num_workers is 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        found = (worker, num_workers, iteration) if num_workers else (0, 1, None)
+        patch.setattr(torch_data, "_worker", lambda: found)
         yield
-    finally:
-        torch_data._worker = real
 
 
 class Loader:
@@ -46,9 +45,7 @@ class Loader:
         Loader.count += 1
         self.batch_size = batch_size
         # Copies that share memory with the original, as those of a fork.
-        self.datasets = [dataset, *(_copy(dataset) for _ in range(num_workers - 1))][: max(1, num_workers)]
-        if num_workers:
-            self.datasets[0] = _copy(dataset)
+        self.datasets = [_copy(dataset) for _ in range(num_workers)] or [dataset]
         self.iterators = []
         for worker, copy in enumerate(self.datasets):
             if states:
@@ -60,7 +57,7 @@ class Loader:
         left = list(self.iterators)
         while left:
             iterator = left.pop(0)
-            batch = [item for _, item in zip(range(self.batch_size), iterator)]
+            batch = list(itertools.islice(iterator, self.batch_size))
             if batch:
                 yield batch
             if len(batch) == self.batch_size:
@@ -84,12 +81,19 @@ def items(three: Any) -> Any:
     return train.map(lambda example: place[int(example["idx"])])
 
 
-def divided(dataset: Any, rank: int = 0, num_ranks: int = 1, block: int | None = 1, **options: Any) -> Divided:
-    return Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, **{"drop_remainder": False, **options})
+def divided(
+    dataset: Any, rank: int = 0, num_ranks: int = 1, block: int | None = 1, *, state: Any = None, drop: bool = False
+) -> Divided:
+    """Returns a rank's share, which goes on from a state if there is one."""
+    made = Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, drop_remainder=drop)
+    if state is not None:
+        made.load_state_dict(json.loads(json.dumps(state)))
+    return made
 
 
-def flat(batches: Any) -> list[int]:
-    return [item for batch in batches for item in batch]
+def rest_of(dataset: Any, state: Any, num_ranks: int, block: int | None) -> list[int]:
+    """Returns what any number of ranks yield from a state on."""
+    return flat(flat(Loader(divided(dataset, rank, num_ranks, block, state=state), 1, 0)) for rank in range(num_ranks))
 
 
 def test_loader_asks_workers_in_turn(items: Any) -> None:
@@ -104,40 +108,29 @@ def test_workers_change_nothing_where_blocks_are_batches(
     used = length - length % (num_ranks * block) if drop else length
     batches = [list(range(first, min(first + block, used))) for first in range(0, used, block)]
     for rank in range(num_ranks):
-        dataset = divided(items.take(length), rank, num_ranks, block, drop_remainder=drop)
+        dataset = divided(items.take(length), rank, num_ranks, block, drop=drop)
         expected = batches[rank::num_ranks]
         assert list(Loader(dataset, block, num_workers)) == expected
         assert len(dataset) == len(flat(expected))
 
 
 @settings(max_examples=60)
-@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(1, 5), st.integers(0, N))
-def test_each_item_goes_to_one_rank(
-    items: Any, num_ranks: int, num_workers: int, block: int, batch_size: int, length: int
+@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(1, 5), st.integers(0, N), st.integers(0, 12), st.booleans())
+def test_each_item_goes_to_one_rank_which_goes_on_where_each_worker_was(
+    items: Any, num_ranks: int, num_workers: int, block: int, batch_size: int, length: int, steps: int, drop: bool
 ) -> None:
-    got = [
-        flat(Loader(divided(items.take(length), rank, num_ranks, block), batch_size, num_workers))
-        for rank in range(num_ranks)
-    ]
-    assert sorted(flat(got)) == list(range(length))
-
-
-@settings(max_examples=60)
-@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(1, 5), st.integers(0, 12), st.booleans())
-def test_goes_on_where_each_worker_was(
-    items: Any, num_ranks: int, num_workers: int, block: int, batch_size: int, steps: int, drop: bool
-) -> None:
+    used, got = length - length % (num_ranks * block) if drop else length, []
     for rank in range(num_ranks):
-        options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop}
-        whole = list(Loader(Divided(items, **options), batch_size, num_workers))
-        loader = Loader(Divided(items, **options), batch_size, num_workers)
-        before = [batch for _, batch in zip(range(steps), loader)]
-        states = loader.states()
-        later = Loader(Divided(items, **options), batch_size, num_workers, states)
-        rest = list(later)
+        dataset = divided(items.take(length), rank, num_ranks, block, drop=drop)
+        whole = list(Loader(dataset, batch_size, num_workers))
+        loader = Loader(_copy(dataset), batch_size, num_workers)
+        before = list(itertools.islice(loader, steps))
+        rest = list(Loader(_copy(dataset), batch_size, num_workers, loader.states()))
         # A DataLoader's own state says which worker is next; what each worker yields is what matters here.
         assert sorted(flat(before) + flat(rest)) == sorted(flat(whole))
         assert [batch for batch in whole if batch in rest] == sorted(rest, key=whole.index)
+        got += flat(whole)
+    assert sorted(got) == list(range(used))
 
 
 @settings(max_examples=60)
@@ -149,27 +142,16 @@ def test_any_sequence_of_ranks_and_workers_covers_each_item_once(
     for num_ranks, num_workers, steps in [*phases, (1, 0, N)]:
         taken = 0
         for rank in range(num_ranks):
-            dataset = divided(items, rank, num_ranks, block)
-            if state is not None:
-                dataset.load_state_dict(state)
-            for _, batch in zip(range(steps), Loader(dataset, block, num_workers)):
+            dataset = divided(items, rank, num_ranks, block, state=state)
+            for batch in itertools.islice(Loader(dataset, block, num_workers), steps):
                 got += batch
                 taken += len(batch)
         state = json.loads(json.dumps(dataset.state_after(taken, start=state)))
     assert sorted(got) == list(range(N))
 
 
-def test_state_of_a_rank_without_workers_fits_other_numbers(items: Any) -> None:
-    dataset = divided(items, 1, 2, block=3)
-    batches = [batch for _, batch in zip(range(2), Loader(dataset, 3, 0))]
-    assert batches == [[3, 4, 5], [9, 10, 11]]
-    other = divided(items, 0, 1, block=4)
-    other.load_state_dict(dataset.state_dict())
-    assert flat(Loader(other, 4, 2)) == list(range(12, N))
-
-
 def asked(iterator: Any, times: int) -> Iterator[int]:
-    """Yields what it has; it is asked so often, even where it has no more."""
+    """Yields at most so many items; asks an iterator that has fewer as often."""
     for _ in range(times):
         yield from itertools.islice(iterator, 1)
 
@@ -177,34 +159,27 @@ def asked(iterator: Any, times: int) -> Iterator[int]:
 @settings(max_examples=100)
 @given(st.integers(0, N), NUM_RANKS, BLOCKS, st.integers(1, 2), st.integers(0, N + 1), st.booleans(), NUM_RANKS)
 @example(length=5, num_ranks=2, block=1, parts=1, steps=2, drop=False, others=1)
-def test_any_rank_without_workers_says_where_all_are(
+@example(length=N, num_ranks=2, block=3, parts=1, steps=2, drop=False, others=1)
+def test_the_state_of_any_rank_without_workers_is_that_of_all(
     items: Any, length: int, num_ranks: int, block: int, parts: int, steps: int, drop: bool, others: int
 ) -> None:
     """Up to the end, where ranks that have fewer are asked in vain."""
-    options = {"num_ranks": num_ranks, "block": block, "drop_remainder": drop}
-    ranks = [divided(items.take(length), rank, **options) for rank in range(num_ranks)]
+    ranks = [divided(items.take(length), rank, num_ranks, block, drop=drop) for rank in range(num_ranks)]
     with as_worker(0, 0, 1):
         got = [item for dataset in ranks for item in asked(iter(dataset), steps * block * parts)]
     used = length - length % (num_ranks * block) if drop else length
     assert sorted(got) == list(range(min(used, num_ranks * steps * block * parts)))
-    for dataset in ranks:
-        state = json.loads(json.dumps(dataset.state_dict()))
-        rest = []
-        for rank in range(others):
-            other = divided(items.take(length), rank, others, block=block + 1)
-            other.load_state_dict(state)
-            rest += flat(Loader(other, 1, 0))
-        assert sorted(got + rest) == list(range(length))
-        again = Divided(items.take(length), rank=dataset._rank, **options)
-        again.load_state_dict(state)
+    for rank, dataset in enumerate(ranks):
+        state = dataset.state_dict()
+        assert sorted(got + rest_of(items.take(length), state, others, block + 1)) == list(range(length))
+        again = divided(items.take(length), rank, num_ranks, block, drop=drop, state=state)
         assert len(flat(Loader(again, 1, 0))) == max(0, len(dataset) - steps * block * parts)
 
 
-def test_state_of_one_of_several_workers_says_nothing_of_others(items: Any) -> None:
+def test_the_state_of_one_of_several_workers_is_its_own(items: Any) -> None:
     loader = Loader(divided(items), 1, 2)
     next(iter(loader))
-    other = divided(items)
-    other.load_state_dict(loader.states()[0])
+    other = divided(items, state=loader.states()[0])
     problem = r"worker 0 of 2 with blocks of 1, but this is worker 1 of 3.*state_after\(\)"
     with pytest.raises(StateError, match=problem), as_worker(1, 3, 1):
         iter(other)
@@ -213,18 +188,10 @@ def test_state_of_one_of_several_workers_says_nothing_of_others(items: Any) -> N
 def test_state_in_the_middle_of_a_block_fits_other_divisions(items: Any) -> None:
     """R4: a rank's state in the middle of a block says where all ranks are."""
     dataset = divided(items, 0, 2, block=3)
-    got = Loader(dataset, 2, 0)
-    assert next(iter(got)) == [0, 1]
-    state = json.loads(json.dumps(dataset.state_dict()))
-    same = divided(items, 0, 2, block=3)
-    same.load_state_dict(state)
-    assert list(Loader(same, 1, 0))[:3] == [[2], [6], [7]]
-    rest = []
-    for rank in range(3):
-        other = divided(items, rank, 3, block=3)
-        other.load_state_dict(state)
-        rest += flat(Loader(other, 1, 0))
-    assert sorted(rest) == [2, *range(5, N)]  # the other rank had 3 and 4
+    assert next(iter(Loader(dataset, 2, 0))) == [0, 1]
+    state = dataset.state_dict()
+    assert list(Loader(divided(items, 0, 2, block=3, state=state), 1, 0))[:3] == [[2], [6], [7]]
+    assert sorted(rest_of(items, state, 3, 3)) == [2, *range(5, N)]  # the other rank had 3 and 4
 
 
 @settings(max_examples=60)
@@ -235,33 +202,26 @@ def test_blocks_by_default(
     """R4: ranks and workers that take blocks of the default size have each item once, and go on from their states."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positions, "_MIN_ROUNDS", 1)
-        options: dict[str, Any] = {"num_ranks": num_ranks, "block": None, "drop_remainder": drop}
-        ranks = [Divided(items, rank=rank, **options) for rank in range(num_ranks)]
+        ranks = [divided(items, rank, num_ranks, None, drop=drop) for rank in range(num_ranks)]
         whole = [flat(Loader(rank, 1, num_workers)) for rank in ranks]
         assert len(set(map(len, whole))) == 1 or (not drop and max(map(len, whole)) - min(map(len, whole)) == 1)
         assert [len(rank) for rank in ranks] == list(map(len, whole))
         assert set(flat(whole)) >= set(range(N - N % num_ranks if drop else N))
         assert len(flat(whole)) == (N - N % num_ranks if drop else N)
-        for rank in ranks:
+        for rank, mine in zip(ranks, whole):
             loader = Loader(rank, batch_size, num_workers)
-            before = [batch for _, batch in zip(range(steps), loader)]
-            later = Loader(Divided(items, rank=rank._rank, **options), batch_size, num_workers, loader.states())
-            assert sorted(flat(before) + flat(later)) == sorted(whole[rank._rank])
+            before = list(itertools.islice(loader, steps))
+            later = Loader(_copy(rank), batch_size, num_workers, loader.states())
+            assert sorted(flat(before) + flat(later)) == sorted(mine)
         begun = [divided(items, rank, num_ranks, None) for rank in range(num_ranks)]
         with as_worker(0, 0, 1):
             got = [item for dataset in begun for item in asked(iter(dataset), steps)]
         for dataset in begun:
-            state = json.loads(json.dumps(dataset.state_dict()))
-            rest = []
-            for rank in range(others):
-                other = divided(items, rank, others, None)
-                other.load_state_dict(state)
-                rest += flat(Loader(other, 1, 0))
-            assert sorted(got + rest) == list(range(N))
+            assert sorted(got + rest_of(items, dataset.state_dict(), others, None)) == list(range(N))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> None:
+def test_a_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> None:
     dataset = divided(items)
     dataset.load_state_dict(dataset.state_after(20))
     assert dataset.state_dict()["position"] == 20
@@ -271,7 +231,7 @@ def test_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> None
     assert sorted(flat(Loader(dataset, 1, num_workers))) == [21, 22]
 
 
-def test_does_not_guess_where_workers_are(items: Any) -> None:
+def test_the_state_of_workers_is_not_guessed(items: Any) -> None:
     dataset = divided(items)
     assert dataset.state_dict()["position"] == 0
     list(Loader(dataset, 1, 2))
@@ -290,20 +250,15 @@ def test_epochs(items: Any) -> None:
     assert list(shuffled.iterate(epoch=2)) != list(shuffled)
 
 
-def test_endless(items: Any) -> None:
-    dataset = divided(items.repeat(), 1, 2, block=2, drop_remainder=True)
-    assert [batch for _, batch in zip(range(3), Loader(dataset, 2, 3))] == [[2, 3], [6, 7], [10, 11]]
+def test_repeated(items: Any) -> None:
+    dataset = divided(items.repeat(), 1, 2, block=2, drop=True)
+    assert list(itertools.islice(Loader(dataset, 2, 3), 3)) == [[2, 3], [6, 7], [10, 11]]
     with pytest.raises(TypeError, match="endless"):
         len(dataset)
-
-
-def test_goes_on_in_the_epoch_that_follows(items: Any) -> None:
     dataset = divided(items.repeat(3))
-    whole = flat(Loader(divided(items.repeat(3)), 4, 0))
-    list(zip(range(8), Loader(dataset, 4, 0)))
-    later = divided(items.repeat(3))
-    later.load_state_dict(dataset.state_dict())
-    assert flat(Loader(later, 4, 0)) == whole[32:]
+    whole = flat(Loader(_copy(dataset), 4, 0))
+    list(itertools.islice(Loader(dataset, 4, 0), 8))
+    assert flat(Loader(divided(items.repeat(3), state=dataset.state_dict()), 4, 0)) == whole[32:]  # the next epoch
 
 
 def test_batches_are_items_too(items: Any) -> None:
@@ -311,9 +266,7 @@ def test_batches_are_items_too(items: Any) -> None:
     for rank in range(2):
         got = [[b.tolist() for b in some] for some in Loader(divided(items.batch(4), rank, 2), 1, 2)]
         assert flat(got) == batches[rank::2]
-    dataset = divided(items.batch(4), 0, 2)
-    other = divided(items.batch(5))
-    other.load_state_dict(dataset.state_after(3))
+    other = divided(items.batch(5), state=divided(items.batch(4), 0, 2).state_after(3))
     assert flat(b.tolist() for b in flat(Loader(other, 1, 0))) == list(range(12, N))
 
 
@@ -324,23 +277,14 @@ def test_batches_are_items_too(items: Any) -> None:
         ({"format": 9, "begun": 0, "taken": 0, "worker": 0, "workers": 1, "ranks": 1, "block": 1}, "format 9"),
         ({"position": 1}, "a state is a dict with"),
         (17, "a state is a dict with"),
+        ("test", "slices was 'test"),
     ],
 )
-def test_states_that_are_none(items: Any, state: Any, problem: str) -> None:
+def test_states_of_something_else(three: Any, items: Any, state: Any, problem: str) -> None:
+    if state == "test":
+        state = three.as_dataset("test").iterate().get_state()
     with pytest.raises(StateError, match=problem):
         divided(items).load_state_dict(state)
-
-
-def test_state_of_another_slice(three: Any, items: Any) -> None:
-    with pytest.raises(StateError, match="slices was 'test"):
-        divided(items).load_state_dict(three.as_dataset("test").iterate().get_state())
-
-
-def test_rank_that_is_none(items: Any) -> None:
-    with pytest.raises(ValueError, match="2"):
-        divided(items, 2, 2)
-    with pytest.raises(ValueError, match="block"):
-        divided(items, block=0)
 
 
 def test_map_style_is_in_dataset_order(three: Any) -> None:

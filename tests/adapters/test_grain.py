@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of Grain are not ours to mend
+from tests.adapters.conftest import flat, ids
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Grain
 N = 23
 
 
@@ -18,15 +20,11 @@ def source(grain: Any, three: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def in_order(three: Any) -> list[int]:
-    return [int(example["idx"]) for example in three.as_dataset("train")[:]]
+    return ids(three.as_dataset("train")[:])
 
 
-def ids(examples: Any) -> list[int]:
-    return [int(example["idx"]) for example in examples]
-
-
-def flat(batches: Any) -> list[int]:
-    return [item for batch in batches for item in batch["idx"].tolist()]
+def examples_of(batches: Any) -> list[int]:
+    return flat(ids(batches))
 
 
 def test_is_a_source(grain: Any, three: Any, source: Any, in_order: list[int]) -> None:
@@ -45,25 +43,25 @@ def test_is_a_source(grain: Any, three: Any, source: Any, in_order: list[int]) -
 def test_map_dataset(grain: Any, source: Any, in_order: list[int]) -> None:
     dataset = grain.MapDataset.source(source)
     assert ids(dataset) == in_order
-    assert flat(dataset.shuffle(seed=1).batch(4)) == ids(dataset.shuffle(seed=1))
+    assert examples_of(dataset.shuffle(seed=1).batch(4)) == ids(dataset.shuffle(seed=1))
     assert sorted(ids(dataset.shuffle(seed=1))) == sorted(in_order)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
 def test_iter_dataset_with_processes(grain: Any, source: Any, num_workers: int) -> None:
     shuffled = grain.MapDataset.source(source).shuffle(seed=2).batch(4)
-    expected = flat(shuffled)
+    expected = examples_of(shuffled)
     dataset = shuffled.to_iter_dataset()
     if num_workers:
         dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers))
-    assert sorted(flat(dataset)) == sorted(expected)
+    assert sorted(examples_of(dataset)) == sorted(expected)
     iterator = iter(dataset)
-    before = flat([next(iterator) for _ in range(2)])
+    before = examples_of([next(iterator) for _ in range(2)])
     state = iterator.get_state()
-    rest = flat(iterator)
+    rest = examples_of(iterator)
     later = iter(dataset)
     later.set_state(state)
-    assert flat(later) == rest
+    assert examples_of(later) == rest
     assert before + rest == expected
 
 
@@ -83,13 +81,13 @@ def test_data_loader(grain: Any, three: Any, in_order: list[int], worker_count: 
             worker_count=worker_count,
         )
 
-    whole = flat(loader())
+    whole = examples_of(loader())
     assert sorted(whole) == sorted(in_order)
     iterator = iter(loader())
-    before = flat([next(iterator) for _ in range(3)])
+    before = examples_of([next(iterator) for _ in range(3)])
     later = iter(loader())
     later.set_state(iterator.get_state())
-    assert before + flat(later) == whole
+    assert before + examples_of(later) == whole
 
 
 def test_every_kind_of_feature_goes_through_processes(grain: Any, many: Any) -> None:

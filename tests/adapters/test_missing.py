@@ -1,4 +1,4 @@
-"""What is said where a framework is not installed, and the process split of JAX."""
+"""Errors if a framework is not installed, and the process split of JAX."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import MissingDependencyError
+from tests.adapters.conftest import flat, ids
 
 
 @pytest.mark.parametrize(
-    "method, module, message",
+    "method, module, name, extra",
     [
-        ("as_torch", "torch", r"as_torch\(\) needs PyTorch: pip install 'beam_datasets\[torch\]'"),
-        ("as_tf_dataset", "tensorflow", r"as_tf_dataset\(\) needs TensorFlow: pip install 'beam_datasets\[tf\]'"),
-        ("as_grain_source", "grain", r"as_grain_source\(\) needs Grain: pip install 'beam_datasets\[grain\]'"),
+        ("as_torch", "torch", "PyTorch", "torch"),
+        ("as_tf_dataset", "tensorflow", "TensorFlow", "tf"),
+        ("as_grain_source", "grain", "Grain", "grain"),
     ],
 )
-def test_says_what_to_install(
-    three: Any, monkeypatch: pytest.MonkeyPatch, method: str, module: str, message: str
+def test_names_what_to_install(
+    three: Any, monkeypatch: pytest.MonkeyPatch, method: str, module: str, name: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # so that it cannot be imported
-    with pytest.raises(MissingDependencyError, match=f"^{message}$"):
+    message = rf"^{method}\(\) needs {name}: pip install 'beam_datasets\[{extra}\]'$"
+    with pytest.raises(MissingDependencyError, match=message):
         getattr(three.as_dataset("train"), method)()
 
 
@@ -37,14 +39,14 @@ def test_says_why_a_framework_cannot_be_imported(three: Any, monkeypatch: pytest
 
 
 def test_jax_processes_divide_a_split(three: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = [int(example["idx"]) for example in three.as_dataset("train")[:]]
+    whole = ids(three.as_dataset("train")[:])
     parts = []
     for process in range(3):
         jax = SimpleNamespace(process_index=lambda p=process: p, process_count=lambda: 3)
         monkeypatch.setitem(sys.modules, "jax", jax)
         split = bd.split_for_jax_process("train")
-        parts.append([int(example["idx"]) for example in three.as_dataset(split)[:]])
-    assert [example for part in parts for example in part] == whole
+        parts.append(ids(three.as_dataset(split)[:]))
+    assert flat(parts) == whole
     assert [len(part) for part in parts] == [8, 8, 7]
     assert len(three.as_dataset(bd.split_for_jax_process("train", drop_remainder=True))) == 7
 

@@ -1,4 +1,4 @@
-"""R7: frameworks take what stands for missing values: the same dtypes in every batch, and values told from others."""
+"""R7: frameworks accept the representation of missing values: each batch has the same dtypes."""
 
 from __future__ import annotations
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import doctest
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.features import compile_encoder
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.metadata.keys import hash_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "adapters.md"
@@ -28,7 +23,7 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dataset of the README, in the current directory, but made without Beam."""
     folder = tmp_path / "data" / "squares" / "1.0.0"
     folder.mkdir(parents=True)
-    encode = compile_encoder(FEATURES)
+    encode = bd.features.compile_encoder(FEATURES)
     numbers = sorted(range(1000), key=lambda n: hash_key("train", n))
     for shard in range(4):
         some = numbers[250 * shard : 250 * (shard + 1)]
@@ -38,27 +33,12 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def run() -> Callable[[str], None]:
-    def run(heading: str) -> None:
-        section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        [text] = [part for part in section if part.startswith(f"{heading}\n")]
-        sessions = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-        test = doctest.DocTestParser().get_doctest(sessions, {}, heading, str(PAGE), 0)
-        assert len(test.examples) > 3
-        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-        assert not runner.run(test).failed
-
-    return run
-
-
-def test_torch(torch: Any, squares: None, run: Any) -> None:
-    run("PyTorch")
-
-
-def test_tf_data(tf: Any, squares: None, run: Any) -> None:
-    run("tf.data")
-
-
-def test_grain(grain: Any, squares: None, run: Any) -> None:
-    run("Grain")
+@pytest.mark.parametrize("heading, framework", [("PyTorch", "torch"), ("tf.data", "tf"), ("Grain", "grain")])
+def test_page(squares: None, request: pytest.FixtureRequest, heading: str, framework: str) -> None:
+    request.getfixturevalue(framework)
+    section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    [text] = [part for part in section if part.startswith(f"{heading}\n")]
+    sessions = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(sessions, {}, heading, str(PAGE), 0)
+    assert len(test.examples) > 3
+    assert not doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,10 +10,13 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats.tfrecord import frame_all
+from tests.adapters.conftest import DATA, ids, write_bare
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of TensorFlow and TFDS are not ours to mend
-DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
-LOWEST = {"opt": np.iinfo(np.int64).min}  # which TFDS puts in the place of a missing number
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of TensorFlow and TFDS
+LOWEST = {"opt": np.iinfo(np.int64).min}  # TFDS reads this for a missing number
 VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))
 
 
@@ -45,23 +46,15 @@ def test_same_as_tfds(tf: Any, tfds: Any, version: str) -> None:
 
 
 def test_an_item_that_does_not_decode_names_its_record(tf: Any, tmp_path: Path) -> None:
-    directory = tmp_path / "episodes" / "1.0.0"
-    directory.mkdir(parents=True)
     tree = bd.features.FeaturesDict({"steps": bd.features.Dataset(bd.features.Image(shape=(2, 2, 3)))})
     encode = bd.features.compile_encoder(tree)
     records = [encode({"steps": [np.full((2, 2, 3), i, np.uint8)] * 3}) for i in range(5)]
-    records[3] = records[3].replace(b"PNG", b"GNP")
-    file = directory / "episodes-train.tfrecord-00000-of-00001"
+    file = tmp_path / "episodes-train.tfrecord-00000-of-00001"
     file.write_bytes(b"".join(frame_all(records)))
-    (directory / "features.json").write_text(bd.features.to_json_text(tree))
-    split = {
-        "name": "train",
-        "shardLengths": ["5"],
-        "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-    }
-    info = {"fileFormat": "tfrecord", "name": "episodes", "version": "1.0.0", "splits": [split]}
-    (directory / "dataset_info.json").write_text(json.dumps(info))
-    elements = iter(bd.builder_from_directory(directory).as_dataset("train").as_tf_dataset())
+    bd.adopt(file, tree, name="episodes")
+    records[3] = records[3].replace(b"PNG", b"GNP")
+    file.write_bytes(b"".join(frame_all(records)))
+    elements = iter(bd.builder_from_directory(tmp_path).as_dataset("train").as_tf_dataset())
     assert [len(next(elements)["steps"]) for _ in range(3)] == [3] * 3
     byte = sum(len(record) + 16 for record in records[:3])
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{file}, byte {byte} \(record 3\)"):
@@ -133,13 +126,13 @@ def test_function_decoder(tf: Any, many: Any) -> None:
     assert train.as_tf_dataset().element_spec["image"] == tf.TensorSpec((), tf.int32)
 
 
-def test_goes_on_from_a_state(tf: Any, three: Any) -> None:
+def test_resumes_from_a_state(tf: Any, three: Any) -> None:
     train = three.as_dataset("train").shuffle(seed=3)
     iterator = iter(train)
     for _ in range(9):
         next(iterator)
     made = train.as_tf_dataset(state=iterator.get_state())
-    expected = [int(example["idx"]) for example in iterator]
+    expected = ids(iterator)
     assert int(made.cardinality()) == len(expected) == 14
     for _ in range(2):  # every iteration begins there
         assert [int(element["idx"]) for element in made] == expected
@@ -150,10 +143,8 @@ def test_optional_features_that_have_no_value(tf: Any, tmp_path: Path) -> None:
         "a": bd.features.Tensor(shape=(2,), dtype=np.float32, optional=True),
         "b": bd.features.Scalar("bool", optional=True),
     }
-    encode = bd.features.compile_encoder(features)
     values = [{"a": None, "b": None}, {"a": [1, 2], "b": True}, {"a": None, "b": False}]
-    (tmp_path / "x.tfrecord").write_bytes(b"".join(frame_all([encode(value) for value in values])))
-    adopted = bd.adopt(tmp_path / "x.tfrecord", features, name="x").as_dataset("train")
+    adopted = write_bare(tmp_path / "x.tfrecord", features, values)
     mapped = adopted.map(lambda example: example)
     signature = adopted.as_tf_dataset().element_spec
     for fill, a, b in ((None, [np.nan, np.nan], False), ({"a": [3, 4], "b": True}, [3, 4], True)):
@@ -176,7 +167,7 @@ def test_endless(tf: Any, three: Any) -> None:
     assert len(list(made.take(30))) == 30
 
 
-def test_what_tf_data_cannot_hold(tf: Any, many: Any) -> None:
+def test_nested_datasets_in_batches(tf: Any, many: Any) -> None:
     with pytest.raises(FeatureValueError, match="datasets in examples"):
         many.as_dataset("train").batch(2).as_tf_dataset()
 

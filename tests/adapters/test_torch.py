@@ -13,20 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.adapters.conftest import flat, ids
 from tests.processes import started
 
-# Of PyTorch: that three workers are many for this machine.
+# PyTorch warns that three workers are many for this machine.
 pytestmark = pytest.mark.filterwarnings("ignore")
 N = 23
 WORKERS = [0, 1, 3]
-
-
-def ids(batches: Any) -> list[list[int]]:
-    return [batch["idx"].tolist() for batch in batches]
-
-
-def flat(lists: Any) -> list[int]:
-    return [item for part in lists for item in part]
 
 
 def batches_of(items: list[int], size: int) -> list[list[int]]:
@@ -54,48 +47,24 @@ def nothing_left_behind() -> Any:
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
+@pytest.mark.parametrize("num_ranks, drop", [(1, False), (2, False), (2, True)])
 def test_batches_are_the_same_for_any_number_of_workers(
-    three: Any, order: list[int], loader: Any, num_workers: int
+    three: Any, order: list[int], loader: Any, num_workers: int, num_ranks: int, drop: bool
 ) -> None:
-    dataset = three.as_dataset("train").as_torch(block=4)
-    batches = loader(dataset, batch_size=4, num_workers=num_workers)
-    assert len(dataset) == N
-    assert len(batches) == 6
-    assert ids(batches) == batches_of(order, 4)
-    assert ids(batches) == batches_of(order, 4)  # the next epoch
-
-
-@pytest.mark.parametrize("num_workers", WORKERS)
-def test_two_ranks(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
-    got = []
-    for rank in range(2):
-        dataset = three.as_dataset("train").as_torch(rank=rank, num_ranks=2, block=4)
-        got.append(ids(loader(dataset, batch_size=4, num_workers=num_workers)))
-    assert got == [batches_of(order, 4)[rank::2] for rank in range(2)]
-
-
-@pytest.mark.parametrize("num_workers", WORKERS)
-def test_ranks_that_get_as_much(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
-    got = []
-    for rank in range(2):
-        dataset = three.as_dataset("train").as_torch(rank=rank, num_ranks=2, block=4, drop_remainder=True)
-        got.append(ids(loader(dataset, batch_size=4, num_workers=num_workers)))
-    assert [len(batches) for batches in got] == [2, 2]
-    assert sorted(flat(got[0] + got[1])) == sorted(order[:16])
+    expected = batches_of(order[:16] if drop else order, 4)
+    for rank in range(num_ranks):
+        dataset = three.as_dataset("train").as_torch(rank=rank, num_ranks=num_ranks, block=4, drop_remainder=drop)
+        batches = loader(dataset, batch_size=4, num_workers=num_workers)
+        for _ in range(2):  # epochs
+            assert ids(batches) == expected[rank::num_ranks]
+        assert len(dataset) == len(flat(expected[rank::num_ranks]))
+        assert len(batches) == len(expected[rank::num_ranks])
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
 def test_single_examples_cover_the_epoch(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
-    got = [
-        flat(
-            ids(
-                loader(
-                    three.as_dataset("train").as_torch(rank=rank, num_ranks=2), batch_size=3, num_workers=num_workers
-                )
-            )
-        )
-        for rank in range(2)
-    ]
+    datasets = [three.as_dataset("train").as_torch(rank=rank, num_ranks=2) for rank in range(2)]
+    got = [flat(ids(loader(dataset, batch_size=3, num_workers=num_workers))) for dataset in datasets]
     assert sorted(flat(got)) == sorted(order)
     assert sorted(got[0]) == sorted(order[::2])
 
@@ -130,7 +99,7 @@ def test_an_epoch_that_is_not_repeated(three: Any, loader: Any) -> None:
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
-def test_goes_on_after_steps_with_other_numbers(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+def test_resumes_after_steps_with_other_numbers(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
     before = three.as_dataset("train").as_torch(rank=0, num_ranks=2, block=3)
     state = before.state_after(2 * 3 * 2)  # two steps of batches of 3 of two ranks
     dataset = three.as_dataset("train").as_torch(block=4)
@@ -159,7 +128,7 @@ def test_epochs_reach_workers_that_persist(three: Any, loader: Any) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_loop_that_is_left(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
+def test_a_loop_that_ends_early(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
     dataset = three.as_dataset("train").as_torch(block=4)
     for batch in loader(dataset, batch_size=4, num_workers=num_workers):
         assert batch["idx"].tolist() == order[:4]
@@ -174,10 +143,8 @@ def test_map_style_with_a_sampler(torch: Any, three: Any, loader: Any, num_worke
     assert not isinstance(dataset, torch.utils.data.IterableDataset)
     in_order = [int(example["idx"]) for example in train[:]]
     assert flat(ids(loader(dataset, batch_size=4, num_workers=num_workers))) == in_order
-    shuffled = loader(
-        dataset, batch_size=4, shuffle=True, num_workers=num_workers, generator=torch.Generator().manual_seed(1)
-    )
-    got = flat(ids(shuffled))
+    generator = torch.Generator().manual_seed(1)
+    got = flat(ids(loader(dataset, batch_size=4, shuffle=True, num_workers=num_workers, generator=generator)))
     assert sorted(got) == sorted(in_order)
     assert got != in_order
 

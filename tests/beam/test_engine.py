@@ -16,8 +16,8 @@ from beam_datasets.beam import write
 from beam_datasets.beam.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.generate.spill_dir import choose_spill_dir
+from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.end_to_end.test_determinism import digests
 
 CLOUD = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
 

@@ -16,10 +16,10 @@ from beam_datasets import errors
 from beam_datasets.beam import Export
 from beam_datasets.exporting.formats import NAMES
 from beam_datasets.exporting.parquet import Parquet
-from tests.end_to_end.engines import portable_engine
 from tests.exporting.conftest import INTER, MANY
 from tests.exporting.conftest import export as export_here
 from tests.reading.conftest import write_dataset
+from tests.servers import portable_engine
 
 
 def contents(directory: str | Path) -> dict[str, bytes]:

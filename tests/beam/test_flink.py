@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from beam_datasets.beam import flink
 from beam_datasets.beam.engine import choose_engine
-from tests.end_to_end.engines import free_port
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

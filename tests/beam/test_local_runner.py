@@ -21,7 +21,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from tests.beam import slow_dataset
-from tests.end_to_end.test_determinism import digests
+from tests.directories import digests
 from tests.reading.conftest import write_dataset
 
 LIMIT_SECONDS = 10  # is what is promised, from the kill to the end of the command

@@ -17,7 +17,7 @@ from beam_datasets import errors
 from beam_datasets.beam import materialize as transform
 from beam_datasets.beam.materialize import Materialize
 from beam_datasets.materializing import copying, records
-from tests.end_to_end.test_determinism import digests
+from tests.directories import digests
 from tests.reading.conftest import write_dataset
 
 if TYPE_CHECKING:

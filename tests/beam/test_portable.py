@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beam_datasets.beam import portable, worker_pool
-from tests.end_to_end.engines import free_port
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
 from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
+from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers, example
-from tests.end_to_end.test_determinism import digests
 
 FEATURES = {"n": np.int64, "word": F.Text()}
 

@@ -1,4 +1,4 @@
-"""A dataset that tests generate in many ways: what is in it is fixed, how its input is dealt out is not."""
+"""A dataset that tests generate in many ways: its contents are fixed, the order and parts of its input vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The datasets of tests/data/tfds, declared for this project: from the same inputs the same datasets must come."""
+"""The datasets of tests/data/tfds, declared for this project: the same inputs must give the same datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset derived from another in one pipeline: read, map, write. What stands on disk is the same however it ran."""
+"""A dataset derived from another in one pipeline (read, map, write) has the same bytes on any runner."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.beam import ReadDataset, WriteDataset
-from tests.end_to_end.engines import portable_engine
+from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.end_to_end.test_determinism import digests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,19 +71,20 @@ def test_every_example_once(source: str, tmp_path: Path) -> None:
         (["--runner=FnApiRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"], 20_000),
         (["--runner=FnApiRunner"], 1),
         (["--runner=FnApiRunner"], 10**9),
+        (None, 20_000),
     ],
-    ids=["two workers", "a record a range", "a shard a range"],
+    ids=["two workers", "a record a range", "a shard a range", "the portable job service"],
 )
 def test_the_same_bytes(
-    source: str, tmp_path: Path, expected: dict[str, str], options: list[str], range_bytes: int
+    request: pytest.FixtureRequest,
+    source: str,
+    tmp_path: Path,
+    expected: dict[str, str],
+    options: list[str] | None,
+    range_bytes: int,
 ) -> None:
+    options = request.getfixturevalue("portable") if options is None else options
     assert run(source, tmp_path, *options, range_bytes=range_bytes) == expected
-
-
-@pytest.mark.slow
-def test_the_same_bytes_by_the_portable_job_service(source: str, tmp_path: Path, expected: dict[str, str]) -> None:
-    with portable_engine(tmp_path) as options:
-        assert run(source, tmp_path / "data", *options, range_bytes=20_000) == expected
 
 
 def test_an_order_can_be_kept(source: str, tmp_path: Path) -> None:

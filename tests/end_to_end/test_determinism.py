@@ -1,8 +1,7 @@
-"""The same input gives the same bytes, however it is run: every file of the directory but run.json is compared."""
+"""The same input gives the same bytes on any runner: every file of the directory but run.json is compared."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -10,17 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.engines import portable_engine
+from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
 COUNT = 100_000
 ROOT = Path(__file__).parents[2]
-
-
-def digests(directory: str | Path) -> dict[str, str]:
-    """Returns {file name: sha256} of a published directory, without the report of the run."""
-    files = sorted(path for path in Path(directory).iterdir() if path.name != "run.json")
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def build(data_dir: Path, *, seed: int = 0, parts: int = 4, **options) -> dict[str, str]:
@@ -67,6 +60,5 @@ def test_process_hash_seed_and_native_module_do_not_matter(tmp_path, expected, v
 
 
 @pytest.mark.slow
-def test_the_portable_job_service_writes_the_same(tmp_path, expected):
-    with portable_engine(tmp_path) as options:
-        assert build(tmp_path / "data", beam_options=options) == expected
+def test_the_portable_job_service_writes_the_same(portable, tmp_path, expected):
+    assert build(tmp_path, beam_options=portable) == expected

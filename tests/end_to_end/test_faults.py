@@ -1,4 +1,4 @@
-"""What goes wrong while a dataset is generated: one clear error, nothing published, nothing left behind."""
+"""Faults while a dataset is generated: one clear error, nothing published, nothing left behind."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,8 @@ from beam_datasets import features as F
 from beam_datasets.beam import write
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.metadata.info import DatasetInfo
+from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.end_to_end.test_determinism import digests
 from tests.processes import started
 
 if TYPE_CHECKING:
@@ -65,29 +65,57 @@ def die() -> None:
 
 
 def is_empty(data_dir: Path) -> bool:
-    """Returns whether neither a dataset nor a staging directory is there."""
+    """Returns whether there is no file, neither of a dataset nor of a staging directory."""
     return not [path for path in data_dir.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+BAD_EXAMPLES = [
+    ([], errors.BeamDatasetsError, "split 'train' has no examples"),
+    ([good(1), good(1)], errors.DuplicateKeyError, "two examples have a key"),
+    ([good(1), (2, {"n": 2})], errors.FeatureKeyError, "key 2.*text"),
+    ([(1, {"n": 1, "text": "a", "more": 2})], errors.FeatureKeyError, "key 1.*more"),
+    ([("k", {"n": "many", "text": "a"})], errors.FeatureError, "split 'train', key 'k': n"),
+    ([("k", {"n": 2**70, "text": "a"})], errors.FeatureOverflowError, "split 'train', key 'k': n"),
+    ([(1.5, {"n": 1, "text": "a"})], errors.InvalidKeyError, "float"),
+    ([good(1), 7], errors.BeamDatasetsError, r"\(key, example\)"),
+    ([good(1), bad_code], errors.BeamDatasetsError, r"KeyError: no such column(.|\n)*bad_code"),
+]
+BAD_SPLITS = [
+    *((split, TypeError, "is no split name; a split is named by a str") for split in (1, None, b"train")),
+    ("all", ValueError, "'all' cannot name a split"),
+    ("a/b", ValueError, "'a/b' is no split name"),
+    ("", ValueError, "''"),
+]
+
+
 @pytest.mark.parametrize(
-    "examples, kind, words",
+    "arguments, options, kind, words",
     [
-        ([], errors.BeamDatasetsError, "split 'train' has no examples"),
-        ([good(1), good(1)], errors.DuplicateKeyError, "two examples have a key"),
-        ([good(1), (2, {"n": 2})], errors.FeatureKeyError, "key 2.*text"),
-        ([(1, {"n": 1, "text": "a", "more": 2})], errors.FeatureKeyError, "key 1.*more"),
-        ([("k", {"n": "many", "text": "a"})], errors.FeatureError, "split 'train', key 'k': n"),
-        ([("k", {"n": 2**70, "text": "a"})], errors.FeatureOverflowError, "split 'train', key 'k': n"),
-        ([(1.5, {"n": 1, "text": "a"})], errors.InvalidKeyError, "float"),
-        ([good(1), 7], errors.BeamDatasetsError, r"\(key, example\)"),
-        ([good(1), bad_code], errors.BeamDatasetsError, r"KeyError: no such column(.|\n)*bad_code"),
+        *(
+            pytest.param({"examples": case[0]}, {"num_workers": workers}, *case[1:], marks=marks)
+            for case in BAD_EXAMPLES
+            for workers, marks in ((1, ()), (2, pytest.mark.slow))
+        ),
+        *(({"examples": [good(1)], "split": split}, {}, kind, words) for split, kind, words in BAD_SPLITS),
+        (
+            {"examples": [good(1), good(2)]},
+            {"num_shards": 3},
+            errors.BeamDatasetsError,
+            "2 examples, too few for 3 shards",
+        ),
+        pytest.param(
+            {"examples": [good(1), die]},
+            {"num_workers": 2},
+            errors.BeamDatasetsError,
+            r"worker process \d of 2 \(pid \d+\) was killed by signal 9 \(SIGKILL\); nothing was published",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_examples(tmp_path, num_workers, examples, kind, words):
+def test_bad_examples_splits_and_workers(tmp_path, arguments, options, kind, words):
     with pytest.raises(kind, match=words) as caught:
-        Faulty(data_dir=tmp_path, examples=examples).build(num_workers=num_workers)
+        Faulty(data_dir=tmp_path, **arguments).build(**{"num_workers": 1} | options)
     assert "Traceback" not in str(caught.value)
     assert "[while running" not in str(caught.value)
     assert is_empty(tmp_path)
@@ -128,19 +156,6 @@ def test_options_of_a_wrong_type_are_refused_before_any_work(tmp_path, options, 
     assert is_empty(tmp_path)
 
 
-def test_integers_of_numpy_are_integers(tmp_path):
-    examples = [good(i) for i in range(20)]
-    sizes = {"min_shard_size": 10, "max_shard_size": 100, "max_examples_per_split": 15, "block_size": 50}
-    plain = {"num_shards": {"train": 2}, "num_workers": 1} | sizes
-    numpy = {name: np.int64(size) for name, size in sizes.items()}
-    numpy |= {"num_shards": {"train": np.int64(2)}, "num_workers": np.uint8(1)}
-    made = [
-        digests(Faulty(data_dir=tmp_path / name, examples=examples).build(**options))
-        for name, options in (("plain", plain), ("numpy", numpy))
-    ]
-    assert made[0] == made[1]
-
-
 def test_a_split_without_a_number_of_shards_has_as_many_as_the_size_rule_says(tmp_path):
     examples = [good(i) for i in range(20)]
     made = [
@@ -149,28 +164,6 @@ def test_a_split_without_a_number_of_shards_has_as_many_as_the_size_rule_says(tm
     ]
     assert made[0].keys() == made[1].keys()
     assert all(made[0][name] == made[1][name] for name in made[0] if "tfrecord" in name)
-
-
-@pytest.mark.parametrize("split", [1, None, b"train"])
-def test_a_split_is_named_by_a_str(tmp_path, split):
-    with pytest.raises(TypeError, match="is no split name; a split is named by a str"):
-        Faulty(data_dir=tmp_path, examples=[good(1)], split=split).build(num_workers=1)
-    assert is_empty(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "split, words", [("all", "'all' cannot name a split"), ("a/b", "'a/b' is no split name"), ("", "''")]
-)
-def test_bad_split_names(tmp_path, split, words):
-    with pytest.raises(ValueError, match=words):
-        Faulty(data_dir=tmp_path, examples=[good(1)], split=split).build(num_workers=1)
-    assert is_empty(tmp_path)
-
-
-def test_more_shards_than_examples(tmp_path):
-    with pytest.raises(errors.BeamDatasetsError, match="2 examples, too few for 3 shards"):
-        Faulty(data_dir=tmp_path, examples=[good(1), good(2)]).build(num_workers=1, num_shards=3)
-    assert is_empty(tmp_path)
 
 
 def test_text_keys_cannot_be_ordered_on_beam(tmp_path):
@@ -224,48 +217,30 @@ def double_one(*args):
     yield from [routed[0], *routed]
 
 
-@pytest.mark.parametrize("fault", [drop_one, double_one])
-@pytest.mark.parametrize("payload", ["inline", "spilled"])
-def test_a_block_lost_or_doubled_on_the_way_is_seen(tmp_path, monkeypatch, fault, payload):
+@pytest.mark.parametrize(
+    "payload, fault, words",
+    [
+        *((payload, fault, r"were counted|planned were") for payload in ("inline", "spilled")
+          for fault in (drop_one, double_one)),
+        ("spilled", lambda *_: iter(()), "planned were 2 with 500"),
+    ],
+)  # fmt: skip
+def test_a_block_lost_or_doubled_on_the_way_is_an_error(tmp_path, monkeypatch, payload, fault, words):
     monkeypatch.setattr(write, "_route", fault)
-    with pytest.raises(errors.LostExamplesError, match=r"were counted|planned were"):
+    with pytest.raises(errors.LostExamplesError, match=words):
         Numbers(data_dir=tmp_path, count=500).build(num_workers=1, payload=payload, num_shards=2, block_size=2000)
     assert is_empty(tmp_path)
 
 
-def test_a_shard_lost_on_the_way_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "_route", lambda *_: iter(()))
-    with pytest.raises(errors.LostExamplesError, match="planned were 2 with 500"):
-        Numbers(data_dir=tmp_path, count=500).build(num_workers=1, num_shards=2)
-    assert is_empty(tmp_path)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_one_clear_error(tmp_path):
-    examples = [good(1), die]
-    with pytest.raises(
-        errors.BeamDatasetsError,
-        match=r"worker process \d of 2 \(pid \d+\) was killed by signal 9 \(SIGKILL\); nothing was published",
-    ):
-        Faulty(data_dir=tmp_path, examples=examples).build(num_workers=2)
-    assert is_empty(tmp_path)
-
-
 def test_two_publishers_one_wins(tmp_path):
-    outcomes = []
-
-    def run() -> None:
+    def run(_) -> str:
         try:
-            outcomes.append(Numbers(data_dir=tmp_path, count=300).build(num_workers=1))
-        except errors.AlreadyPublishedError as error:
-            outcomes.append(error)
+            return Numbers(data_dir=tmp_path, count=300).build(num_workers=1)
+        except errors.AlreadyPublishedError:
+            return "refused"
 
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyPublishedError"] * 2 + ["str"]
+    with ThreadPoolExecutor(3) as executor:
+        assert sorted(executor.map(run, range(3)))[1:] == ["refused"] * 2
     assert [path.name for path in (tmp_path / "numbers").iterdir()] == ["1.0.0"]
 
 
@@ -306,9 +281,9 @@ def alive(group: int) -> list[str]:
 def test_ctrl_c_leaves_nothing(tmp_path, workers):
     with slow_build(tmp_path, workers) as process:
         os.killpg(process.pid, signal.SIGINT)
-        told = process.communicate(timeout=60)
-        assert process.returncode == 130, told
-        assert told[1].decode().splitlines()[-1] == "interrupted; nothing was published"
+        output = process.communicate(timeout=60)
+        assert process.returncode == 130, output
+        assert output[1].decode().splitlines()[-1] == "interrupted; nothing was published"
         assert is_empty(tmp_path)
         deadline = time.monotonic() + 20
         while alive(process.pid) and time.monotonic() < deadline:

@@ -1,8 +1,7 @@
-"""Whoever has the reader alone materializes and exports: without Beam, with the same bytes as Beam's runners."""
+"""`materialize` and `export` run without Beam, and write the same bytes as with it."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import site
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from tests.directories import contents
 from tests.reading.conftest import write_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ EXPORTED = {"parquet": {"split": "train[:50%]"}, "jsonl": {"num_shards": 2, "fea
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data_dir, with the dataset `src` and, without indexes, `bare`; and the filters beside it."""
+    """A data_dir with the datasets `src` and, without indexes, `bare`; and a module of filters."""
     root = tmp_path_factory.mktemp("data")
     write_dataset(root / "src" / "1.0.0", {"train": [120, 3, 0, 77], "test": [30]}, manifest=True)
     write_dataset(root / "bare" / "1.0.0", {"train": [50, 20]}, indexed=False)
@@ -58,7 +58,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def calls(source: Path, target: Path, **engine: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Returns what is called: functions and their arguments."""
+    """Returns the functions to call and their arguments."""
     made = []
     for name, asked in MATERIALIZED.items():
         directory = source / asked.get("source", "src") / "1.0.0"
@@ -69,10 +69,9 @@ def calls(source: Path, target: Path, **engine: Any) -> list[tuple[str, dict[str
     return made
 
 
-def digests(root: Path) -> dict[str, str]:
-    """Returns the SHA-256 of all files but those that say how a run went."""
-    files = (path for path in root.rglob("*") if path.is_file() and path.name != "run.json")
-    return {f"{path.relative_to(root)}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def published(root: Path) -> dict[str, bytes]:
+    """Returns the contents of all files but the reports of runs."""
+    return {name: data for name, data in contents(root).items() if not name.endswith("run.json")}
 
 
 @pytest.mark.filterwarnings("ignore:.*not in hash order:UserWarning")
@@ -100,8 +99,8 @@ def test_the_same_bytes_without_beam(source: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(source)
     for name, arguments in calls(source, tmp_path / "with", num_workers=1):
         getattr(bd, name)(**arguments)
-    found = digests(tmp_path / "without")
-    assert found == digests(tmp_path / "with")
+    found = published(tmp_path / "without")
+    assert found == published(tmp_path / "with")
     assert len(found) > 40
     run = json.loads((tmp_path / "without" / "copy" / "1.0.0" / "run.json").read_text())
     assert run["runner"] == "in process"

@@ -1,12 +1,17 @@
-"""What the tests on several engines share."""
+"""Fixtures of the tests on engines."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.engines.jobs import Pool, numbers, run
+from tests.engines import flink_cluster
+from tests.engines.dataflow_service import Cloud, cloud
+from tests.engines.jobs import Pool, numbers, own_pool, run
+from tests.engines.object_stores import ObjectStore, object_store, use
+from tests.servers import job_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,15 +20,65 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data_dir of the dataset as this machine generates it."""
+    """The data_dir of the dataset of numbers as this machine generates it."""
     data_dir = tmp_path_factory.mktemp("local")
     run(*numbers(data_dir))
     return data_dir
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A worker pool, which no test kills."""
-    pool = Pool()
-    yield pool
-    pool.kill()
+    with own_pool(tmp_path_factory.mktemp("pool")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The options that lead to Beam's job service."""
+    with job_service(tmp_path_factory.mktemp("service")) as port:
+        yield ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}"]
+
+
+@pytest.fixture(scope="session")
+def prism() -> list[str]:
+    """The options that run pipelines on Prism."""
+    if "BEAM_DATASETS_PRISM" not in os.environ:
+        pytest.skip("make test-prism builds Prism")
+    return ["--runner=PrismRunner", f"--prism_location={os.environ['BEAM_DATASETS_PRISM']}"]
+
+
+@pytest.fixture(scope="session")
+def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cluster]:
+    if os.environ.get("BEAM_DATASETS_FLINK") != "required":
+        pytest.skip("make test-flink sets up a Flink cluster")
+    with flink_cluster.running(tmp_path_factory.mktemp("flink")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(flink: flink_cluster.Cluster) -> flink_cluster.Cluster:
+    """The Flink cluster, with a TaskManager and a pool even if an earlier test killed one."""
+    if not flink.running("taskmanager"):
+        flink.start_task_manager()
+    if not flink.running("workers"):
+        flink.start_worker_pool()
+    flink.await_task_managers(1)
+    return flink
+
+
+@pytest.fixture(scope="module", params=["s3", "gs"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A store of each kind; nothing in the environment leads there."""
+    with object_store(request.param, tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """A Dataflow service that runs no jobs, and stores."""
+    pytest.importorskip("google.cloud.dataflow_v1beta3")
+    pytest.importorskip("gcp_storage_emulator")
+    with cloud(tmp_path_factory.mktemp("cloud")) as there, pytest.MonkeyPatch.context() as patch:
+        use(there, patch)
+        yield there

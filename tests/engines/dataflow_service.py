@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-from tests.end_to_end.engines import free_port, server
 from tests.engines.object_stores import object_store
+from tests.servers import free_port, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,13 +1,12 @@
-"""A standalone Flink cluster on this machine for Beam's Python pipelines: set up, started and stopped.
+"""A standalone Flink cluster on this machine for Beam's Python pipelines.
 
-    python flink_cluster.py start DIR     start it; Beam's options for it are printed, and stand in DIR/options
-    python flink_cluster.py status DIR    report what runs
-    python flink_cluster.py stop DIR      stop it
+    python flink_cluster.py DIR                 runs until Ctrl-C; prints Beam's options, and writes them to DIR/options
+    python flink_cluster.py DIR COMMAND...      runs until the command ends, with its exit code
 
-Needs Java 11 or 17 and Maven. Flink comes from the Python package index, where it is cut in two, the runner and its job
-server from Maven Central; both are put together in the user's cache, once. The servers are a JobManager, a TaskManager,
-Beam's job server and a pool of Python workers, on 127.0.0.1 and free ports. The workers are processes of the Python
-that runs this program, which therefore has the project installed.
+Needs Java 11 or 17 and Maven. Flink comes from the Python package index in two packages, Beam's runner and its job
+server from Maven Central; both are put together once, in the user's cache. The servers are a JobManager, a TaskManager,
+Beam's job server and a pool of Python workers, on 127.0.0.1 and free ports. The workers run the Python of this program,
+which must have the project installed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,17 +35,16 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 START_SECONDS = 90
 STOP_SECONDS = 15
-STATE = "cluster.json"
 SETTINGS = {
     "jobmanager.memory.process.size": "1024m",
     "taskmanager.memory.managed.fraction": 0.3,
     "taskmanager.memory.task.off-heap.size": "256m",  # of the channels to Python workers
     "taskmanager.memory.network.min": "256m",  # the graph has many exchanges, each of which takes its own
     "taskmanager.memory.network.max": "256m",
-    # What has run out of memory ends, so that its work is done again; it would wait for ever otherwise.
+    # A TaskManager that runs out of memory ends, so that its work is repeated; otherwise it would hang.
     "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
     "cluster.uncaught-exception-handling": "FAIL",
-    # A TaskManager that is gone is noticed after two of these, and its work done again where there is another.
+    # A lost TaskManager is detected after two of these, and its work is repeated on another one.
     "heartbeat.interval": 3_000,
     "slot.request.timeout": 20_000,
     "restart-strategy.type": "fixed-delay",
@@ -55,8 +53,8 @@ SETTINGS = {
 }
 FLINK_VERSION = "1.19.3"
 BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
-# Beam's job server sends all jars of its class path along with each job, hundreds of megabytes, but for those under a
-# directory of this name. Here the cluster has them in its lib directory, so that jobs need not bring them.
+# The job server uploads every jar on its class path with each job, except those under a directory of this name. The
+# cluster has these jars in its lib directory.
 NOT_STAGED = Path("gradle", "wrapper")
 ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh"}
 
@@ -66,13 +64,13 @@ class ClusterError(Exception):
 
 
 def cache_dir() -> Path:
-    """Returns where downloads are kept: $BEAM_DATASETS_FLINK_CACHE, or a directory of the user's cache."""
+    """Returns the directory for downloads: $BEAM_DATASETS_FLINK_CACHE, or one in the user's cache."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beam_datasets" / "flink"
     return Path(os.environ.get("BEAM_DATASETS_FLINK_CACHE") or default)
 
 
 def set_up() -> Path:
-    """Returns Flink's home, with Beam's runner in its lib directory; downloads both where they are not there yet."""
+    """Returns Flink's home, with Beam's runner in its lib directory; downloads both if needed."""
     check_java()
     beam_version = re.search(r"<beam.version>(.*)</beam.version>", BEAM_RUNNER.read_text())[1]
     home = cache_dir() / NOT_STAGED / f"flink-{FLINK_VERSION}-beam-{beam_version}"
@@ -92,19 +90,15 @@ def set_up() -> Path:
 
 
 def check_java() -> None:
-    """Checks that there is a Java that Flink runs on.
-
-    Raises:
-        ClusterError: there is none.
-    """
+    """Raises `ClusterError` if no Java that Flink runs on is installed."""
     needed = "Flink needs Java 11 or 17 (Debian and Ubuntu: apt install openjdk-17-jre-headless)"
     try:
-        told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+        printed = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     except OSError:
         raise ClusterError(f"there is no command java. {needed}.") from None
-    version = re.search(r'version "(\d+)', told.stderr + told.stdout)
+    version = re.search(r'version "(\d+)', printed.stderr + printed.stdout)
     if version is None or int(version[1]) < 11:
-        raise ClusterError(f"`java -version` says {told.stderr.strip()[:200]!r}. {needed}.")
+        raise ClusterError(f"`java -version` says {printed.stderr.strip()[:200]!r}. {needed}.")
 
 
 def _unpack_flink(folder: Path, home: Path) -> None:
@@ -153,43 +147,17 @@ def _check_call(command: Sequence[str]) -> None:
         raise ClusterError("\n".join([f"{' '.join(command)}\nended with {done.returncode}:", *words[:15]]))
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server process.
-
-    Attributes:
-        name: what it is.
-        pid: of the process, which leads a group of its own.
-        started: its start time as the system tells it, by which it is known again.
-    """
-
-    name: str
-    pid: int
-    started: str
-
-    def is_running(self) -> bool:
-        """Returns whether the process is still there."""
-        return bool(self.started) and _start_time(self.pid) == self.started
-
-    def signal(self, number: int) -> None:
-        """Sends a signal to the process and those that it started."""
-        if self.is_running():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
-
-
 @dataclass
 class Cluster:
-    """A cluster whose files are in a directory.
+    """A cluster whose servers end with this process.
 
     Attributes:
-        directory: of logs, configuration and state.
-        home: Flink's.
+        directory: of logs and configuration.
+        home: Flink's directory.
         slots: of a TaskManager, each of which does a part of the work.
-        memory: of a TaskManager in MiB; its Python workers have theirs besides.
+        memory: of a TaskManager in MiB, without its Python workers.
         ports: {name of a server: its port}.
-        servers: those that were started.
-        tied: whether servers end with the process that started them, whatever ends it (Linux).
+        servers: (name, process) of each that was started.
     """
 
     directory: Path
@@ -197,9 +165,7 @@ class Cluster:
     slots: int = 2
     memory: int = 2048
     ports: dict[str, int] = field(default_factory=dict)
-    servers: list[Server] = field(default_factory=list)
-    tied: bool = False
-    _started: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
+    servers: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
 
     def start(self) -> None:
         """Starts all servers and waits until work can be given to them."""
@@ -211,20 +177,19 @@ class Cluster:
         self.start_task_manager()
         self._start_job_server()
         self.start_worker_pool()
-        self.await_listening("jobs")
+        self._await_listening("jobs")
         self.await_task_managers(1)
         (self.directory / "options").write_text("\n".join(self.options()) + "\n", encoding="utf-8")
 
-    def start_worker_pool(self) -> Server:
+    def start_worker_pool(self) -> None:
         """Starts the pool of Python workers, and waits until it listens."""
         pool = [sys.executable, "-m", "beam_datasets.beam.worker_pool", f"--port={self.ports['workers']}"]
-        server = self._spawn("workers", pool)
-        self.await_listening("workers")
-        return server
+        self._spawn("workers", pool)
+        self._await_listening("workers")
 
-    def start_task_manager(self) -> Server:
+    def start_task_manager(self) -> None:
         """Starts a TaskManager."""
-        return self._spawn("taskmanager", [self._script("taskmanager"), "start-foreground"])
+        self._spawn("taskmanager", [self._script("taskmanager"), "start-foreground"])
 
     def _start_job_server(self) -> None:
         main = ["-cp", f"{self.home / 'lib'}/*", "org.apache.beam.runners.flink.FlinkJobServerDriver"]
@@ -249,16 +214,22 @@ class Cluster:
             f"--environment_config={HOST}:{self.ports['workers']}",
         ]
 
-    def running(self, name: str) -> list[Server]:
-        """Returns the servers of this name that run, the one started last behind."""
-        return [server for server in self.servers if server.name == name and server.is_running()]
+    def running(self, name: str) -> list[subprocess.Popen[bytes]]:
+        """Returns the servers of this name that run, in the order of their start."""
+        return [process for server, process in self.servers if server == name and process.poll() is None]
 
-    def await_listening(self, name: str) -> None:
+    def kill(self, name: str) -> None:
+        """Kills the server of this name that was started last, and the processes that it started."""
+        process = self.running(name)[-1]
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def _await_listening(self, name: str) -> None:
         """Waits until a server listens on its port."""
         self._await(lambda: _listens(self.ports[name]), f"{name} to listen on port {self.ports[name]}", name)
 
     def await_task_managers(self, count: int) -> None:
-        """Waits until so many TaskManagers have come to the JobManager."""
+        """Waits until at least `count` TaskManagers have registered."""
 
         def are_there() -> bool:
             with contextlib.suppress(OSError, ValueError):
@@ -268,31 +239,29 @@ class Cluster:
         self._await(are_there, f"{count} TaskManagers to register", "jobmanager")
 
     def overview(self) -> Mapping[str, int]:
-        """Returns what the JobManager tells of the cluster."""
+        """Returns the JobManager's overview of the cluster."""
         from urllib.request import urlopen
 
         with urlopen(f"http://{HOST}:{self.ports['rest']}/overview", timeout=10) as answer:
-            told: Mapping[str, int] = json.load(answer)
-        return told
+            overview: Mapping[str, int] = json.load(answer)
+        return overview
 
     def stop(self) -> None:
         """Stops all servers."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            for server in self.servers:
-                server.signal(number)
+            for _, process in self.servers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
             deadline = time.monotonic() + STOP_SECONDS
-            while any(server.is_running() for server in self.servers) and time.monotonic() < deadline:
+            while any(process.poll() is None for _, process in self.servers) and time.monotonic() < deadline:
                 time.sleep(0.1)
-        for process in self._started:
-            process.wait()
         self.servers.clear()
-        self._save()
 
     def _script(self, name: str) -> str:
         return str(self.home / "bin" / ENTRY_POINTS[name])
 
     def _configure(self) -> None:
-        """Writes Flink's configuration: that of the package, but for where servers listen and what they may take."""
+        """Writes Flink's configuration: that of the package with other addresses and limits."""
         packaged = (self.home / "conf" / "config.yaml").read_text(encoding="utf-8")
         java = re.search(r"^ +all: (.*)$", packaged, re.MULTILINE)[1]
         settings = {
@@ -315,68 +284,43 @@ class Cluster:
         lines = [f"{name}: {value}\n" for name, value in settings.items()]
         (conf / "config.yaml").write_text("".join(lines), encoding="utf-8")
 
-    def _spawn(self, name: str, command: Sequence[str]) -> Server:
-        log = self._log(name, sum(server.name == name for server in self.servers))
+    def _spawn(self, name: str, command: Sequence[str]) -> None:
+        log = self._log(name)
         environment = {
             **os.environ,
             "FLINK_CONF_DIR": str(self.directory / "conf"),
             "FLINK_LOG_DIR": str(self.directory / "logs"),
             "FLINK_PID_DIR": str(self.directory / "tmp"),
         }
+        # Servers end with this process even if it is killed (Linux).
+        tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*(["setpriv", "--pdeathsig", "KILL"] if self.tied else []), *command],
+                [*tied, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 env=environment,
                 start_new_session=True,
             )
-        self._started.append(process)
-        server = Server(name, process.pid, _start_time(process.pid))
-        self.servers.append(server)
-        self._save()
-        return server
+        self.servers.append((name, process))
 
-    def _log(self, name: str, number: int) -> Path:
-        return self.directory / "logs" / f"{name}-{number}.out"
+    def _log(self, name: str) -> Path:
+        """Returns the log of the next server of this name."""
+        return self.directory / "logs" / f"{name}-{sum(server == name for server, _ in self.servers)}.out"
 
     def _await(self, is_so: Callable[[], bool], what: str, name: str) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not is_so():
             if time.monotonic() > deadline or not self.running(name):
-                last = self._log(name, sum(server.name == name for server in self.servers) - 1)
-                said = last.read_text(errors="replace")[-2000:]
-                raise ClusterError(f"waited in vain for {what}; logs are in {last.parent}\n{said}")
+                logs = self.directory / "logs"
+                last = max(logs.glob(f"{name}-*.out")).read_text(errors="replace")[-2000:]
+                raise ClusterError(f"{name} ended or timed out: expected {what}; logs are in {logs}\n{last}")
             time.sleep(0.2)
-
-    def _save(self) -> None:
-        state = {
-            "home": str(self.home),
-            "slots": self.slots,
-            "memory": self.memory,
-            "ports": self.ports,
-            "servers": [asdict(server) for server in self.servers],
-        }
-        (self.directory / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-
-    @classmethod
-    def load(cls, directory: Path) -> Cluster:
-        """Returns the cluster that was started in a directory.
-
-        Raises:
-            ClusterError: none was.
-        """
-        try:
-            state = json.loads((directory / STATE).read_text(encoding="utf-8"))
-        except OSError:
-            raise ClusterError(f"no cluster was started in {directory}.") from None
-        servers = [Server(**server) for server in state["servers"]]
-        return cls(directory, Path(state["home"]), state["slots"], state["memory"], state["ports"], servers)
 
 
 def free_port() -> int:
-    """Returns a port of this machine that nobody listens on."""
+    """Returns a port of this machine that no process listens on."""
     with socket.socket() as listening:
         listening.bind((HOST, 0))
         return int(listening.getsockname()[1])
@@ -388,17 +332,10 @@ def _listens(port: int) -> bool:
     return False
 
 
-def _start_time(pid: int) -> str:
-    """Returns when a process started; '' where there is none, or one that has ended."""
-    told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, started = told.stdout.strip().partition(" ")
-    return "" if state.startswith("Z") else started.strip()
-
-
 @contextlib.contextmanager
 def running(directory: Path, **settings: int) -> Iterator[Cluster]:
-    """Provides a cluster, whose servers end with the context or with this process."""
-    cluster = Cluster(directory, set_up(), tied=shutil.which("setpriv") is not None, **settings)
+    """Runs a cluster until the context ends."""
+    cluster = Cluster(directory, set_up(), **settings)
     try:
         cluster.start()
         yield cluster
@@ -406,50 +343,23 @@ def running(directory: Path, **settings: int) -> Iterator[Cluster]:
         cluster.stop()
 
 
-def _start(directory: Path, slots: int, memory: int) -> int:
-    with contextlib.suppress(ClusterError):
-        if any(server.is_running() for server in Cluster.load(directory).servers):
-            raise SystemExit(f"a cluster runs in {directory} already; `status` says more.")
-    cluster = Cluster(directory, set_up(), slots, memory)
-    try:
-        cluster.start()
-    except BaseException:
-        cluster.stop()
-        raise
-    print(*cluster.options(), sep="\n")
-    return 0
-
-
-def _status(directory: Path) -> int:
-    cluster = Cluster.load(directory)
-    if not cluster.servers:
-        print(f"the cluster of {directory} was stopped")
-    for server in cluster.servers:
-        port = cluster.ports.get({"jobmanager": "rest"}.get(server.name, server.name))
-        where = f" http://{HOST}:{port}" if server.name == "jobmanager" else f" {HOST}:{port}" if port else ""
-        print(f"{server.name:<12} {'runs' if server.is_running() else 'has ended'}, process {server.pid}{where}")
-    return 0 if cluster.servers and all(server.is_running() for server in cluster.servers) else 1
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program and returns its exit code."""
     parser = argparse.ArgumentParser(
         "flink_cluster.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("start", "status", "stop"):
-        command = commands.add_parser(name)
-        command.add_argument("directory", type=Path, metavar="DIR", help="of the cluster's logs and state")
-        if name == "start":
-            command.add_argument("--slots", type=int, default=2, help="parallelism of its TaskManager; default 2")
-            command.add_argument("--memory", type=int, default=2048, help="of its TaskManager in MiB; default 2048")
+    parser.add_argument("--slots", type=int, default=2, help="parallelism of its TaskManager; default 2")
+    parser.add_argument("--memory", type=int, default=2048, help="of its TaskManager in MiB; default 2048")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="of the cluster's logs and configuration")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="runs while the cluster does")
     arguments = parser.parse_args(argv)
     try:
-        if arguments.command == "start":
-            return _start(arguments.directory.absolute(), arguments.slots, arguments.memory)
-        if arguments.command == "status":
-            return _status(arguments.directory.absolute())
-        Cluster.load(arguments.directory.absolute()).stop()
+        with running(arguments.directory.absolute(), slots=arguments.slots, memory=arguments.memory) as cluster:
+            if arguments.command:
+                return subprocess.run(arguments.command, check=False).returncode
+            print(*cluster.options(), f"Flink's page: http://{HOST}:{cluster.ports['rest']}", sep="\n", flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.pause()
     except ClusterError as error:
         print(f"flink_cluster.py: {error}", file=sys.stderr)
         return 1

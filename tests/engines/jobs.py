@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tests.end_to_end.engines import await_listening, free_port, server
-from tests.end_to_end.test_determinism import digests
+from tests.directories import digests
+from tests.processes import kill
+from tests.servers import free_port, server, worker_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = str(ROOT / "tests" / "end_to_end" / "numbers_dataset.py")
+BLOBS = str(ROOT / "tests" / "engines" / "blobs_dataset.py")
 OPTIONS = ("--count", "200000", "--num_shards", "64")
 JOB_SECONDS = 300
-WITHOUT_BEAM = f'exec {sys.executable} -S "$@"'  # a Python that finds no packages
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -32,19 +31,19 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Waits for a command and returns its exit code and what it says."""
+    """Waits for a command and returns its exit code and its output."""
     try:
-        told, complained = process.communicate(timeout=JOB_SECONDS)
+        out, err = process.communicate(timeout=JOB_SECONDS)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, told + complained
+        kill(process)
+    return process.returncode, out + err
 
 
-def run(*arguments: str) -> None:
-    """Runs a command that ends well."""
-    code, told = end(start(*arguments))
-    assert code == 0, told
+def run(*arguments: str) -> str:
+    """Runs a command that must succeed, and returns its output."""
+    code, output = end(start(*arguments))
+    assert code == 0, output
+    return output
 
 
 def numbers(data_dir: Path, *engine: str) -> list[str]:
@@ -65,57 +64,51 @@ def version(data_dir: Path, name: str = "numbers") -> dict[str, str]:
 
 
 def nothing_is_left(data_dir: Path) -> bool:
-    """Returns whether there is no file, neither of a version nor of what was to be one."""
+    """Returns whether there is no file below a directory."""
     return not any(path.is_file() for path in data_dir.rglob("*"))
 
 
-def await_a_shard(process: subprocess.Popen[str], data_dir: Path) -> None:
-    """Waits until the first shard stands in the staging directory."""
-    while not any(data_dir.glob("numbers/incomplete.*/*.tfrecord-*")):
-        assert process.poll() is None, end(process)
-        time.sleep(0.02)
-
-
-def await_spilled(process: subprocess.Popen[str], data_dir: Path) -> None:
-    """Waits until a worker has written something."""
-    while not any(data_dir.glob("numbers/incomplete.*/spill/*")):
+def await_staged(process: subprocess.Popen[str], data_dir: Path, pattern: str = "*.tfrecord-*") -> None:
+    """Waits until a file of the pattern, by default the first shard, is in the staging directory."""
+    while not any(data_dir.glob(f"numbers/incomplete.*/{pattern}")):
         assert process.poll() is None, end(process)
         time.sleep(0.02)
 
 
 def fails(data_dir: Path, *engine: str) -> str:
-    """Returns why the dataset of numbers cannot be generated; the run does not hang."""
-    code, told = end(start(*numbers(data_dir, *engine)))
-    assert code == 1, told
-    assert "Traceback" not in told, told
+    """Returns the output of a command that cannot generate the dataset of numbers, and leaves nothing behind."""
+    code, output = end(start(*numbers(data_dir, *engine)))
+    assert code == 1, output
+    assert "Traceback" not in output, output
     assert nothing_is_left(data_dir)
-    return told
+    return output
 
 
-class Pool:
-    """Our own pool, which can be killed with its workers."""
+class Pool(NamedTuple):
+    """A running worker pool of this project, and the pipeline options that lead to it."""
 
-    def __init__(self) -> None:
-        port = free_port()
-        self.options = ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
-        command = [sys.executable, "-m", "beam_datasets.beam.worker_pool", "--port", str(port)]
-        self._process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
-        await_listening(port)
+    process: subprocess.Popen[bytes]
+    options: list[str]
 
     def kill(self) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        """Kills the pool and its workers."""
+        kill(self.process)
+
+
+@contextlib.contextmanager
+def own_pool(folder: Path) -> Iterator[Pool]:
+    """Runs the worker pool of this project."""
+    port = free_port()
+    with server(["beam_datasets.beam.worker_pool", "--port", str(port)], port, folder / f"pool-{port}.log") as process:
+        yield Pool(process, ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"])
 
 
 @contextlib.contextmanager
 def pool_of(python: str, folder: Path) -> Iterator[str]:
     """Runs Beam's own pool, whose command `python` is this script; yields its address."""
-    (folder / "bin").mkdir()
     script = folder / "bin" / "python"
+    script.parent.mkdir()
     script.write_text(f"#!/bin/sh\n{python}\n")
     script.chmod(0o755)
-    port = free_port()
-    arguments = ["apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
-    with server(arguments, port, folder / "pool.log", path=str(script.parent)):
-        yield f"localhost:{port}"
+    with worker_pool(folder, path=str(script.parent)) as address:
+        yield address

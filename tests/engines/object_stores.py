@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.storage import options
-from tests.end_to_end.engines import free_port, served, server
+from beam_datasets.storage import objects, options
+from tests.servers import free_port, served, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 VERSITYGW_PACKAGE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "datasets"
@@ -55,6 +57,20 @@ class ObjectStore:
         }
 
 
+def use(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets this process, and those that it starts, find a store by the environment."""
+    for name, value in store.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(options.VARIABLE, raising=False)
+    forget_options()
+
+
+def forget_options() -> None:
+    """Forgets the options and clients of stores that are gone."""
+    options._registered.clear()
+    objects._store.cache_clear()
+
+
 @contextlib.contextmanager
 def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 0) -> Iterator[ObjectStore]:
     """Runs a store of a kind, 's3' or 'gs', with an empty bucket.
@@ -65,7 +81,7 @@ def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 
         fail: share of the requests that are answered with 503.
         stall: share of the requests that get no answer for 5 seconds; clients give up after 2.
     """
-    options._registered.clear()  # the buckets of other tests have the same name, and paths should have no number
+    forget_options()
     store, proxy = free_port(), free_port()
     front = [
         "tests.engines.flaky_proxy", "--port", str(proxy), "--store", str(store), "--dialect",
@@ -83,10 +99,10 @@ def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 
 
 
 def versitygw(*, build: bool) -> Path | None:
-    """Returns the program versitygw; None if it was not built yet, and is not to be or there is no Go.
+    """Returns the program versitygw, or None if it is not built.
 
     Args:
-        build: builds it if it is not there, which takes minutes.
+        build: builds it if needed and if Go is installed, which takes minutes.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     program = cache / "beam_datasets" / "versitygw" / "versitygw"

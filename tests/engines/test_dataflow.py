@@ -1,4 +1,4 @@
-"""The Flex Templates as far as they go without a cloud: metadata, how a job is launched, and what is submitted."""
+"""The Flex Templates without a cloud: metadata, launching a job, and the submitted job."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from beam_datasets import storage
 from beam_datasets.cli import build, materialize, verify
-from tests.engines.dataflow_service import STAGING, Cloud, cloud
-from tests.engines.test_object_stores import build as build_numbers
-from tests.engines.test_object_stores import use
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.engines.dataflow_service import STAGING, Cloud
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from types import ModuleType
 
 pytest.importorskip("google.cloud.dataflow_v1beta3")
@@ -74,12 +73,12 @@ def test_the_client_of_dataflow_takes_the_spec(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_parameter_is_an_option_of_the_program(name: str) -> None:
     known = {word.lstrip("-"): action for action in COMMANDS[name].parser()._actions for word in action.option_strings}
-    told = parameters(name)
-    assert told.keys() - {"dataset", "options"} <= known.keys()
-    assert {word for word, action in known.items() if action.required} <= told.keys()
-    required = {word for word, parameter in told.items() if not parameter["isOptional"]}
+    documented = parameters(name)
+    assert documented.keys() - {"dataset", "options"} <= known.keys()
+    assert {word for word, action in known.items() if action.required} <= documented.keys()
+    required = {word for word, parameter in documented.items() if not parameter["isOptional"]}
     assert required == {"dataset", "report"} if name == "verify" else required == {"dataset", "data_dir"}
-    for word, parameter in told.items():
+    for word, parameter in documented.items():
         if word in known and known[word].nargs == 0:
             assert parameter["paramType"] == "BOOLEAN"
         if word in known and known[word].choices:
@@ -105,11 +104,11 @@ def test_the_parameters_of_the_readme_are_accepted() -> None:
     runs = readme_runs()
     assert {name for name, _ in runs} == set(NAMES)
     for name, given in runs:
-        told = parameters(name)
-        assert given.keys() <= told.keys()
-        assert {word for word, parameter in told.items() if not parameter["isOptional"]} <= given.keys()
+        documented = parameters(name)
+        assert given.keys() <= documented.keys()
+        assert {word for word, parameter in documented.items() if not parameter["isOptional"]} <= given.keys()
         for word, value in given.items():
-            assert all(re.fullmatch(regex, value) for regex in told[word].get("regexes", ())), (word, value)
+            assert all(re.fullmatch(regex, value) for regex in documented[word].get("regexes", ())), (word, value)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +130,7 @@ def test_parameters_become_arguments() -> None:
     ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("cloud")) as there, pytest.MonkeyPatch.context() as patch:
-        use(there, patch)
-        yield there
-
-
-def launch(running: Cloud, name: str, *given: str, **options: str | None) -> subprocess.CompletedProcess[str]:
+def launch(dataflow: Cloud, name: str, *given: str, **options: str | None) -> subprocess.CompletedProcess[str]:
     """Starts a template's program as its launcher does."""
     flex = {
         "runner": "DataflowRunner",
@@ -149,7 +141,7 @@ def launch(running: Cloud, name: str, *given: str, **options: str | None) -> sub
         "staging_location": f"gs://{STAGING}/staging",
         "sdk_container_image": IMAGE,
         "num_workers": "3",
-        "dataflow_endpoint": f"http://localhost:{running.dataflow}",
+        "dataflow_endpoint": f"http://localhost:{dataflow.dataflow}",
     } | options
     words = [*given, "--no_auth", *(f"--{word}={value}" for word, value in flex.items() if value is not None)]
     return subprocess.run(
@@ -157,17 +149,17 @@ def launch(running: Cloud, name: str, *given: str, **options: str | None) -> sub
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={**os.environ, **running.env},
+        env={**os.environ, **dataflow.env},
         check=False,
         timeout=120,
     )
 
 
-def submitted(running: Cloud) -> tuple[dict[str, Any], beam_runner_api_pb2.Pipeline]:
+def submitted(dataflow: Cloud) -> tuple[dict[str, Any], beam_runner_api_pb2.Pipeline]:
     """Returns the job that was submitted last, and its graph."""
-    path, job = running.jobs[-1]
+    path, job = dataflow.jobs[-1]
     assert path == "/v1b3/projects/my-project/locations/europe-west1/jobs"
-    graph = running.staged(job["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"])
+    graph = dataflow.staged(job["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"])
     assert len(json.dumps(job)) + len(graph) < 20_000_000
     pool = job["environment"]["workerPools"][0]
     assert pool["numWorkers"] == 3
@@ -198,37 +190,37 @@ def stages(graph: beam_runner_api_pb2.Pipeline) -> set[str]:
 
 
 @pytest.mark.slow
-def test_generate_is_launched_and_left(running: Cloud) -> None:
+def test_generate_is_launched_and_left(dataflow: Cloud) -> None:
     done = launch(
-        running,
+        dataflow,
         "generate",
         "--dataset=digits",
-        f"--data_dir={running.data}/generated",
+        f"--data_dir={dataflow.data}/generated",
         "--num_shards=train=4;test=2",
         "--ignore_duplicates=true",
     )
     assert done.returncode == 0, done.stderr
-    assert f"will publish in {running.data}/generated/digits/1.0.0" in done.stdout
-    assert "Submitted job: job-1" in done.stderr
-    job, graph = submitted(running)
+    assert f"will publish in {dataflow.data}/generated/digits/1.0.0" in done.stdout
+    assert done.stderr.startswith("DataflowRunner: job job-1, https://console.cloud.google.com")
+    job, graph = submitted(dataflow)
     assert job["name"] == "generate-1"
     assert stages(graph) >= {"Encode train", "Encode test", "Plan", "Route", "GroupByShard", "Write", "Join", "Publish"}
     coders = key_coders(graph)
     assert any("GroupByShard" in name for name in coders)
     assert all("pickle" not in urn and "fast_primitives" not in urn for urn in coders.values()), coders
-    staging, records = storage.list_dir(f"{running.data}/generated/digits")  # stay, for the job
+    staging, records = storage.list_dir(f"{dataflow.data}/generated/digits")  # stay, for the job
     assert staging.startswith("incomplete.")
     assert records == "incomplete.runs.1.0.0"
 
 
 @pytest.mark.slow
-def test_names_of_files_take_little_room_in_the_graph(running: Cloud) -> None:
+def test_names_of_files_take_little_room_in_the_graph(dataflow: Cloud) -> None:
     for number in range(200):
-        running.stage(f"rows/{number:05d}-{'long' * 50}.jsonl", b'{"id": %d, "text": "x"}\n' % number)
+        dataflow.stage(f"rows/{number:05d}-{'long' * 50}.jsonl", b'{"id": %d, "text": "x"}\n' % number)
     options = f"--options=--pattern gs://{STAGING}/rows/*.jsonl --key id"
-    done = launch(running, "generate", "--dataset=jsonl", f"--data_dir={running.data}/rows", options)
+    done = launch(dataflow, "generate", "--dataset=jsonl", f"--data_dir={dataflow.data}/rows", options)
     assert done.returncode == 0, done.stderr
-    _, graph = submitted(running)
+    _, graph = submitted(dataflow)
     content = graph.SerializeToString()
     assert b"00150-long" not in content
     assert len(content) < 80_000  # as many bytes as the names alone have, which would be there twice
@@ -236,32 +228,32 @@ def test_names_of_files_take_little_room_in_the_graph(running: Cloud) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reshuffle", [[], ["--reshuffle=pepper"]], ids=["copy", "reshuffle"])
-def test_materialize_and_verify_are_launched(running: Cloud, reshuffle: list[str]) -> None:
-    data = f"{running.data}/{'salted' if reshuffle else 'kept'}"
-    build_numbers(data, num_workers=1)
+def test_materialize_and_verify_are_launched(dataflow: Cloud, reshuffle: list[str]) -> None:
+    data = f"{dataflow.data}/{'salted' if reshuffle else 'kept'}"
+    Numbers(data_dir=data, count=500).build(num_shards=2, num_workers=1)
     split = "--split=train=train[:80%]; rest=train[80%:]+test"
-    done = launch(running, "materialize", "--dataset=numbers", f"--data_dir={data}", split, "--to=few", *reshuffle)
+    done = launch(dataflow, "materialize", "--dataset=numbers", f"--data_dir={data}", split, "--to=few", *reshuffle)
     assert done.returncode == 0, done.stderr
-    _, graph = submitted(running)
+    _, graph = submitted(dataflow)
     wanted = {"GroupByShard", "Route", "Write", "Publish"} if reshuffle else {"Shards", "Copy", "Publish"}
     assert stages(graph) >= wanted
-    done = launch(running, "verify", "--dataset=numbers", f"--data_dir={data}", f"--report={data}/report.json")
+    done = launch(dataflow, "verify", "--dataset=numbers", f"--data_dir={data}", f"--report={data}/report.json")
     assert done.returncode == 0, done.stderr
     assert f"report will be {data}/report.json" in done.stdout
-    _, graph = submitted(running)
+    _, graph = submitted(dataflow)
     assert stages(graph) >= {"Verify", "Conclude", "Save"}
 
 
 @pytest.mark.slow
-def test_a_job_written_to_a_file_is_not_waited_for(running: Cloud) -> None:
+def test_a_job_written_to_a_file_is_not_waited_for(dataflow: Cloud) -> None:
     """The launcher of a Flex Template has the program write the job to such a file, and starts it from there."""
     template = f"gs://{STAGING}/jobs/job_object"
-    count = len(running.jobs)
-    arguments = ["--dataset=digits", f"--data_dir={running.data}/written"]
-    done = launch(running, "generate", *arguments, template_location=template)
+    count = len(dataflow.jobs)
+    arguments = ["--dataset=digits", f"--data_dir={dataflow.data}/written"]
+    done = launch(dataflow, "generate", *arguments, template_location=template)
     assert done.returncode == 0, done.stderr
-    assert len(running.jobs) == count
-    assert json.loads(running.staged(template))["name"] == "generate-1"
+    assert len(dataflow.jobs) == count
+    assert json.loads(dataflow.staged(template))["name"] == "generate-1"
 
 
 @pytest.mark.slow
@@ -278,13 +270,13 @@ def test_a_job_written_to_a_file_is_not_waited_for(running: Cloud) -> None:
     ids=["data_dir", "temp_location", "local temp_location", "region", "dataset", "template"],
 )
 def test_what_is_refused_before_a_job(
-    running: Cloud, arguments: list[str], options: dict[str, str | None], said: str
+    dataflow: Cloud, arguments: list[str], options: dict[str, str | None], said: str
 ) -> None:
-    count = len(running.jobs)
-    data = f"{running.data}/refused"
-    done = launch(running, "generate", *(argument.format(data=data) for argument in arguments), **options)
+    count = len(dataflow.jobs)
+    data = f"{dataflow.data}/refused"
+    done = launch(dataflow, "generate", *(argument.format(data=data) for argument in arguments), **options)
     assert done.returncode in (1, 2)
     assert re.search(said, done.stderr, re.DOTALL), done.stderr
     assert "Traceback" not in done.stderr
-    assert len(running.jobs) == count
+    assert len(dataflow.jobs) == count
     assert not storage.exists(data)

@@ -1,11 +1,10 @@
-"""Datasets on a real Flink cluster: the same bytes as here, whatever is killed, and errors where a job would hang.
+"""Flink, where `test_runners` does not show it: killed servers, errors before and in a job, and the deployment.
 
 Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewhere these tests are skipped.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,84 +16,39 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.end_to_end.engines import free_port
-from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
     NUMBERS,
     ROOT,
-    WITHOUT_BEAM,
-    await_a_shard,
-    await_spilled,
+    await_staged,
     end,
     fails,
     nothing_is_left,
     numbers,
     pool_of,
     run,
-    slices,
     start,
     version,
 )
+from tests.servers import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from tests.engines import flink_cluster as flink
 
-if os.environ.get("BEAM_DATASETS_FLINK") != "required":
-    pytest.skip("make test-flink sets up a Flink cluster", allow_module_level=True)
-
-
-BLOBS = str(ROOT / "tests" / "engines" / "blobs_dataset.py")
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink.Cluster]:
-    with flink.running(tmp_path_factory.mktemp("flink")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(running: flink.Cluster) -> flink.Cluster:
-    """The cluster, with a TaskManager and a pool, whatever a test before has killed."""
-    if not running.running("taskmanager"):
-        running.start_task_manager()
-    if not running.running("workers"):
-        running.start_worker_pool()
-    running.await_task_managers(1)
-    return running
-
-
-@pytest.mark.parametrize("payload", ["spilled", "inline"])
-def test_generates_the_same_bytes(cluster: flink.Cluster, local: Path, tmp_path: Path, payload: str) -> None:
-    run(*numbers(tmp_path, "--payload", payload, *cluster.options()))
-    assert "--parallelism=2" in cluster.options()
-    assert version(tmp_path) == version(local)
-
-
-@pytest.mark.parametrize("how", [(), ("--reshuffle", "salt")], ids=["kept", "reshuffled"])
-def test_materializes_the_same_bytes(cluster: flink.Cluster, local: Path, tmp_path: Path, how: Sequence[str]) -> None:
-    run(*slices(local, tmp_path / "flink", *how, *cluster.options()))
-    run(*slices(local, tmp_path / "local", *how))
-    assert version(tmp_path / "flink", "some") == version(tmp_path / "local", "some")
-
-
-def test_records_of_20_megabytes(cluster: flink.Cluster, tmp_path: Path) -> None:
-    run("build", BLOBS, "--data_dir", str(tmp_path / "flink"), *cluster.options())
-    run("build", BLOBS, "--data_dir", str(tmp_path / "local"))
-    assert version(tmp_path / "flink", "blobs") == version(tmp_path / "local", "blobs")
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("victim", ["taskmanager", "workers"])
 def test_killed_while_it_writes(cluster: flink.Cluster, local: Path, tmp_path: Path, victim: str) -> None:
     process = start(*numbers(tmp_path, *cluster.options()))
     try:
-        await_a_shard(process, tmp_path)
-        cluster.running(victim)[-1].signal(signal.SIGKILL)
+        await_staged(process, tmp_path)
+        cluster.kill(victim)
         assert not (tmp_path / "numbers" / "1.0.0").exists()
         {"taskmanager": cluster.start_task_manager, "workers": cluster.start_worker_pool}[victim]()
     finally:
-        code, told = end(process)
+        code, output = end(process)
     if code != 0:
-        assert nothing_is_left(tmp_path), told
+        assert nothing_is_left(tmp_path), output
         cluster.await_task_managers(1)
         run(*numbers(tmp_path, *cluster.options()))
     assert version(tmp_path) == version(local)
@@ -103,29 +57,14 @@ def test_killed_while_it_writes(cluster: flink.Cluster, local: Path, tmp_path: P
 def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
     process = start(*numbers(tmp_path, *cluster.options(), "--count=2000000"))  # long enough to be cancelled in time
     try:
-        await_spilled(process, tmp_path)
+        await_staged(process, tmp_path, "spill/*")
         process.send_signal(signal.SIGINT)
     finally:
-        code, told = end(process)
-    assert code == 130, told
+        code, output = end(process)
+    assert code == 130, output
     assert not (tmp_path / "numbers" / "1.0.0").exists()
     assert cluster.overview()["jobs-running"] == 0
     assert cluster.overview()["jobs-cancelled"] > 0
-
-
-def test_no_pool(cluster: flink.Cluster, tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    told = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
-    assert f"found no worker pool at {address}" in told
-
-
-def test_a_pool_whose_python_has_no_beam(cluster: flink.Cluster, tmp_path: Path) -> None:
-    with pool_of(WITHOUT_BEAM, tmp_path) as address:
-        told = fails(
-            tmp_path / "data", *cluster.options(), f"--environment_config={address}", "--worker_start_seconds=15"
-        )
-    assert "did not bring up a worker within 15 s" in told
-    assert "No module named 'apache_beam'" in (tmp_path / "pool.log").read_text()
 
 
 def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_path: Path) -> None:
@@ -134,27 +73,27 @@ def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_pat
     (hiding / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'beam_datasets'\")\n")
     python = f'cd {hiding.parent} && PYTHONPATH={hiding.parent} exec {sys.executable} "$@"'
     with pool_of(python, tmp_path) as address:
-        told = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
-    assert "No module named 'beam_datasets'" in told
-    assert "Workers need this project" in told
+        output = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
+    assert "No module named 'beam_datasets'" in output
+    assert "Workers need this project" in output
 
 
 def test_the_authors_error(cluster: flink.Cluster, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     text = Path(NUMBERS).read_text().replace('yield f"{split}-{i}"', 'yield f"{split}-{i // 2}"')
     file.write_text(text)
-    code, told = end(start("build", str(file), "--data_dir", str(tmp_path / "data"), *cluster.options()))
+    code, output = end(start("build", str(file), "--data_dir", str(tmp_path / "data"), *cluster.options()))
     assert code == 1
-    assert "Traceback" not in told, told
-    assert "have the same key" in told or "duplicate" in told.lower(), told
+    assert "Traceback" not in output, output
+    assert "have the same key" in output or "duplicate" in output.lower(), output
     assert nothing_is_left(tmp_path / "data")
 
 
 def refused(*arguments: Any) -> str:
-    code, told = end(start("build", "digits", *map(str, arguments)))
+    code, output = end(start("build", "digits", *map(str, arguments)))
     assert code != 0
-    assert "Traceback" not in told, told
-    return told
+    assert "Traceback" not in output, output
+    return output
 
 
 def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path) -> None:
@@ -178,8 +117,8 @@ KUBERNETES = ROOT / "templates" / "flink" / "kubernetes"
 
 
 @pytest.fixture(scope="module")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The schema of a FlinkDeployment, out of the operator's own package."""
+def schema(flink: flink.Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The schema of a FlinkDeployment in the operator's own package."""
     folder = tmp_path_factory.mktemp("operator")
     artifact = "-Dartifact=org.apache.flink:flink-kubernetes-operator-api:1.10.0"
     copy = ["mvn", "--quiet", "--batch-mode", "dependency:copy", artifact, f"-DoutputDirectory={folder}"]
@@ -192,7 +131,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def closed(schema: Any) -> Any:
-    """Returns a schema that takes no fields but those that it names, so that a misspelt one is found."""
+    """Returns a schema that allows only the fields that it names, so that a misspelt field is found."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):
@@ -203,7 +142,7 @@ def closed(schema: Any) -> Any:
     return made
 
 
-def test_the_deployment_is_what_the_operator_takes(schema: dict[str, Any]) -> None:
+def test_the_deployment_fits_the_schema_of_the_operator(schema: dict[str, Any]) -> None:
     deployment = yaml.safe_load((KUBERNETES / "flink-deployment.yaml").read_text())
     schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {}}
     jsonschema.validate(deployment, schema)

@@ -1,4 +1,4 @@
-"""A launcher that has lost contact with the engine of its job: it deletes nothing, and says which job may still run."""
+"""A launcher that loses contact with the engine of its job deletes nothing and reports which job may still run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from beam_datasets import storage
-from tests.end_to_end.engines import free_port, server
-from tests.engines.dataflow_service import STAGING, Cloud, cloud
-from tests.engines.jobs import NUMBERS, ROOT, Pool, await_spilled, end, numbers, start, version
-from tests.engines.test_object_stores import use
+from tests.engines.dataflow_service import STAGING, Cloud
+from tests.engines.jobs import NUMBERS, ROOT, Pool, await_staged, end, numbers, start, version
+from tests.servers import job_service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 JOB_SECONDS = 120
@@ -35,7 +33,7 @@ runpy.run_module("beam_datasets.cli", run_name="__main__", alter_sys=True)
 
 
 class Proxy:
-    """Forwards TCP connections to a port of this machine, until it is cut."""
+    """Forwards TCP connections to a port of this machine until `cut()`."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -68,77 +66,51 @@ class Proxy:
             sink.shutdown(socket.SHUT_WR)
 
 
-def await_version(data_dir: Path) -> None:
-    deadline = time.monotonic() + JOB_SECONDS
-    while not (data_dir / "numbers" / "1.0.0").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
-def check_told(told: str, job: str) -> None:
-    told = told.splitlines()[-1]  # before it are tracebacks of Beam's own threads
-    assert re.search(rf"job {job}: expected its state, got .*It may still be running", told), told
-    assert "its intermediate data was kept" in told
-    assert "beam-datasets gc" in told
+def check_message(output: str, job: str) -> None:
+    message = output.splitlines()[-1]  # before it are tracebacks of Beam's own threads
+    assert re.search(rf"job {job}: expected its state, got .*It may still be running", message), message
+    assert "its intermediate data was kept" in message
+    assert "beam-datasets gc" in message
 
 
 @pytest.mark.slow
-def test_a_job_service_that_cannot_be_reached_any_more(pool: Pool, local: Path, tmp_path: Path) -> None:
-    """P3: a launcher whose connection is cut keeps the data of its job, which goes on, and publishes."""
-    port = free_port()
-    arguments = ["apache_beam.runners.portability.local_job_service_main", "--port", str(port)]
-    with server(arguments, port, tmp_path / "log"):
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_job_service_that_cannot_be_reached(pool: Pool, local: Path, tmp_path: Path, interrupted: bool) -> None:
+    """P3: a launcher whose connection is cut keeps the data of its job, which goes on, and publishes.
+
+    So does one that is interrupted, if the engine does not confirm the end of the job.
+    """
+    with job_service(tmp_path) as port:
         proxy = Proxy(port)
         engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{proxy.port}", "--job_name=mine"]
         process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"))
-        await_spilled(process, tmp_path)
+        await_staged(process, tmp_path, "spill/*")
+        if interrupted:
+            process.send_signal(signal.SIGSTOP)
         proxy.cut()
-        code, told = end(process)
+        if interrupted:
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGCONT)
+        code, output = end(process)
         assert code == 1
-        check_told(told, "mine")
-        await_version(tmp_path)
+        check_message(output, "mine")
+        deadline = time.monotonic() + JOB_SECONDS
+        while not (tmp_path / "numbers" / "1.0.0").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
     assert len(version(tmp_path)) == len(version(local))
 
 
-@pytest.mark.slow
-def test_ctrl_c_that_the_engine_does_not_confirm(pool: Pool, tmp_path: Path) -> None:
-    """P3: Ctrl-C cancels a remote job; where its end is not confirmed, the data is kept."""
-    port = free_port()
-    arguments = ["apache_beam.runners.portability.local_job_service_main", "--port", str(port)]
-    with server(arguments, port, tmp_path / "log"):
-        proxy = Proxy(port)
-        engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{proxy.port}", "--job_name=mine"]
-        process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"))
-        await_spilled(process, tmp_path)
-        process.send_signal(signal.SIGSTOP)
-        proxy.cut()
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGCONT)
-        code, told = end(process)
-        assert code == 1
-        check_told(told, "mine")
-        await_version(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    pytest.importorskip("google.cloud.dataflow_v1beta3")
-    pytest.importorskip("gcp_storage_emulator")
-    with cloud(tmp_path_factory.mktemp("cloud")) as there, pytest.MonkeyPatch.context() as patch:
-        use(there, patch)
-        yield there
-
-
-def on_dataflow(running: Cloud, data_dir: str, *states: str | int) -> tuple[int, str]:
-    """Runs a job that answers these states, and returns the exit code and what was said."""
-    running.states[:] = states
+def on_dataflow(dataflow: Cloud, data_dir: str, *states: str | int) -> tuple[int, str]:
+    """Runs a job that answers these states, and returns the exit code and the output."""
+    dataflow.states[:] = states
     words = [
         "--runner=DataflowRunner",
         "--project=my-project",
         "--region=europe-west1",
         "--job_name=numbers-1",
         f"--temp_location=gs://{STAGING}/temp",
-        f"--dataflow_endpoint=http://localhost:{running.dataflow}",
+        f"--dataflow_endpoint=http://localhost:{dataflow.dataflow}",
         "--sdk_container_image=image",
         "--no_auth",
     ]
@@ -148,30 +120,30 @@ def on_dataflow(running: Cloud, data_dir: str, *states: str | int) -> tuple[int,
 
 
 def staged(data_dir: str) -> list[str]:
-    """Returns the staging directories of a dataset; what a run has reserved has another name."""
+    """Returns the staging directories of a dataset, without reservations."""
     names = storage.list_dir(f"{data_dir}/numbers") if storage.exists(f"{data_dir}/numbers") else []
     return [name for name in names if re.match(r"incomplete\.\w+_", name)]
 
 
 @pytest.mark.slow
-def test_dataflow_that_cannot_be_asked_for_a_while(running: Cloud) -> None:
-    """P3, P8: the state is asked for again, until the job has ended; its id, page, states and warnings are shown."""
-    data_dir = f"{running.data}/while"
-    code, told = on_dataflow(running, data_dir, "RUNNING", 403, 403, 403, "RUNNING", "RUNNING", "FAILED")
+def test_dataflow_that_cannot_be_reached_for_a_while(dataflow: Cloud) -> None:
+    """P3, P8: the state is requested again until the job has ended; its id, page, states and warnings are shown."""
+    data_dir = f"{dataflow.data}/while"
+    code, output = on_dataflow(dataflow, data_dir, "RUNNING", 403, 403, 403, "RUNNING", "RUNNING", "FAILED")
     assert code == 1
-    assert "job job-1, https://console.cloud.google.com/dataflow/jobs/europe-west1/job-1?project=my-project" in told
-    assert "job-1 is in state JOB_STATE_RUNNING" in told
-    assert re.search(r"WARNING .*quota is low \(and 1 lines more\)", told), told
-    assert "State: FAILED" in told
+    assert "job job-1, https://console.cloud.google.com/dataflow/jobs/europe-west1/job-1?project=my-project" in output
+    assert "job-1 is in state JOB_STATE_RUNNING" in output
+    assert re.search(r"WARNING .*quota is low \(and 1 lines more\)", output), output
+    assert "State: FAILED" in output
     assert not staged(data_dir)  # the end of the job was confirmed
 
 
 @pytest.mark.slow
-def test_dataflow_that_cannot_be_asked_any_more(running: Cloud) -> None:
+def test_dataflow_that_cannot_be_reached(dataflow: Cloud) -> None:
     """P3: without an answer nothing is deleted, and the message names the job, its page and what to do."""
-    data_dir = f"{running.data}/ever"
-    code, told = on_dataflow(running, data_dir, "RUNNING", 403)
+    data_dir = f"{dataflow.data}/ever"
+    code, output = on_dataflow(dataflow, data_dir, "RUNNING", 403)
     assert code == 1
-    check_told(told, "job-1")
-    assert "console.cloud.google.com/dataflow/jobs/europe-west1/job-1" in told
+    check_message(output, "job-1")
+    assert "console.cloud.google.com/dataflow/jobs/europe-west1/job-1" in output
     assert staged(data_dir)

@@ -1,4 +1,4 @@
-"""Looking after datasets on object stores, by the command: what is said and done is as on a local disk."""
+"""Commands on datasets in object stores print and do the same as on a local disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from beam_datasets import storage
 from beam_datasets.cli.main import main
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
-from beam_datasets.storage import objects
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.engines.object_stores import SECRET, ObjectStore, object_store
+from tests.engines.object_stores import SECRET, ObjectStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytest.importorskip("obstore")
@@ -31,16 +30,9 @@ VERSION = "numbers/1.0.0"
 SHARD = "numbers-train.tfrecord-00001-of-00003"
 
 
-@pytest.fixture(scope="module", params=["s3", "gs"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store(request.param, tmp_path_factory.mktemp("store")) as running:
-        objects._store.cache_clear()
-        yield running
-
-
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data_dir on this machine's disk; and one of a version with ten examples less."""
+    """A data_dir on this machine's disk, and one with ten examples less."""
     root = tmp_path_factory.mktemp("original")
     for name, count in (("data", 500), ("less", 490)):
         Numbers(data_dir=root / name, count=count).build(num_shards=SHARDS, num_workers=1)
@@ -65,7 +57,7 @@ class Both:
             storage.write_bytes(storage.join(root, name), content)
 
     def change(self, name: str, edit: Callable[[bytes], bytes | None]) -> None:
-        """Changes a file in both places; removes it where nothing is left of it."""
+        """Changes a file in both places; removes it if `edit` returns None."""
         content = edit(storage.read_bytes(storage.join(self.local, name)))
         if content is not None:
             self.write(name, content)
@@ -74,7 +66,7 @@ class Both:
             storage.remove(storage.join(root, name))
 
     def command(self, *args: str) -> tuple[int, str]:
-        """Returns the code and the output of a command in the store, having seen that they are as on the disk."""
+        """Returns the exit code and output of a command in the store; asserts that they are the same on the disk."""
         found = []
         for root, more in ((self.local, []), (self.url, ["--storage_options", str(self.secrets)])):
             code = main([*(arg.replace("ROOT", root) for arg in args), *more])
@@ -110,7 +102,7 @@ def both(store: ObjectStore, original: Path, tmp_path: Path, capsys: pytest.Capt
     ],
     ids=lambda args: args[0],
 )
-def test_what_is_said(both: Both, args: list[str]) -> None:
+def test_output_is_the_same(both: Both, args: list[str]) -> None:
     code, text = both.command(*args)
     assert code == (1 if args[0] == "diff" or "nambers" in args else 0)
     assert text

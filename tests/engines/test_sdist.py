@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import site
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from beam_datasets.cli import main
-from tests.end_to_end.engines import portable_engine
+from tests.directories import digests
+from tests.servers import portable_engine
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -65,11 +65,6 @@ def places(python: str, cwd: Path) -> tuple[str, str, bool]:
     told = subprocess.run([python, "-c", code], cwd=cwd, check=True, capture_output=True, text=True)
     first, second, native = json.loads(told.stdout)
     return first, second, native
-
-
-def digests(directory: Path) -> dict[str, str]:
-    files = [path for path in directory.iterdir() if path.name != "run.json"]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def test_it_has_what_the_packages_have(sdist: Path) -> None:

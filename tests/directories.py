@@ -1,0 +1,23 @@
+"""The contents of directories, to compare them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from beam_datasets import storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def digests(directory: str | Path) -> dict[str, str]:
+    """Returns {file name: sha256} of a published directory on a disk or in a store, without run.json."""
+    root = directory if isinstance(directory, str) else str(directory)
+    names = sorted(name for name in storage.list_dir(root) if name != "run.json")
+    return {name: hashlib.sha256(storage.read_bytes(storage.join(root, name))).hexdigest() for name in names}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Returns {path relative to the folder: bytes} of all files below it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,19 @@
+"""Fixtures of the end-to-end tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers import portable_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def portable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The pipeline options that lead to Beam's portable job service and its workers."""
+    with portable_engine(tmp_path_factory.mktemp("portable")) as options:
+        yield options
