@@ -70,9 +70,7 @@ class Export(beam.PTransform):
     def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
         return display_items(
-            dataset=self._plan.info.display_name,
-            directory=str(self._plan.directory),
-            format=self._plan.format.name,
+            dataset=self._plan.info.display_name, directory=self._plan.directory, format=self._plan.format.name
         )
 
 

@@ -103,9 +103,7 @@ class Materialize(beam.PTransform):
     def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
         return display_items(
-            dataset=self._job.info.display_name,
-            directory=str(self._job.dataset_dir),
-            sources=", ".join(self._job.sources),
+            dataset=self._job.info.display_name, directory=self._job.dataset_dir, sources=", ".join(self._job.sources)
         )
 
 

@@ -122,7 +122,7 @@ class ReadDataset(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return display_items(
             dataset=self._full_name,
-            directory=str(self._pool.directory),
+            directory=self._pool.directory,
             split=self._split,
             examples=self._runs.num_examples,
             range_bytes=self._range_bytes,

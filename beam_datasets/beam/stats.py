@@ -80,7 +80,7 @@ class SummarizeDataset(beam.PTransform):
         """Returns what a job's page shows of this transform."""
         return display_items(
             dataset=self.request.full_name,
-            directory=str(self.request.directory),
+            directory=self.request.directory,
             slices=", ".join(name for name, _ in self.request.slices),
         )
 

@@ -79,10 +79,7 @@ class VerifyDataset(beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
-        return display_items(
-            dataset=self._expected.full_name,
-            directory=str(self._expected.directory),
-        )
+        return display_items(dataset=self._expected.full_name, directory=self._expected.directory)
 
 
 class _ReadShards(beam.DoFn):

@@ -12,6 +12,7 @@ from beam_datasets import __version__
 from beam_datasets.cli.options import UsageError
 from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,12 +106,15 @@ def _run(args: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam_datasets {__version__}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
+    parser.add_argument("command", metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="see COMMAND --help")
     if not args:
         parser.print_help()
         return USAGE
     chosen = parser.parse_args(args)
+    if chosen.command not in COMMANDS:
+        near = did_you_mean(chosen.command, COMMANDS)
+        raise UsageError(f"there is no command {chosen.command!r}; there are {', '.join(COMMANDS)}.{near}")
     module, function = COMMANDS[chosen.command]
     code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(chosen.arguments)
     return code

@@ -279,7 +279,7 @@ def test_who_reads_the_output_may_stop(count: int, pets: Path) -> None:
         (["slices", "{pets}"], 2, "required: SLICE"),
         (["slices", "{pets}", "train[:99]"], 1, "train has 20 examples"),
         (["slices", "{pets}", "train[10%:20]"], 1, "mixes units"),
-        (["show", "{pets}"], 2, "invalid choice: 'show'"),
+        (["show", "{pets}"], 2, "there is no command 'show'"),
     ],
 )
 def test_errors(args: list[str], code: int, problem: str, pets: Path, run: Run, tmp_path: Path) -> None:

@@ -142,7 +142,8 @@ def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.Captu
     "args, problem",
     [
         ([], "usage"),
-        (["frob"], "invalid choice: 'frob'"),
+        (["frob"], "there is no command 'frob'; there are build, materialize, "),
+        (["bild", "digits"], "there is no command 'bild'; .* Did you mean 'build'"),
         (["build"], "NAME_OR_FILE"),
         (["build", "--data_dir", "x"], "the dataset comes first"),
         (["build", "digits", "--num_shards", "x"], "--num_shards is 'x'"),
