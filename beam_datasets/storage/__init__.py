@@ -9,90 +9,45 @@ Errors are `errors.StorageError`, and FileNotFoundError, FileExistsError or Perm
 they begin with the path.
 """
 
-from beam_datasets.storage.backend import Reader, Usage, Writer
-from beam_datasets.storage.files import (
-    check_can_create,
-    check_writable,
-    copy,
-    create_bytes,
-    create_copy,
-    exists,
-    file_sizes,
-    is_dir,
-    is_link,
-    link,
-    list_dir,
-    make_dirs,
-    memory_map,
-    open_reader,
-    open_writer,
-    read_bytes,
-    read_range,
-    read_ranges,
-    remove,
-    remove_empty_dir,
-    remove_tree,
-    rename_dir,
-    size,
-    usage,
-    write_bytes,
-    write_files,
-)
-from beam_datasets.storage.options import has_options, url
-from beam_datasets.storage.paths import (
-    TEMPORARY_PREFIX,
-    basename,
-    dirname,
-    is_remote,
-    is_temporary,
-    join,
-    normalize,
-    with_options,
-    with_options_if_remote,
-)
-from beam_datasets.storage.patterns import glob, has_wildcard
-
-__all__ = [
-    "TEMPORARY_PREFIX",
-    "Reader",
-    "Usage",
-    "Writer",
-    "basename",
-    "check_can_create",
-    "check_writable",
-    "copy",
-    "create_bytes",
-    "create_copy",
-    "dirname",
-    "exists",
-    "file_sizes",
-    "glob",
-    "has_options",
-    "has_wildcard",
-    "is_dir",
-    "is_link",
-    "is_remote",
-    "is_temporary",
-    "join",
-    "link",
-    "list_dir",
-    "make_dirs",
-    "memory_map",
-    "normalize",
-    "open_reader",
-    "open_writer",
-    "read_bytes",
-    "read_range",
-    "read_ranges",
-    "remove",
-    "remove_empty_dir",
-    "remove_tree",
-    "rename_dir",
-    "size",
-    "url",
-    "usage",
-    "with_options",
-    "with_options_if_remote",
-    "write_bytes",
-    "write_files",
-]
+from beam_datasets.storage.backend import Reader as Reader
+from beam_datasets.storage.backend import Usage as Usage
+from beam_datasets.storage.backend import Writer as Writer
+from beam_datasets.storage.files import check_can_create as check_can_create
+from beam_datasets.storage.files import check_writable as check_writable
+from beam_datasets.storage.files import copy as copy
+from beam_datasets.storage.files import create_bytes as create_bytes
+from beam_datasets.storage.files import create_copy as create_copy
+from beam_datasets.storage.files import exists as exists
+from beam_datasets.storage.files import file_sizes as file_sizes
+from beam_datasets.storage.files import is_dir as is_dir
+from beam_datasets.storage.files import is_link as is_link
+from beam_datasets.storage.files import link as link
+from beam_datasets.storage.files import list_dir as list_dir
+from beam_datasets.storage.files import make_dirs as make_dirs
+from beam_datasets.storage.files import memory_map as memory_map
+from beam_datasets.storage.files import open_reader as open_reader
+from beam_datasets.storage.files import open_writer as open_writer
+from beam_datasets.storage.files import read_bytes as read_bytes
+from beam_datasets.storage.files import read_range as read_range
+from beam_datasets.storage.files import read_ranges as read_ranges
+from beam_datasets.storage.files import remove as remove
+from beam_datasets.storage.files import remove_empty_dir as remove_empty_dir
+from beam_datasets.storage.files import remove_tree as remove_tree
+from beam_datasets.storage.files import rename_dir as rename_dir
+from beam_datasets.storage.files import size as size
+from beam_datasets.storage.files import usage as usage
+from beam_datasets.storage.files import write_bytes as write_bytes
+from beam_datasets.storage.files import write_files as write_files
+from beam_datasets.storage.options import has_options as has_options
+from beam_datasets.storage.options import url as url
+from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
+from beam_datasets.storage.paths import basename as basename
+from beam_datasets.storage.paths import dirname as dirname
+from beam_datasets.storage.paths import is_remote as is_remote
+from beam_datasets.storage.paths import is_temporary as is_temporary
+from beam_datasets.storage.paths import join as join
+from beam_datasets.storage.paths import normalize as normalize
+from beam_datasets.storage.paths import with_options as with_options
+from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
+from beam_datasets.storage.patterns import glob as glob
+from beam_datasets.storage.patterns import has_wildcard as has_wildcard
