@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
@@ -160,8 +161,7 @@ def _share() -> None:
     """Writes what is registered to a file with mode 0600 for processes that this one starts."""
     global _file
     if _file is None or _file[0] != os.getpid():
-        descriptor, path = tempfile.mkstemp(prefix="beam_datasets_", suffix=".store-options")
-        os.close(descriptor)
+        path = os.path.join(tempfile.mkdtemp(prefix="beam_datasets_"), "store_options.json")  # mode 0700
         _file = os.getpid(), path
         os.environ[VARIABLE] = path
         atexit.register(_remove, *_file)
@@ -175,8 +175,7 @@ def _share() -> None:
 
 def _remove(process: int, path: str) -> None:
     if process == os.getpid():
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        shutil.rmtree(os.path.dirname(path), ignore_errors=True)
 
 
 def _is_json(values: Any) -> bool:
