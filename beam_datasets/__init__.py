@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from beam_datasets.builders import GeneratorBasedBuilder as GeneratorBasedBuilder
     from beam_datasets.diffing import DatasetDiff as DatasetDiff
     from beam_datasets.diffing import diff as diff
-    from beam_datasets.exports import export as export
     from beam_datasets.features import decode as decode
     from beam_datasets.generate.repair import repair as repair
-    from beam_datasets.materializing.run import materialize as materialize
+    from beam_datasets.jobs import export as export
+    from beam_datasets.jobs import materialize as materialize
     from beam_datasets.metadata.info import DatasetInfo as DatasetInfo
     from beam_datasets.metadata.info import MetadataDict as MetadataDict
     from beam_datasets.metadata.split_info import SplitDict as SplitDict
@@ -56,8 +56,7 @@ _HOMES = {
     ".reading.iterator": ("DatasetIterator",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
     ".adopting": ("adopt",),
-    ".materializing.run": ("materialize",),
-    ".exports": ("export",),
+    ".jobs": ("export", "materialize"),
     ".diffing": ("DatasetDiff", "diff"),
     ".verifying": ("verify",),
     ".generate.repair": ("repair",),

@@ -28,7 +28,7 @@ LAYERS = (
     ("materializing",),
     ("exporting",),
     ("beam",),
-    ("builders", "exports"),
+    ("builders", "jobs"),
     ("files",),
     ("cli",),
 )
@@ -38,7 +38,6 @@ RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("reading/frameworks.py", "adapters"): "ds.as_torch() and its like are methods of what they adapt",
     ("beam/main.py", "cli"): "the command for launchers that start a module",
-    ("materializing/run.py", "beam"): "materialize() runs by Beam if a runner or workers are asked for",
 }
 
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.

@@ -59,7 +59,7 @@ engine (they change no byte):
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.exports import run_export
+    from beam_datasets.jobs import run_export
 
     known, beam_options = COMMAND.parse_with_beam(args)
     for name, format in (("row_group_size", "parquet"), ("group_size", "arrayrecord")):

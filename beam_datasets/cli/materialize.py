@@ -67,7 +67,7 @@ source SOURCE
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     known, beam_options = COMMAND.parse_with_beam(args)
-    from beam_datasets.materializing.run import run_job
+    from beam_datasets.jobs import run_job
 
     with as_usage_errors("materialize"):
         file = known.filter.rpartition(":")[0] if known.filter else ""

@@ -1,4 +1,4 @@
-"""`materialize`, and the run in this process, without Beam, which calls what the stages of the pipeline call.
+"""Materializes a dataset in this process, without Beam, by what the stages of the pipeline call.
 
 Shards are copied by several threads, because reading, checksums and writing release the interpreter lock. One thread
 applies a filter or a selection of features, and makes the blocks of a new order.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.arguments import asks_for_beam, integer
-from beam_datasets.errors import without_beam
+from beam_datasets.arguments import integer
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
@@ -25,11 +23,11 @@ from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
 from beam_datasets.generate.spill_dir import check_payload, choose_spill_dir
 from beam_datasets.materializing.copying import copy_shards, plan_prepared
-from beam_datasets.materializing.plan import plan_job, with_counts
+from beam_datasets.materializing.plan import with_counts
 from beam_datasets.materializing.records import blocks, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable
 
     from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.histogram import Histogram
@@ -40,120 +38,11 @@ if TYPE_CHECKING:
     from beam_datasets.generate.spill_dir import Workers
     from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.plan import Job
-    from beam_datasets.materializing.selection import NameOrDir
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # in the manifest: the same bytes, whatever runs it
 _BLOCK_SIZE = 16 << 20
 _MAX_THREADS = 8
 _HISTOGRAMS_MERGED = 64  # together
-
-
-def materialize(
-    source: NameOrDir,
-    *,
-    split: Any = None,
-    to: str | None = None,
-    data_dir: NameOrDir | None = None,
-    source_data_dir: NameOrDir | None = None,
-    sources: Mapping[str, NameOrDir] | None = None,
-    features: Collection[str] | None = None,
-    filter: str | Callable[[Any], Any] | None = None,
-    reshuffle: str | None = None,
-    refuse_repeats: bool = False,
-    num_shards: int | Mapping[str, int] | None = None,
-    min_shard_size: int | None = None,
-    max_shard_size: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    source_storage_options: Mapping[str, Any] | None = None,
-    beam_options: Any | Sequence[str] | None = None,
-    **engine: Any,
-) -> str:
-    """Writes slices of published datasets as a dataset of its own, and returns its directory.
-
-    Dataset order is kept: example i of a split is example i of the slice, `a+b` is b behind a. Records are copied as
-    they are stored. manifest.json says where they came from, and `find` knows their keys.
-
-    Args:
-        source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, those
-            that TensorFlow Datasets wrote too.
-        split: {name of a split: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
-            'NAME=EXPRESSION', one or several. None for all splits, as they are. A term of an expression may name
-            another dataset, with the same features: 'train+other:train[:10%]'.
-        to: `name[/config][:version]` of what is written. What is left open is the source's.
-        data_dir: root of the datasets, for what is written; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
-            ~/beam_datasets.
-        source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of that
-            name, the one without `data_dir`.
-        sources: {label: name or directory} of other datasets, for expressions.
-        features: which features are kept, nested ones as 'objects/label'; None for all.
-        filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
-            'module:function' or 'path/to/file.py:function'.
-        reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their keys.
-        refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in 'train+more:train'
-            of datasets with common keys; otherwise all examples are kept, and a warning shows two of them.
-        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
-        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
-        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
-        storage_options: of the store of `data_dir`, for what is written; see `beam_datasets.builder`. Two arguments,
-            because source and target often are two stores, and credentials of one are not to be sent to the other.
-        source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in the
-            bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give what
-            `beam_datasets.storage.with_options(url, options)` returns. Both are for workers that this process starts.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
-            this process does all, without Beam: it copies with several threads, and filters and shuffles with one.
-        **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
-            progress.
-
-    Raises:
-        DatasetNotFoundError: there is no such source.
-        SplitError: an expression cannot be read, does not fit, or selects nothing.
-        AlreadyPublishedError: the version is published already.
-        DuplicateKeyError: a key occurs more than once, and `refuse_repeats` is set.
-        CorruptRecordError: a record of the source is damaged; nothing was published.
-        BeamDatasetsError: any other reason why nothing was published.
-        ValueError: an argument is unusable.
-    """
-    job = plan_job(
-        source,
-        split=split,
-        to=to,
-        data_dir=data_dir,
-        source_data_dir=source_data_dir,
-        sources=sources,
-        features=features,
-        filter=filter,
-        reshuffle=reshuffle,
-        refuse_repeats=refuse_repeats,
-        num_shards=num_shards,
-        min_shard_size=min_shard_size,
-        max_shard_size=max_shard_size,
-        storage_options=storage_options,
-        source_storage_options=source_storage_options,
-    )
-    for note in job.notes:
-        warnings.warn(note, stacklevel=2)
-    return run_job(job, beam_options, engine)
-
-
-def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
-    """Materializes by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
-
-    Args:
-        job: what to materialize.
-        beam_options: see `materialize`.
-        engine: see `materialize`.
-
-    Raises:
-        MissingDependencyError: Beam is asked for and not installed.
-        BeamDatasetsError: any other reason why nothing was published.
-    """
-    if not asks_for_beam(beam_options, engine):
-        return run_in_process(job, **engine)
-    try:
-        from beam_datasets.beam import materialize as pipeline
-    except ImportError as error:
-        raise without_beam("a run with a runner or num_workers", error) from error
-    return pipeline.run(job, beam_options=beam_options, **engine)
 
 
 @dataclass(frozen=True)
@@ -207,7 +96,7 @@ def run_in_process(
     block_size: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
-    """Materializes a dataset in this process and returns its directory; see `materialize`.
+    """Materializes a dataset in this process and returns its directory; see `beam_datasets.materialize`.
 
     Raises:
         AlreadyPublishedError: the version is published already.

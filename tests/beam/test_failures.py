@@ -103,7 +103,7 @@ def test_the_place_is_the_author_s_and_not_where_it_was_raised():
 
     assert place(author, library, "numpy/random/mtrand.pyx") == f"  (in stage 'Read', at {author}:2 in f2)"
     assert place(ours, author, ours, library) == f"  (in stage 'Read', at {author}:3 in f3)"
-    assert place(ours) == place(f"{site}/beam_datasets/exports.py") == "  (in stage 'Read')"
+    assert place(ours) == place(f"{site}/beam_datasets/jobs.py") == "  (in stage 'Read')"
     # Workers that got the author's code as a package.
     assert place(ours, f"{site}/mine/digits.py", library) == f"  (in stage 'Read', at {site}/mine/digits.py:3 in f3)"
 

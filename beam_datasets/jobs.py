@@ -1,0 +1,215 @@
+"""`export` and `materialize`: jobs on slices of published datasets, in this process or as a pipeline."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.arguments import asks_for_beam
+from beam_datasets.errors import without_beam
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from beam_datasets.exporting.plan import ExportPlan
+    from beam_datasets.exporting.writing import Format
+    from beam_datasets.materializing.plan import Job
+    from beam_datasets.materializing.selection import NameOrDir
+
+
+def export(
+    source: NameOrDir,
+    to: NameOrDir,
+    format: str | Format = "parquet",
+    *,
+    beam_options: Any | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    shared_disk: bool = False,
+    progress: Callable[[int], None] | None = None,
+    **request: Any,
+) -> str:
+    """Writes slices of a published dataset as files of another format, and returns their directory.
+
+    Dataset order is kept: the files of a split, one behind the other, are the slice. Images are not decoded.
+    `_export.json` beside them describes them and their source.
+
+    Args:
+        source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, also
+            one that TensorFlow Datasets wrote.
+        to: the directory to make; it is visible when all is written.
+        format: 'parquet', 'jsonl', 'webdataset' or 'arrayrecord'; or one with options, such as
+            `exporting.parquet.Parquet(row_group_bytes=1 << 20)`.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
+            this process writes one file after the other, without Beam.
+        num_workers: processes of a local run; 0 for one a core.
+        shared_disk: remote workers see this machine's paths.
+        progress: called about twice a second with how many bytes this process or a local run has written so far.
+        **request: what to export:
+
+            * split: {name: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
+              'NAME=EXPRESSION', one or several; the name can be left out if the expression has a single split. None
+              for all splits, as they are.
+            * data_dir: root of the datasets, for a name; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
+              ~/beam_datasets.
+            * features: which features are exported, nested ones as 'objects/label'; None for all.
+            * binary: features whose strings are bytes, not text.
+            * num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
+            * min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
+            * max_shard_size: upper limit of the size rule in bytes of the source; None for 1 GiB.
+            * storage_options: of the store of `to`; see `beam_datasets.materialize`.
+            * source_storage_options: of the store of the source, see there.
+
+    Raises:
+        DatasetNotFoundError: the source does not exist.
+        SplitError: an expression cannot be read, does not fit, or selects nothing.
+        PathExistsError: something is at `to` already.
+        MissingDependencyError: the format's package is not installed.
+        BeamDatasetsError: any other reason why nothing was exported.
+        ValueError: an argument is unusable.
+    """
+    from beam_datasets.exporting.plan import ExportRequest
+
+    plan = ExportRequest(source, to, format, **request).plan()
+    engine = {"num_workers": num_workers, "shared_disk": shared_disk, "progress": progress}
+    return run_export(plan, beam_options, engine)
+
+
+def materialize(
+    source: NameOrDir,
+    *,
+    split: Any = None,
+    to: str | None = None,
+    data_dir: NameOrDir | None = None,
+    source_data_dir: NameOrDir | None = None,
+    sources: Mapping[str, NameOrDir] | None = None,
+    features: Collection[str] | None = None,
+    filter: str | Callable[[Any], Any] | None = None,
+    reshuffle: str | None = None,
+    refuse_repeats: bool = False,
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
+    beam_options: Any | Sequence[str] | None = None,
+    **engine: Any,
+) -> str:
+    """Writes slices of published datasets as a dataset of its own, and returns its directory.
+
+    Dataset order is kept: example i of a split is example i of the slice, `a+b` is b behind a. Records are copied as
+    they are stored. manifest.json says where they came from, and `find` knows their keys.
+
+    Args:
+        source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, those
+            that TensorFlow Datasets wrote too.
+        split: {name of a split: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
+            'NAME=EXPRESSION', one or several. None for all splits, as they are. A term of an expression may name
+            another dataset, with the same features: 'train+other:train[:10%]'.
+        to: `name[/config][:version]` of what is written. What is left open is the source's.
+        data_dir: root of the datasets, for what is written; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
+            ~/beam_datasets.
+        source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of that
+            name, the one without `data_dir`.
+        sources: {label: name or directory} of other datasets, for expressions.
+        features: which features are kept, nested ones as 'objects/label'; None for all.
+        filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
+            'module:function' or 'path/to/file.py:function'.
+        reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their keys.
+        refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in 'train+more:train'
+            of datasets with common keys; otherwise all examples are kept, and a warning shows two of them.
+        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+        storage_options: of the store of `data_dir`, for what is written; see `beam_datasets.builder`. Two arguments,
+            because source and target often are two stores, and credentials of one are not to be sent to the other.
+        source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in the
+            bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give what
+            `beam_datasets.storage.with_options(url, options)` returns. Both are for workers that this process starts.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
+            this process does all, without Beam: it copies with several threads, and filters and shuffles with one.
+        **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
+            progress.
+
+    Raises:
+        DatasetNotFoundError: there is no such source.
+        SplitError: an expression cannot be read, does not fit, or selects nothing.
+        AlreadyPublishedError: the version is published already.
+        DuplicateKeyError: a key occurs more than once, and `refuse_repeats` is set.
+        CorruptRecordError: a record of the source is damaged; nothing was published.
+        BeamDatasetsError: any other reason why nothing was published.
+        ValueError: an argument is unusable.
+    """
+    from beam_datasets.materializing.plan import plan_job
+
+    job = plan_job(
+        source,
+        split=split,
+        to=to,
+        data_dir=data_dir,
+        source_data_dir=source_data_dir,
+        sources=sources,
+        features=features,
+        filter=filter,
+        reshuffle=reshuffle,
+        refuse_repeats=refuse_repeats,
+        num_shards=num_shards,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
+        storage_options=storage_options,
+        source_storage_options=source_storage_options,
+    )
+    for note in job.notes:
+        warnings.warn(note, stacklevel=2)
+    return run_job(job, beam_options, engine)
+
+
+def run_export(plan: ExportPlan, beam_options: Any, engine: dict[str, Any]) -> str:
+    """Exports by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
+
+    Args:
+        plan: what to export.
+        beam_options: see `export`.
+        engine: `num_workers`, `shared_disk` and `progress`, see `export`.
+
+    Raises:
+        MissingDependencyError: Beam is asked for and not installed.
+        BeamDatasetsError: any other reason why nothing was exported.
+    """
+    if asks_for_beam(beam_options, engine):
+        with _needs_beam():
+            from beam_datasets.beam import export as pipeline
+        return pipeline.run(plan, beam_options=beam_options, **engine)
+    from beam_datasets.exporting.run import run_in_process
+
+    return run_in_process(plan, **engine)
+
+
+def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
+    """Materializes by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
+
+    Args:
+        job: what to materialize.
+        beam_options: see `materialize`.
+        engine: see `materialize`.
+
+    Raises:
+        MissingDependencyError: Beam is asked for and not installed.
+        BeamDatasetsError: any other reason why nothing was published.
+    """
+    if asks_for_beam(beam_options, engine):
+        with _needs_beam():
+            from beam_datasets.beam import materialize as pipeline
+        return pipeline.run(job, beam_options=beam_options, **engine)
+    from beam_datasets.materializing.run import run_in_process
+
+    return run_in_process(job, **engine)
+
+
+@contextlib.contextmanager
+def _needs_beam() -> Iterator[None]:
+    """Raises MissingDependencyError if an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise without_beam("a run with a runner or num_workers", error) from error
