@@ -344,7 +344,6 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     make_many = _many_maker(dtype, shape, path, allow_rounding=rounding)
     check = bounds_checker(tensor.minimum, tensor.maximum, path)
     lower, lift_all = _lower(dtype, path, allow_rounding=rounding), lift(dtype, path)
-    target = tuple(-1 if length is None else length for length in shape)
 
     def pack(value: Any) -> NDArray[Any]:
         array = make(value)
@@ -362,13 +361,10 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         array = lift_all(values)
         if not shape and array.size == 1:
             return array[0]
-        return reshape(array, target, shape, path)
+        return reshape(array, shape, path)
 
     def unpack_many(values: Any) -> NDArray[Any]:
-        if None in shape:
-            raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
-        array = lift_all(values)
-        return reshape(array, (-1, *target), (None, *shape), path) if array.size else array.reshape(0, *target)
+        return reshape_items(lift_all(values), shape, path)
 
     size = size_of(shape)
     kind: Kind = "float" if dtype.kind == "f" else "int64"
@@ -434,14 +430,21 @@ def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[An
     return checked
 
 
-def reshape(array: NDArray[Any], target: tuple[int, ...], shape: Shape, path: str) -> NDArray[Any]:
-    """Returns the values of a record in a shape; `target` is `shape` with -1 for None.
+def reshape(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
+    """Returns the values of a record in a shape, of which at most one length is None.
 
     Raises:
         FeatureValueError: there are more or fewer values than the shape has.
     """
     try:
-        return array.reshape(target)
+        return array.reshape([-1 if length is None else length for length in shape])
     except ValueError:
         wanted = f"which do not have the shape {shape}" if shape else "expected one"
         raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None
+
+
+def reshape_items(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
+    """Returns the values of a sequence as an array of its items, each of a shape; raises as `reshape` does."""
+    if None in shape:
+        raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
+    return reshape(array, (None, *shape), path) if array.size else array.reshape(0, *shape)

@@ -10,7 +10,7 @@ import numpy as np
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.libraries import recorder
-from beam_datasets.features.numbers import check_shape, reshape
+from beam_datasets.features.numbers import check_shape, reshape, reshape_items
 from beam_datasets.features.values import size_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def objects(values: Sequence[Any]) -> NDArray[np.object_]:
 
 def string_codec(shape: Shape, path: str) -> Codec:
     """Returns how strings of a shape are packed: as bytes, in C order."""
-    target = tuple(-1 if length is None else length for length in shape)
 
     def pack(value: Any) -> list[bytes]:
         if not shape:
@@ -66,14 +65,10 @@ def string_codec(shape: Shape, path: str) -> Codec:
     def unpack(values: Any) -> Any:
         if not shape and len(values) == 1:
             return values[0]
-        return reshape(objects(values), target, shape, path)
+        return reshape(objects(values), shape, path)
 
     def unpack_many(values: Any) -> NDArray[Any]:
-        if None in shape:
-            raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
-        return (
-            reshape(objects(values), (-1, *target), (None, *shape), path) if values else np.empty((0, *target), object)
-        )
+        return reshape_items(objects(values), shape, path)
 
     single = (lambda value: to_bytes(value, path), bytes) if not shape else (None, None)
     return Codec("bytes", size_of(shape), pack, pack_many, unpack, unpack_many, *single)

@@ -73,7 +73,7 @@ def stack_decoded(values: Sequence[Any], *, pad: bool, path: str, fill: Any) -> 
 
 
 def inner(fill: Any, key: Any) -> Any:
-    """Returns the part of a nest for what is below a key; None where it says nothing of that."""
+    """Returns the part of a nest below a key; None if it has none."""
     if fill is KEEP:
         return KEEP
     if isinstance(fill, tuple) and isinstance(key, int):

@@ -1,8 +1,7 @@
-/* Records to the values of features: of many records at once, each feature in one piece.
+/* Records to columns: the lists of features in many records, each group of features in one piece.
  *
- * Whatever has another form than decode.h says, or is not what the schema says (a feature is missing, twice there, of
- * another kind, or has another number of values), is refused: parse() returns None. The caller then decodes in Python,
- * which knows what to make of it or what to say.
+ * A record of another form than in decode.h, or that does not fit the schema (a feature is missing, occurs twice, has
+ * another kind or number of values), is refused: parse() returns None, and formats/columns.py parses the records.
  */
 #include "decode.h"
 #include "known.h"
@@ -38,7 +37,7 @@ static PyObject *new_array(Py_ssize_t n, Py_ssize_t size, char **data) {
     return array;
 }
 
-/* Makes room for how many values each record has, and for what is known of them beforehand. */
+/* Allocates the number of values of each record, and the values as far as their number is known. */
 static int open_counted(Output *output, const Group *group, Py_ssize_t n) {
     output->counts = new_array(n, sizeof *output->num, (char **)&output->num);
     if (output->counts == NULL) return -1;
@@ -51,7 +50,7 @@ static int open_counted(Output *output, const Group *group, Py_ssize_t n) {
     return output->lists == NULL ? -1 : 0;
 }
 
-/* Makes room for what is known to come of a group. */
+/* Allocates the output of a group as far as its size is known. */
 static int open_output(Output *output, const Group *group, Py_ssize_t n) {
     if (group->count < 0) return open_counted(output, group, n);
     if (n && group->num > PY_SSIZE_T_MAX / 16 / group->count / n) {

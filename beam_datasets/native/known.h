@@ -12,7 +12,7 @@ typedef struct {
     size_t size, tail;          /* of the head; where the entry's eight bytes begin that end with it */
     uint64_t first, first_mask; /* the entry's first eight bytes, and which bits of them are known */
     uint64_t last, last_mask;   /* the same of those from the tail on */
-    const Field *field;         /* NULL where nobody wants it */
+    const Field *field;         /* NULL if it is not in the schema */
 } Known;
 
 /* Takes an entry apart that begins as the one before did and is short, as most are. Where the next one is hangs on
@@ -63,7 +63,7 @@ static inline int take_entry(const Schema *schema, Known *known, Span *entries, 
     return take(&entry, FEATURE, feature) && entry.at == entry.end;
 }
 
-/* Passes by entries that nobody wants and that begin as the ones before did; returns what is known of the next one. */
+/* Skips entries that are not in the schema and begin as the ones before did; returns what is known of the next one. */
 static inline Known *pass_by(Known *known, const Known *last, Span *entries) {
     Span feature;
     while (known < last && known->field == NULL && take_known(known, entries, &feature)) known++;

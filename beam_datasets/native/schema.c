@@ -152,7 +152,7 @@ static PyObject *py_schema(PyObject *module, PyObject *groups) {
     }
     Schema *schema = schema_new(groups);
     if (schema == NULL) return NULL;
-    keep_memory(); /* whoever makes a schema is going to decode */
+    keep_memory(); /* a schema is made to decode */
     PyObject *capsule = PyCapsule_New(schema, SCHEMA, capsule_free);
     if (capsule == NULL) schema_free(schema);
     return capsule;

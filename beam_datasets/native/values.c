@@ -1,6 +1,6 @@
 /* Values of Python and NumPy -> entries of a tf.train.Example. Other values than a field's kind are left to Python.
  *
- * The wire format is told in formats/example.py.
+ * formats/example.py describes the wire format.
  */
 #include "encode.h"
 

@@ -10,13 +10,13 @@ import zlib
 import imagecodecs
 import numpy as np
 import pytest
-from beam_datasets.features.columns import compile_batch_decoder
 from PIL import Image as Pillow
 from PIL import ImageFilter
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
+from beam_datasets.features.compiler import compile_batch_decoder
 from beam_datasets.formats import example
 
 RGB = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 150, 200]]], np.uint8)

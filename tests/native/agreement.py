@@ -50,6 +50,16 @@ def assert_same_outcome(got: Any, want: Any) -> None:
         assert_equal(got, want)
 
 
+def assert_row(by_feature: Any, i: int, example: Any) -> None:
+    """Asserts that the values of features, at the place of a record, are its example."""
+    if not isinstance(by_feature, dict):
+        assert_equal(by_feature[i], example)
+        return
+    assert list(by_feature) == list(example)
+    for key, values in by_feature.items():
+        assert_row(values, i, example[key])
+
+
 def arrays_of(value: Any) -> list[np.ndarray]:
     if isinstance(value, dict):
         return [array for item in value.values() for array in arrays_of(item)]
@@ -104,6 +114,9 @@ def assert_agree(feature: Any, records: list[bytes], **options: Any) -> None:
             for each, want in zip(found, wanted):
                 assert_equal(each, want)
             assert_own(found)
+            by_feature = decoder.columns(list(records))
+            for i, want in enumerate(wanted):
+                assert_row(by_feature, i, want)
     for pad in (False, True):
         want = outcome(lambda pad=pad: stack(list(map(native.one(), records)), pad=pad))
         for make in (lambda make: make(), in_python):
