@@ -180,7 +180,7 @@ def find_published(
 
 
 def _no_version(directory: str) -> str:
-    return f"The directory {directory} is none of a version: {what_lacks(directory)}"
+    return f"{directory} is not the directory of a version: {what_lacks(directory)}"
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:

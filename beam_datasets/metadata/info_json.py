@@ -83,7 +83,7 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MetadataError(f"{path} is no JSON: {error}.") from error
+        raise MetadataError(f"{path} is not JSON: {error}.") from error
     try:
         return dict(_read(_INFO, content, ""))
     except MetadataError as error:

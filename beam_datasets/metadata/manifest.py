@@ -73,7 +73,7 @@ class ShardColumns:
         _check_keys(columns, {column.name for column in fields(cls)}, "of a split")
         for name, column in columns.items():
             if not isinstance(column, list):
-                raise MetadataError(f"column {name!r} is no list.")
+                raise MetadataError(f"column {name!r} is not a list.")
         return cls(**columns | {name: _from_hex(name, columns[name]) for name in _CHECKSUMS})
 
 
@@ -144,7 +144,7 @@ class Manifest:
             text = text if isinstance(text, str) else text.decode()
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise MetadataError(f"{path} is no JSON: {error}.") from error
+            raise MetadataError(f"{path} is not JSON: {error}.") from error
         try:
             manifest = cls._from_json(content)
         except MetadataError as error:

@@ -122,7 +122,7 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
         in_dir: whether its directory must exist, as for a file that the user names.
 
     Raises:
-        StorageError: the path is a directory or no regular file, or the one where it would be made cannot be written.
+        StorageError: the path is not a regular file, or its directory cannot be written.
     """
     if paths.is_remote(path):
         return

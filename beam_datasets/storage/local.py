@@ -418,7 +418,7 @@ def _regular(path: str) -> os.stat_result:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(found.st_mode):
         kind = _SPECIAL.get(stat.S_IFMT(found.st_mode), "a device")
-        raise OSError(errno.EINVAL, f"it is no regular file but {kind}", path)
+        raise OSError(errno.EINVAL, f"it is not a regular file but {kind}", path)
     return found
 
 

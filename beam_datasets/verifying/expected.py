@@ -301,7 +301,7 @@ class _SmallFiles:
         try:
             dict(json.loads(text or "{}"))
         except (ValueError, TypeError, RecursionError) as error:
-            self._find(METADATA_FILE, "metadata", f"it is no JSON object: {error}")
+            self._find(METADATA_FILE, "metadata", f"it is not a JSON object: {error}")
 
     def _compare(self) -> None:
         """Compares manifest.json with dataset_info.json."""

@@ -301,7 +301,7 @@ def test_what_is_no_dataset_is_one_line(
         ("bad name!", "'bad name!' is no dataset name; needed: name"),
         (
             "some/empty/directory",
-            "The directory some/empty/directory is none of a version: it has no dataset_info.json.",
+            "some/empty/directory is not the directory of a version: it has no dataset_info.json.",
         ),
     ):
         code, out, err = run(*command, text, *rest)
@@ -348,7 +348,7 @@ def test_a_directory_that_is_not_there_is_told_from_one_of_no_version(
             assert f"{tmp_path / name}" in err
             assert "there is no such directory" in err
             assert "dataset_info.json" not in err
-    assert "The directory empty is none of a version" in run("info", "empty")[2]
+    assert "empty is not the directory of a version" in run("info", "empty")[2]
     assert run("info", "./empty")[2].endswith("is no published dataset: it has no dataset_info.json.\n")
     with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
         builder_from_directory("memory://nothere/ds/1.0.0")
@@ -434,7 +434,7 @@ def test_list_goes_on_behind_a_damaged_dataset(run: Run, tmp_path: Path) -> None
         ["spec_multi/small:1.0.0", "?", "?", "?"],
         ["spec_path:10.0.0", "17", "2", "750", "B"],
     ]
-    assert err.startswith(f"{broken} is no JSON")
+    assert err.startswith(f"{broken} is not JSON")
     assert json.loads(run("list", "--data_dir", tmp_path, "--json")[1])[1]["error"] == err.strip()
 
 

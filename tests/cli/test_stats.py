@@ -192,7 +192,7 @@ def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--html", "."], 2, "--html is '.', where no file can be written: /"),
         (["--html", ""], 2, "--html is '', where no file can be written: the path is empty"),
         (["--html", "nowhere/page.html"], 2, "nowhere: there is no such directory; make it first"),
-        (["--html", "/dev/null"], 2, "where no file can be written: /dev/null: it is no regular file"),
+        (["--html", "/dev/null"], 2, "where no file can be written: /dev/null: it is not a regular file"),
         (["--again", "--report", "nope/r.json"], 2, "nope: there is no such directory; make it first"),
         (["--again", "--report", "."], 2, "report is '.', where no file can be written"),
         (["--wrong"], 2, "there is no option --wrong"),

@@ -189,7 +189,7 @@ def test_damage_is_named(content, message):
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff"])
 def test_no_json(text):
-    with pytest.raises(MetadataError, match=r"^x is no JSON"):
+    with pytest.raises(MetadataError, match=r"^x is not JSON"):
         DatasetInfo.from_json_text(text, path="x")
 
 

@@ -164,7 +164,7 @@ def test_damage_is_named(change, message):
         ("crc32c", ["000000", "0000000000"], "8 hexadecimal digits"),
         ("crc32c", ["000000  ", "00000000"], "8 hexadecimal digits"),
         ("crc32c", [5, 6], "8 hexadecimal digits"),
-        ("file_bytes", 5, "is no list"),
+        ("file_bytes", 5, "is not a list"),
     ],
 )
 def test_damaged_columns(column, values, message):

@@ -140,12 +140,12 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch, nativ
     (tmp_path / "link").symlink_to("fifo")
     (tmp_path / "dir").mkdir()
     monkeypatch.chdir(tmp_path)  # the name of a socket may be no longer than 100 bytes
-    fifo = r"it is no regular file but a FIFO \(a named pipe\)$"
+    fifo = r"it is not a regular file but a FIFO \(a named pipe\)$"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
         for name, why in (
-            ("fifo", fifo), ("link", fifo), ("zero", "it is no regular file but a device$"),
-            ("socket", "it is no regular file but a socket$"), ("dir", "Is a directory$"),
+            ("fifo", fifo), ("link", fifo), ("zero", "it is not a regular file but a device$"),
+            ("socket", "it is not a regular file but a socket$"), ("dir", "Is a directory$"),
         ):  # fmt: skip
             for act in _READERS:
                 error = _in_a_thread(act, tmp_path / name)
@@ -201,7 +201,7 @@ def test_a_place_for_a_file_is_seen_without_writing(tmp_path):
             storage.check_writable(tmp_path / bad)
         with pytest.raises(StorageError):
             storage.write_bytes(tmp_path / bad, b"")
-    with pytest.raises(StorageError, match="pipe: it is no regular file"):  # which would be replaced
+    with pytest.raises(StorageError, match="pipe: it is not a regular file"):  # which would be replaced
         storage.check_writable(tmp_path / "pipe")
     assert (sorted(os.listdir(tmp_path)), (tmp_path / "file").read_text()) == (before, "as it was")
     storage.check_writable("memory://bucket/report.json")

@@ -310,7 +310,7 @@ def test_what_is_no_file_in_the_place_of_an_index(
     (copy / index).unlink()
     make(copy / index)
     (finding,) = [finding for finding in bd.verify(copy).findings if finding.kind != "manifest"]
-    what = "Is a directory" if make is Path.mkdir else "it is no regular file but a FIFO (a named pipe)"
+    what = "Is a directory" if make is Path.mkdir else "it is not a regular file but a FIFO (a named pipe)"
     assert str(finding) == f"{index}: unreadable: {what}"
     assert finding.lost is None
 

@@ -31,11 +31,11 @@ def test_a_fifo_is_told_of_and_replaced(copy: Path, published: Path, name: str) 
     os.mkfifo(copy / name)
     for options in ((), ("--decode",)):
         status, said = command("verify", copy, *options)
-        assert (status, said.count("it is no regular file but a FIFO")) == (1, 1), said
+        assert (status, said.count("it is not a regular file but a FIFO")) == (1, 1), said
         assert "1 finding in 1 file" in said
     status, said = command("head", copy, "--split", "train", "--count", "60")
     assert status == 1
-    assert f"{copy / name}: it is no regular file but a FIFO" in said
+    assert f"{copy / name}: it is not a regular file but a FIFO" in said
     status, said = command("list", "--data_dir", copy.parents[1])
     assert status == 0, said
     assert "ds:1.0.0" in said
@@ -51,4 +51,4 @@ def test_a_device_is_not_read(copy: Path, name: str) -> None:
     (copy / name).unlink()
     (copy / name).symlink_to("/dev/zero")
     status, said = command("verify", copy)
-    assert (status, said.count("it is no regular file but a device")) == (1, 1), said
+    assert (status, said.count("it is not a regular file but a device")) == (1, 1), said
