@@ -15,15 +15,13 @@ from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.reading.decoding import Batch, Decode, Raw
-from beam_datasets.reading.operations import ENDLESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from beam_datasets.features import FeatureConnector
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.decoding import Decode, Step
 
     Convert = Callable[[Any], Any]
 
@@ -80,7 +78,7 @@ def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | 
 def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
     """Returns how many examples are transferred at once: 1 if they have no fixed size, or are in batches."""
     parts = tf.nest.flatten(spec)
-    if spec is None or isinstance(steps[0], Batch):
+    if spec is None or steps[0].kind == "batch":
         return 1
     if not all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in parts):
         return 1
@@ -91,22 +89,25 @@ def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
 
 def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
     """Returns the number of items; None if the dataset is endless."""
-    left = operator.length_hint(dataset.iterate(state=state))
-    return None if left > ENDLESS // 2 else left
+    try:
+        len(dataset)
+    except TypeError:
+        return None
+    return operator.length_hint(dataset.iterate(state=state))
 
 
 # -------------------------------------------------------------------------------------------------- what an element is
 
 
-def _signature(tf: Any, steps: tuple[Step, ...]) -> Any:
+def _signature(tf: Any, steps: tuple[Any, ...]) -> Any:
     """Returns the nest of specs of an item after the steps; None if it must be derived from an item."""
     first = steps[0]
-    if len(steps) > 1 or not isinstance(first, (Raw, Decode, Batch)):
+    if len(steps) > 1 or first.kind not in ("raw", "decode", "batch"):
         return None
-    if isinstance(first, Batch):
+    if first.kind == "batch":
         inner = _signature(tf, first.steps)
         return None if inner is None else tf.nest.map_structure(lambda spec: _batched(tf, spec), inner)
-    if isinstance(first, Raw):
+    if first.kind == "raw":
         record = tf.TensorSpec((), tf.string)
         return (record, record) if first.with_ids else record
     return _decoded(tf, first)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.adapters.framework import framework
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
-from beam_datasets.reading.positions import Share
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.iterator import DatasetIterator
+    from beam_datasets.reading.positions import Share
 
     State = Mapping[str, Any]
 
@@ -166,10 +166,8 @@ class Divided:
             return self._beginning(), 0, share
         if "begun" not in start:
             return start, 0, share
-        saved = Share(start["worker"], start["workers"], block=start["block"])
-        if start["format"] == FORMAT_OF_EVEN:
-            length = self._dataset._operation.length
-            saved = Share.even(start["worker"], start["workers"], length, start["block"])
+        even = start["format"] == FORMAT_OF_EVEN
+        saved = self._dataset._share(start["worker"], start["workers"], start["block"], even=even)
         same = (saved.worker_index, saved.worker_count) == (share.worker_index, share.worker_count)
         if same and (saved == share or self._block is None):
             return start["begun"], start["taken"], saved
@@ -243,7 +241,7 @@ class Divided:
             StateError: `start` is a worker's own state, or does not fit the dataset.
         """
         begun = self._beginning() if start is None else start
-        return _state_after(self._dataset, begun, Share(), count)
+        return _state_after(self._dataset, begun, self._dataset._share(0, 1, 1), count)
 
 
 class _Items(Iterator[Any]):

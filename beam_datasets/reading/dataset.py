@@ -204,11 +204,12 @@ class Dataset(Frameworks):
     def _divided(self, share: Share) -> Dataset:
         return self._with(Shared(self._operation, share))
 
-    def _share(self, worker_index: int, worker_count: int, block: int | None) -> Share:
-        if block is not None:
+    def _share(self, worker_index: int, worker_count: int, block: int | None, *, even: bool = False) -> Share:
+        """Returns a worker's share: whole blocks up to the end, or, with `even` or without a block, `Share.even`."""
+        if block is not None and not even:
             return Share(worker_index, worker_count, block=block)
         of_batches = 1 if isinstance(self._steps[0], Batch) else None
-        return Share.even(worker_index, worker_count, self._operation.length, of_batches)
+        return Share.even(worker_index, worker_count, self._operation.length, block or of_batches)
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False, fill: Any = None) -> Dataset:
         """Returns the dataset in batches: arrays with one more dimension, in the structure of the examples.

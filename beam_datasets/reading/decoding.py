@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.features.compiler import chosen, compile_batch_decoder, compile_block_decoder, compile_decoder
@@ -25,7 +25,9 @@ _BLOCK = 256  # items that are decoded at once
 
 
 class Step(Protocol):
-    """What is done to each item."""
+    """An operation on each item. Its kind is 'raw', 'decode', 'batch', 'map' or 'fill', for adapters."""
+
+    kind: ClassVar[str]
 
     def compile(self) -> Function:
         """Returns the function that does it."""
@@ -36,6 +38,7 @@ class Raw:
     """Records as they are stored, as bytes of their own; with ids, pairs of an id and a record."""
 
     with_ids: bool = False
+    kind: ClassVar[str] = "raw"
 
     def compile(self) -> Function:
         """Returns the function from a record."""
@@ -61,6 +64,7 @@ class Decode:
     decoders: Any = None
     with_ids: bool = False
     supervised_keys: tuple[Any, ...] | None = None
+    kind: ClassVar[str] = "decode"
 
     def compile(self) -> Function:
         """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""
@@ -99,6 +103,7 @@ class Map:
     """A function of the user's."""
 
     function: Function
+    kind: ClassVar[str] = "map"
 
     def compile(self) -> Function:
         """Returns it."""
@@ -118,6 +123,7 @@ class Batch:
     steps: tuple[Step, ...]
     pad: bool = False
     fill: Fill = field(default_factory=Fill)
+    kind: ClassVar[str] = "batch"
 
     def compile(self) -> Function:
         """Returns the function from a list of items."""
@@ -136,6 +142,7 @@ class FillMissing:
     """Examples in which nothing is missing."""
 
     fill: Fill
+    kind: ClassVar[str] = "fill"
 
     def compile(self) -> Function:
         """Returns the function from an example."""

@@ -1,4 +1,4 @@
-"""Methods of `Dataset` for training frameworks. They import `adapters`, a later layer, when they are called."""
+"""Methods of `Dataset` for training frameworks. They import `adapters` when they are called."""
 
 from __future__ import annotations
 
