@@ -20,7 +20,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import crc32c
 
@@ -589,27 +589,12 @@ def is_published_by(job: str, dataset_dir: str) -> bool:
     return bool(json.loads(storage.read_bytes(path)).get("job") == job)
 
 
-class WrittenPart(Protocol):
-    """A file of a split that was written."""
-
-    @property
-    def split(self) -> str:
-        """The split's name."""
-
-    @property
-    def shard(self) -> int:
-        """Index of the shard."""
-
-    @property
-    def num_examples(self) -> int:
-        """Examples in it."""
-
-
-_Part = TypeVar("_Part", bound=WrittenPart)
-
-
-def complete_split(split: PlannedSplit, shards: Iterable[_Part]) -> list[_Part]:
+def complete_split(split: PlannedSplit, shards: Iterable[Any]) -> list[Any]:
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
+
+    Args:
+        split: what was planned.
+        shards: what was written of all splits: objects with `split`, `shard` and `num_examples`.
 
     Raises:
         LostExamplesError: they do not hold just the examples that were planned.

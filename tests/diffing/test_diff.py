@@ -60,7 +60,6 @@ EDITS: dict[str, tuple[str, Made]] = {
     "nothing": ("NONE", PETS),
     # what a reader cannot tell
     "description": ("PATCH", with_info(description="Pets, described at length.")),
-    "citation, homepage, licence": ("PATCH", with_info(citation="@x", homepage="http://x", license="CC0")),
     "metadata": ("PATCH", with_info(metadata=bd.MetadataDict(rows=26))),
     "feature described": ("PATCH", with_features({"text": features.Text(doc="What it says.")})),
     "other shard count": ("PATCH", PETS.but(num_shards=5)),
@@ -77,10 +76,6 @@ EDITS: dict[str, tuple[str, Made]] = {
         "MINOR",
         with_features({"origin": {"place": features.Text()}}, lambda e: {**e, "origin": {"place": "here"}}),
     ),
-    "feature added, other shards": (
-        "MINOR",
-        with_features({"size": np.int64}, lambda e: {**e, "size": 1}).but(num_shards=3),
-    ),
     # what a reader of the old version would stumble over
     "text changed": ("MAJOR", with_example("key 7", text="pet seven")),
     "one bit of a float": (
@@ -89,9 +84,7 @@ EDITS: dict[str, tuple[str, Made]] = {
     ),
     "zero became minus zero": ("MAJOR", with_example("key 0", box=np.array([0.0, -0.0], np.float32))),
     "label of an example": ("MAJOR", with_example("key 7", label=2)),
-    "item of a sequence": ("MAJOR", with_example("key 7", parts=[{"size": 5, "name": "part 0"}])),
     "label names swapped": ("MAJOR", labels("dog", "cat", "owl")),
-    "label name corrected": ("MAJOR", labels("cat", "hound", "owl")),
     "label name added at the end": ("MAJOR", labels("cat", "dog", "owl", "yak")),
     "label names dropped": ("MAJOR", with_features({"label": features.ClassLabel(num_classes=3)})),
     "feature removed": ("MAJOR", with_features({"box": None})),
