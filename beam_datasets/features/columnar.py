@@ -344,24 +344,31 @@ class Sequences(View):
 
     def __post_init__(self) -> None:
         dtype, shape = self.codec.numbers or (None, ())
-        self._plain = dtype if dtype in _STORED and shape == () and self.length is None else None
+        self._plain = dtype if dtype in _STORED and shape == () else None
 
     def rows(self, column: Any) -> list[Any]:
         """Returns arrays of their own."""
         found, counts = column
-        if self._plain is not None and len(counts) == _SIZE_OF_COUNT:
-            return [np.frombuffer(found, self._plain) if found else np.empty(0, self._plain)]
-        lengths = self._lengths(column)
-        items = self.codec.unpack_many(_numbers(found, self.kind))
-        ends = lengths.cumsum().tolist()
-        return [items] if len(ends) == 1 else [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
+        if len(counts) == _SIZE_OF_COUNT:
+            items = self._items(found)
+            if self.length is not None and len(items) != self.length:
+                raise _wrong_length(self.paths[0], len(items), self.length)
+            return [items]
+        ends, items = self._lengths(column).cumsum().tolist(), self._items(found)
+        return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
+
+    def _items(self, found: bytearray) -> NDArray[Any]:
+        """Returns the items of all records, one after the other."""
+        if self._plain is not None and found:
+            return np.frombuffer(found, self._plain)
+        return self.codec.unpack_many(_numbers(found, self.kind))  # type: ignore[no-any-return]
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
         """Returns one array, if all sequences have as many items or are padded."""
         lengths = self._lengths(column)
         if not pad and lengths.min() != lengths.max():
             return super().batch(column, n, pad, fills)  # raises the error
-        items = self.codec.unpack_many(_numbers(column[0], self.kind))
+        items = self._items(column[0])
         return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
 
     def _lengths(self, column: Any) -> NDArray[np.int64]:
