@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.cli.options import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from beam_datasets.builders import DatasetBuilder
 
@@ -40,15 +40,25 @@ _COLLECTIONS: dict[Any, Callable[[list[Any]], Any]] = {
     frozenset: frozenset,
     tuple: tuple,
 }
-_TEXTS = (str, Any, object)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Unresolved:
-    """The type hint of an annotation that cannot be evaluated."""
+class _Kind:
+    """One alternative of a type hint.
 
-    annotation: str
-    error: str
+    Attributes:
+        text: the values that it accepts, for errors.
+        make: function from all texts of an option to the value; raises if they do not fit.
+        rank: alternatives are tried in this order; what accepts any text comes late.
+        is_repeated: whether several texts make one value.
+        is_mapping: whether the texts are NAME=VALUE.
+    """
+
+    text: str
+    make: Callable[[Sequence[str]], Any]
+    rank: int = 0
+    is_repeated: bool = False
+    is_mapping: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +76,15 @@ class _Option:
     default: Any
 
     @property
+    def kinds(self) -> list[_Kind]:
+        """The alternatives of the hint."""
+        return _kinds(self.hint, self.default)
+
+    @property
     def flags(self) -> list[str]:
         """The option strings: of what can be repeated also the singular, `--split` for `splits`."""
-        repeated = any(_is_mapping(hint) or _is_collection(hint) for hint in _alternatives(self.hint))
-        singular = [f"--{self.name[:-1]}"] if repeated and self.name.endswith("s") else []
-        return [*singular, f"--{self.name}"]
+        is_plural = self.name.endswith("s") and any(kind.is_repeated for kind in self.kinds)
+        return [*([f"--{self.name[:-1]}"] if is_plural else []), f"--{self.name}"]
 
     def convert(self, texts: Sequence[str]) -> Any:
         """Returns the value that the texts of the option mean.
@@ -92,12 +106,11 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
     group = parser.add_argument_group(f"options of {builder.name}")
     options = _options(builder)
     for option in options:
-        alternatives = _alternatives(option.hint)
         settings: dict[str, Any] = {"action": "append"}
-        if any(map(_is_mapping, alternatives)):
+        if any(kind.is_mapping for kind in option.kinds):
             settings["metavar"] = "NAME=VALUE"
         flags = option.flags
-        if alternatives[0] is bool and alternatives[1:] in ([], [types.NoneType]):
+        if [kind.text for kind in option.kinds] in (["true or false"], ["true or false", "None"]):
             settings, flags = {"action": _Flag, "nargs": "?", "metavar": "true|false"}, [*flags, f"--no_{option.name}"]
         taken = {*parser._option_string_actions, *(f"--{other.name}" for other in options if other is not option)}
         flags = [flag for flag in flags if flag not in taken]
@@ -132,9 +145,6 @@ def _help(builder: type[DatasetBuilder], name: str) -> str:
     found = (re.search(_ARGUMENT.format(name), inspect.getdoc(each) or "", re.MULTILINE) for each in documented if each)
     match = next(filter(None, found), None)
     return " ".join(match[1].split()).replace("%", "%%") if match else ""
-
-
-# ---------------------------------------------------------------------------------------------------------- type hints
 
 
 def _options(builder: type[DatasetBuilder]) -> list[_Option]:
@@ -173,7 +183,8 @@ def _hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:
         except NameError:  # imported for type checkers alone
             hints = typing.get_type_hints(holder, _names_for_typing(names.get("__name__", "")))
     except Exception as error:  # an annotation may be any expression
-        return _Unresolved(str(parameter.annotation), f"{type(error).__name__}: {error}")
+        why = f"{parameter.annotation}, which cannot be resolved ({type(error).__name__}: {error})"
+        return _Kind(f"a value of {why}", _refuse)
     return hints[parameter.name]
 
 
@@ -190,39 +201,6 @@ def _names_for_typing(module: str) -> dict[str, Any]:
     return names
 
 
-def _alternatives(hint: Any) -> list[Any]:
-    """Returns the members of a union in the order in which they are tried: what accepts any text comes late."""
-    for attribute in ("__supertype__", "__value__"):  # of a NewType, of a type alias
-        hint = getattr(hint, attribute, hint)
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return [hint]
-    return sorted((each for member in typing.get_args(hint) for each in _alternatives(member)), key=_rank)
-
-
-def _rank(hint: Any) -> int:
-    if hint in _TEXTS:
-        return 4
-    if hint is types.NoneType:
-        return 7
-    return 6 if _is_collection(hint) else 5 if _is_path(hint) else {int: 1, bool: 2, float: 3}.get(hint, 0)
-
-
-def _origin(hint: Any) -> Any:
-    return typing.get_origin(hint) or hint
-
-
-def _is_collection(hint: Any) -> bool:
-    return _origin(hint) in _COLLECTIONS
-
-
-def _is_mapping(hint: Any) -> bool:
-    return _origin(hint) in _MAPPINGS or (isinstance(hint, type) and dataclasses.is_dataclass(hint))
-
-
-def _is_path(hint: Any) -> bool:
-    return isinstance(_origin(hint), type) and issubclass(_origin(hint), os.PathLike)
-
-
 # ---------------------------------------------------------------------------------------------------------- conversion
 
 
@@ -235,67 +213,13 @@ def _convert(hint: Any, texts: Sequence[str], default: Any = None) -> Any:
     Raises:
         ValueError: they do not fit the type.
     """
-    alternatives = _alternatives(hint)
-    for each in alternatives:
-        with contextlib.suppress(ValueError, TypeError, LookupError, ArithmeticError):
-            if _is_mapping(each):
-                return _mapping(each, texts, default)
-            if _is_collection(each):
-                return _collection(each, texts)
-            if len(texts) == 1 or not any(map(_is_collection, alternatives)):
-                return _scalar(each, texts[-1])
+    kinds = _kinds(hint, default)
+    is_collection = any(kind.is_repeated and not kind.is_mapping for kind in kinds)
+    for kind in kinds:
+        if kind.is_repeated or len(texts) == 1 or not is_collection:
+            with contextlib.suppress(ValueError, TypeError, LookupError, ArithmeticError):
+                return kind.make(texts)
     raise ValueError(f"expected {_described(hint)}, got {', '.join(map(repr, texts))}")
-
-
-def _mapping(hint: Any, texts: Sequence[str], default: Any) -> Any:
-    """Returns a mapping or a dataclass of texts NAME=VALUE; a default supplies the fields that are not given."""
-    pairs: dict[str, list[str]] = {}
-    for name, equals, value in (text.partition("=") for text in texts):
-        if not name or not equals:
-            raise ValueError
-        pairs.setdefault(name, []).append(value)
-    if not dataclasses.is_dataclass(hint):
-        key_hint, value_hint = typing.get_args(hint) or (Any, Any)
-        return {_convert(key_hint, [name]): _once(name, value_hint, values) for name, values in pairs.items()}
-    kind: Any = hint
-    module, parameters = vars(sys.modules[kind.__module__]), inspect.signature(kind).parameters
-    values = {name: _once(name, _hint(parameters[name], module), values) for name, values in pairs.items()}
-    return dataclasses.replace(default, **values) if isinstance(default, kind) else kind(**values)
-
-
-def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
-    """Returns the value of NAME=VALUE; a name that is given twice is an error, as the first value would be lost."""
-    if len(texts) > 1 and not any(map(_is_collection, _alternatives(hint))):
-        raise UsageError(f"{name} is given twice, as {' and as '.join(map(repr, texts))}; give it once")
-    return _convert(hint, texts)
-
-
-def _collection(hint: Any, texts: Sequence[str]) -> Any:
-    items = typing.get_args(hint) or (Any, ...)
-    if _origin(hint) is not tuple or items[-1] is ...:
-        return _COLLECTIONS[_origin(hint)]([_convert(items[0], [text]) for text in texts])
-    return tuple(_convert(item, [text]) for item, text in zip(items, texts, strict=True))
-
-
-def _scalar(hint: Any, text: str) -> Any:
-    """Returns the value of a type that is neither a union nor holds others."""
-    kind: Any = _origin(hint)
-    if hint in _TEXTS:
-        return text
-    if kind is typing.Literal:
-        return {str(value): value for value in typing.get_args(hint)}[text]
-    if isinstance(kind, enum.EnumMeta):
-        members: dict[str, Any] = dict(kind.__members__)
-        return ({str(member.value): member for member in members.values()} | members)[text]
-    if kind is types.NoneType:
-        return {"None": None}[text]
-    if not isinstance(kind, type) or kind is type:
-        raise TypeError
-    if kind.__name__ in ("bool", "bool_"):  # Python's and NumPy's
-        return kind(_BOOLS[text.lower()])
-    makers: dict[Any, Any] = {os.PathLike: pathlib.Path, bytes: str.encode}
-    # as for argparse, a class that is made from one text is a type of options
-    return makers.get(kind, getattr(kind, "fromisoformat", kind))(text)
 
 
 def _described(hint: Any) -> str:
@@ -304,21 +228,90 @@ def _described(hint: Any) -> str:
     >>> _described(int | None), _described(typing.Literal["a", "b"]), _described(dict[str, int])
     ('int or None', "'a' or 'b'", 'NAME=int')
     """
-    hint, *others = _alternatives(hint)
-    if others:
-        return " or ".join(map(_described, (hint, *others)))
-    kind: Any = _origin(hint)
+    return " or ".join(kind.text for kind in _kinds(hint))
+
+
+def _kinds(hint: Any, default: Any = None) -> list[_Kind]:
+    """Returns the alternatives of a type in the order in which they are tried.
+
+    Args:
+        hint: the type.
+        default: supplies the fields of a dataclass that are not given.
+    """
+    for attribute in ("__supertype__", "__value__"):  # of a NewType, of a type alias
+        hint = getattr(hint, attribute, hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = (kind for member in typing.get_args(hint) for kind in _kinds(member, default))
+        return sorted(members, key=lambda kind: kind.rank)
+    return [hint if isinstance(hint, _Kind) else _kind(hint, default)]
+
+
+def _kind(hint: Any, default: Any) -> _Kind:
+    """Returns what a type that is not a union accepts."""
+    origin: Any = typing.get_origin(hint) or hint
     args = [each for each in typing.get_args(hint) if each is not ...]
-    if isinstance(hint, _Unresolved):
-        return f"a value of {hint.annotation}, which cannot be resolved ({hint.error})"
-    if kind is typing.Literal:
-        return " or ".join(map(repr, args))
-    if isinstance(kind, enum.EnumMeta):
-        return " or ".join(kind.__members__)
-    if dataclasses.is_dataclass(kind):
-        return " or ".join(f"{field.name}=VALUE" for field in dataclasses.fields(kind))
-    if kind in _MAPPINGS or kind in _COLLECTIONS:
-        items = ", ".join(map(_described, args[kind in _MAPPINGS :] or [str]))
-        return f"NAME={items}" if kind in _MAPPINGS else items
-    names: dict[Any, str] = {bool: "true or false", types.NoneType: "None", Any: "str", object: "str"}
-    return names.get(hint, getattr(kind, "__name__", str(kind)))
+    if hint in (str, Any, object):
+        return _Kind("str", lambda texts: texts[-1], 4)
+    if hint is types.NoneType:
+        return _choice("None", {"None": None}, 7)
+    if origin is typing.Literal:
+        return _choice(" or ".join(map(repr, args)), {str(value): value for value in args})
+    if isinstance(origin, enum.EnumMeta):
+        members: dict[str, Any] = dict(origin.__members__)
+        return _choice(" or ".join(members), {str(member.value): member for member in members.values()} | members)
+    if origin in _MAPPINGS:
+        of_key, of_value = args or (Any, Any)
+        make: Any = lambda texts: {_convert(of_key, [name]): _once(name, of_value, v) for name, v in _pairs(texts)}  # noqa: E731
+        return _Kind(f"NAME={_described(of_value)}", make, is_repeated=True, is_mapping=True)
+    if dataclasses.is_dataclass(origin):
+        text = " or ".join(f"{field.name}=VALUE" for field in dataclasses.fields(origin))
+        return _Kind(text, functools.partial(_dataclass, origin, default), is_repeated=True, is_mapping=True)
+    if origin in _COLLECTIONS:
+        text = ", ".join(map(_described, args)) or "str"
+        return _Kind(text, functools.partial(_collection, hint, origin), 6, is_repeated=True)
+    if getattr(origin, "__name__", "") in ("bool", "bool_"):  # Python's and NumPy's
+        return _Kind("true or false", lambda texts: origin(_BOOLS[texts[-1].lower()]), 2 if origin is bool else 0)
+    # as for argparse, a class that is made from one text is a type of options
+    makers: dict[Any, Any] = {os.PathLike: pathlib.Path, bytes: str.encode, type: _refuse}
+    make = makers.get(origin, getattr(origin, "fromisoformat", origin))
+    is_path = isinstance(origin, type) and issubclass(origin, os.PathLike)
+    name = getattr(origin, "__name__", str(origin))
+    return _Kind(name, lambda texts: make(texts[-1]), 5 if is_path else {int: 1, float: 3}.get(origin, 0))
+
+
+def _refuse(text: object) -> Any:
+    raise ValueError
+
+
+def _choice(text: str, values: Mapping[str, Any], rank: int = 0) -> _Kind:
+    return _Kind(text, lambda texts: values[texts[-1]], rank)
+
+
+def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
+    """Returns (name, its values) of texts NAME=VALUE."""
+    pairs: dict[str, list[str]] = {}
+    for name, equals, value in (text.partition("=") for text in texts):
+        if not name or not equals:
+            raise ValueError
+        pairs.setdefault(name, []).append(value)
+    return pairs.items()
+
+
+def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
+    """Returns the value of NAME=VALUE; a name that is given twice is an error, as the first value would be lost."""
+    if len(texts) > 1 and not any(kind.is_repeated and not kind.is_mapping for kind in _kinds(hint)):
+        raise UsageError(f"{name} is given twice, as {' and as '.join(map(repr, texts))}; give it once")
+    return _convert(hint, texts)
+
+
+def _dataclass(kind: Any, default: Any, texts: Sequence[str]) -> Any:
+    names, parameters = vars(sys.modules[kind.__module__]), inspect.signature(kind).parameters
+    values = {name: _once(name, _hint(parameters[name], names), given) for name, given in _pairs(texts)}
+    return dataclasses.replace(default, **values) if isinstance(default, kind) else kind(**values)
+
+
+def _collection(hint: Any, origin: Any, texts: Sequence[str]) -> Any:
+    items = typing.get_args(hint) or (Any, ...)
+    if origin is not tuple or items[-1] is ...:
+        return _COLLECTIONS[origin]([_convert(items[0], [text]) for text in texts])
+    return tuple(_convert(item, [text]) for item, text in zip(items, texts, strict=True))

@@ -12,11 +12,11 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import say
 from beam_datasets.errors import MissingDependencyError
-from beam_datasets.features import FeaturesDict, Image, RaggedArray, Sequence, Video, compile_decoder
-from beam_datasets.features.decode import SkipDecoding
+from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
+from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.opening import open_published
@@ -38,9 +38,7 @@ COMMAND = Command(
     "head",
     "The first examples of a split or a slice, in dataset order: example 0 is ds[0].",
     f"""
-dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
-{DATA_DIR}
-{STORAGE_OPTIONS}
+{DATASET}
 --split SPLIT  such as 'train[90%:]+test'; default: the first one
 --count N  how many examples; default 3
 --images DIR  write their images as files into a directory
@@ -62,10 +60,10 @@ def run(args: Items[str]) -> int:
         raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
-    dataset = published.as_dataset(split=split, decoders=_skipping(published.info.features, UnknownFeature))
+    dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
     if known.images:
-        if not _skipping(features, *_PICTURES):
+        if not skip_decoding(features, *_PICTURES):
             raise UsageError(f"{published.info.display_name} has no images for --images {known.images}")
         storage.make_dirs(known.images)
     pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
@@ -178,7 +176,7 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
         name: what the files' names begin with.
     """
     written = []
-    stored = compile_decoder(features, decoders=_skipping(features, *_PICTURES))(record)
+    stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)
     for path, value, leaf in leaves_with_features(stored, features):
         if isinstance(leaf, _PICTURES):
             files = [value] if isinstance(value, bytes) else list(_files_in(value))
@@ -189,18 +187,6 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
                 storage.write_bytes(target, data)
                 written.append(target)
     return written
-
-
-def _skipping(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> Any:
-    """Returns the decoders that leave features of some classes as they are stored; None where there are none."""
-    if isinstance(feature, kinds):
-        return SkipDecoding()
-    if isinstance(feature, Sequence):
-        return _skipping(feature.feature, *kinds)
-    if isinstance(feature, FeaturesDict):
-        found = {name: _skipping(child, *kinds) for name, child in feature.items()}
-        return {name: decoder for name, decoder in found.items() if decoder} or None
-    return None
 
 
 def _files_in(value: Any) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command
+from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
 from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
@@ -24,9 +24,7 @@ INFO = Command(
     "info",
     "What a published dataset is.",
     f"""
-dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
-{DATA_DIR}
-{STORAGE_OPTIONS}
+{DATASET}
 --json  print it as JSON
 """,
 )

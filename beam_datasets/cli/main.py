@@ -44,9 +44,9 @@ Generates, describes and shows datasets.
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is
   beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples
   beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
-  beam-datasets stats DIR_OR_NAME                   what its features hold, as a table or a page with plots
+  beam-datasets stats NAME_OR_DIR                   what its features hold, as a table or a page with plots
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
-  beam-datasets verify DIR_OR_NAME                  whether a dataset is whole; --repair restores what it can
+  beam-datasets verify NAME_OR_DIR                  whether a dataset is whole; --repair restores what it can
   beam-datasets publish RESULT --version V          publish a refused result under another version number
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
   beam-datasets list --data_dir DIR                 what is published

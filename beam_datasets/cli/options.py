@@ -177,6 +177,11 @@ STORAGE = (
     "_options JSON_FILE  options of {}, as a JSON file: credentials, endpoint, region; default: of the environment"
 )
 STORAGE_OPTIONS = "--storage" + STORAGE.format("the store")
+DATASET = f"""
+dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
+{DATA_DIR}
+{STORAGE_OPTIONS}
+""".strip()
 SHARDS = """
 shards (they decide the bytes):
 --num_shards N|SPLIT=N...  repeated for each split; default: by the size rule

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command
+from beam_datasets.cli.options import DATASET, Command
 from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.splits import AbstractSplit
@@ -38,10 +38,8 @@ COMMAND = Command(
     "slices",
     "Which files a slice is read from, how many records and bytes of each, and a picture of it.",
     f"""
-dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
+{DATASET}
 slice SLICE  such as 'train[10%:20%]+test'
-{DATA_DIR}
-{STORAGE_OPTIONS}
 --json  print all of it as JSON
 """,
 )

@@ -9,14 +9,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors, import_beam
+from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.errors import StorageError
-from beam_datasets.statistics.computing import compute_request
 from beam_datasets.statistics.gathering import prepare
-from beam_datasets.statistics.page import page
-from beam_datasets.statistics.report import SIZES, constant_size, json_text, read_saved, save
-from beam_datasets.statistics.wording import number_text, share_text
+from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
+from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
 
 if TYPE_CHECKING:
     import argparse
@@ -42,9 +40,7 @@ Statistics of a whole dataset are saved beside its versions and shown from there
   beam-datasets stats digits --html digits.html
   beam-datasets stats digits --split 'train[:10%]' --split test --features image,label""",
     f"""
-dataset DIR_OR_NAME  the directory of a version, or name[/config][:version]
-{DATA_DIR}
-{STORAGE_OPTIONS}
+{DATASET}
 --split SPLIT...  such as 'train[:10%]'; can be repeated. Default: each split by itself
 --features A,B/C...  only these, with all that is below them; can be repeated
 --json  print it as JSON
@@ -56,7 +52,7 @@ engine (it changes no number):
 --report FILE  where remote workers leave the statistics; all must see it
 --shared_disk  remote workers see this machine's paths
 """,
-    usage="DIR_OR_NAME [options] [options of Beam]",
+    usage="NAME_OR_DIR [options] [options of Beam]",
 )
 _HEADER = ("values", "missing", "distinct", "min", "median", "mean", "max", "std")
 _PARTS = ("items", "bytes", *SIZES)
@@ -150,12 +146,12 @@ def lines(found: Statistics) -> Iterator[str]:
         if rows:
             cells = [[f"{row[0]:{width}}  {row[1]}".rstrip(), *row[2:]] for row in rows]
             yield table([f"{'feature':{width}}  type", *_HEADER], cells)
-        frequent = [(path, text) for path, feature in part["features"].items() if (text := _frequent(feature))]
-        if frequent:
-            yield "\nmost frequent"
-            width = max(len(path) for path, _ in frequent)
-            yield from (f"{path:{width}}  {text}" for path, text in frequent)
-        yield from _oddities(part["features"])
+        for title, text_of in (("most frequent", _frequent), ("also", _special_values)):
+            texts = [(path, text) for path, feature in part["features"].items() if (text := text_of(feature))]
+            if texts:
+                yield f"\n{title}"
+                width = max(len(path) for path, _ in texts)
+                yield from (f"{path:{width}}  {text}" for path, text in texts)
     if found.unknown:
         yield f"\nleft out, as their class is not known here: {', '.join(found.unknown)}"
 
@@ -198,15 +194,6 @@ def _frequent(feature: dict[str, Any]) -> str:
     return ", ".join(texts) + (", ..." if texts and more > 0 else "")
 
 
-def _oddities(features: dict[str, Any]) -> Iterator[str]:
-    """Yields counts of zeros, NaN, infinite and empty values."""
-    names = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
-    names["unreadable"] = "of unknown size"
-    found = []
-    for path, feature in features.items():
-        some = [f"{feature[key]:,} {name}" for key, name in names.items() if feature.get(key)]
-        found += [(path, ", ".join(some))] if some else []
-    if found:
-        yield "\nalso"
-        width = max(len(path) for path, _ in found)
-        yield from (f"{path:{width}}  {text}" for path, text in found)
+def _special_values(feature: dict[str, Any]) -> str:
+    """Returns the counts of zeros, NaN, infinite and empty values on a line."""
+    return ", ".join(f"{feature[key]:,} {name}" for key, name in COUNTS.items() if feature.get(key))

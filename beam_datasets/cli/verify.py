@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import (
-    DATA_DIR,
+    DATASET,
     STORAGE,
-    STORAGE_OPTIONS,
     Command,
     UsageError,
     as_usage_errors,
@@ -39,9 +38,7 @@ record, and which examples are lost. Nothing is changed without --repair.
 
 The exit code is 0 if the dataset is whole, and 1 if anything was found (with --repair: is left).""",
     f"""
-dataset DIR_OR_NAME  the directory of a version, or name[/config][:version]
-{DATA_DIR}
-{STORAGE_OPTIONS}
+{DATASET}
 --decode  decode each record too, images included; slower by far
 --jobs N  how many shards to read at once; default: one a core
 --json  print it as JSON

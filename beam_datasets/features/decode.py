@@ -37,6 +37,18 @@ class SkipDecoding(Decoder):
         return feature.stored()
 
 
+def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> Any:
+    """Returns the decoders that leave features of some classes as they are stored; None if there are none."""
+    if isinstance(feature, kinds):
+        return SkipDecoding()
+    if isinstance(feature, Sequence):
+        return skip_decoding(feature.feature, *kinds)
+    if isinstance(feature, FeaturesDict):
+        found = {name: skip_decoding(child, *kinds) for name, child in feature.items()}
+        return {name: decoder for name, decoder in found.items() if decoder} or None
+    return None
+
+
 @dataclass(frozen=True)
 class FunctionDecoder(Decoder):
     """A decoder of a function; `make_decoder` makes functions that return one."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.files.fields import INTEGERS, Field, advice
+from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number
 _PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "float64": struct.Struct("<d")}
-_MIN_SHORT = 1e-30  # far above the smallest float32
-_MAX_FLOAT16, _MAX_EXACT = 65504.0, 2.0**53 - 1  # up to here every integer is a float64
+_MAX_EXACT = 2.0**53 - 1  # up to here every integer is a float64
 
 
 class RowError(ValueError):
@@ -52,52 +51,47 @@ def survives(number: float) -> bool:
     return narrow == number or float(str(np.float32(narrow))) == number
 
 
-def text_converter(field: Field, missing: Collection[str] = ("",), path: str = "", image: Convert | None = None) -> Any:
-    """Returns the function from the text of a CSV field to the value; lists and objects are JSON there.
+def value_converter(
+    field: Field,
+    path: str = "",
+    dropped: Collection[str] = (),
+    image: Convert | None = None,
+    missing: Collection[str] | None = None,
+) -> Convert:
+    """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to what the feature takes.
 
     Args:
-        field: of the column.
-        missing: texts that mean a missing value; None always does.
-        path: the column's name, for errors.
-        image: from a path to an image.
+        field: of the value.
+        path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
+        dropped: paths, without `[]`, that are left out.
+        image: from bytes, or a path, to an image.
+        missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
     """
-    convert = value_converter(field, path, image=image)
-    if field.kind in ("string", "image") and not field.optional:
-        return (lambda text: convert(None) if text is None else text) if field.kind == "string" else convert
-    is_nested = field.item is not None or field.fields is not None
-    parse = _parse_json if is_nested else _TEXTS.get(field.kind, str)
+    absent: Any = [] if field.kind == "list" else -1 if field.kind == "class" else None
+    if field.fields is not None:
+        convert: Convert = _object(field.fields, path, dropped, image)
+        absent = {name: [] for name, inner in field.fields.items() if inner.kind == "list"}
+    elif field.item is not None:
+        convert = _list(field, path, dropped, image)
+    else:
+        convert = _scalar(field, path, image)
+
+    def from_value(value: Any) -> Any:
+        if value is not None:
+            return convert(value)
+        if not field.optional:
+            raise ValueError(missing_problem(field, path))
+        return convert(absent) if field.fields is not None else absent
+
+    if missing is None:
+        return from_value
+    parse = _parse_json if field.item is not None or field.fields is not None else _PARSERS.get(field.kind, str)
+    keeps_all = field.kind in ("string", "image") and not field.optional
 
     def from_text(text: str | None) -> Any:
-        return convert(None) if text is None or text in missing else convert(parse(text))
+        return from_value(None if text is None or (text in missing and not keeps_all) else parse(text))
 
-    if field.kind in INTEGERS:
-        limits = np.iinfo(field.kind)
-        return _usual_number(int, int(limits.min), int(limits.max), False, missing, from_text)
-    if field.kind in _PACKED:
-        limit = _MAX_FLOAT16 if field.kind == "float16" else _MAX_EXACT
-        return _usual_number(float, -limit, limit, field.exact, missing, from_text)
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
-
-
-def _usual_number(
-    make: Convert, low: float, high: float, is_exact: bool, missing: Collection[str], otherwise: Convert
-) -> Convert:
-    """Returns the converter of columns of numbers, which calls `otherwise` for missing values, errors and edge cases.
-
-    Most cells of most files are numbers in range: one function for these takes half the time of several.
-    """
-
-    def convert(text: Any) -> Any:
-        try:
-            is_usual = text not in missing and "_" not in text and low <= (number := make(text)) <= high
-            # seven characters are six digits or an integer below 2**24, which float32 keeps
-            if is_usual and (not is_exact or (len(text) < 8 and abs(number) > _MIN_SHORT) or survives(number)):
-                return number
-        except (ValueError, TypeError):
-            pass
-        return otherwise(text)
-
-    return convert
 
 
 def _parse_int(text: str) -> int:
@@ -111,23 +105,21 @@ def _parse_int(text: str) -> int:
 
 def _parse_float(text: str) -> float | int:
     try:
-        number = float(text)
+        number = float("" if "_" in text else text)
     except ValueError:
-        number, text = 0.0, f"_{text}"
-    if "_" in text:
-        raise ValueError(f"{text.removeprefix('_')!r:.60} is not a number")
+        raise ValueError(f"{text!r:.60} is not a number") from None
     if abs(number) < _MAX_EXACT or number != number:
         return number
-    return int(text) if text.strip().lstrip("+-").isdecimal() else finite(text, number)  # float() rounds integers
+    return int(text) if text.strip().lstrip("+-").isdecimal() else finite(text)  # float() rounds integers
 
 
-def finite(text: str, number: float | None = None) -> float:
+def finite(text: str) -> float:
     """Returns the number that a text means.
 
     Raises:
         ValueError: it is too large for a float64, which would be infinite.
     """
-    number = float(text) if number is None else number
+    number = float(text)
     if math.isinf(number) and "n" not in text.lower():  # inf, infinity
         raise ValueError(f"{text!r:.60} is too large for a float64; as a string it is kept")
     return number
@@ -147,44 +139,14 @@ def _parse_json(text: str) -> Any:
         raise ValueError(f"{text!r:.60} is not JSON: {error}") from None
 
 
-_TEXTS: dict[str, Any] = (
-    {"bool": _parse_bool} | dict.fromkeys(INTEGERS, _parse_int) | dict.fromkeys(_PACKED, _parse_float)
-)
+_PARSERS: dict[str, Convert] = {
+    "bool": _parse_bool,
+    **dict.fromkeys(INTEGERS, _parse_int),
+    **dict.fromkeys(_PACKED, _parse_float),
+}
 
 
-def value_converter(field: Field, path: str = "", dropped: Collection[str] = (), image: Convert | None = None) -> Any:
-    """Returns the function from a value of JSON or Arrow to what the feature takes.
-
-    Args:
-        field: of the value.
-        path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
-        dropped: paths, without `[]`, that are left out.
-        image: from bytes, or a path, to an image.
-    """
-    absent: Any = None
-    if field.fields is not None:
-        convert: Any = _object(field.fields, path, dropped, image)
-        lists: dict[str, Any] = {name: [] for name, inner in field.fields.items() if inner.kind == "list"}
-        if field.optional:
-            absent = lists
-    elif field.item is not None:
-        convert = _list(field, path, dropped, image)
-        absent = [] if field.kind == "list" else None
-    else:
-        convert = _scalar(field, path, image)
-        absent = -1 if field.kind == "class" else None
-
-    def with_missing(value: Any) -> Any:
-        if value is not None:
-            return convert(value)
-        if not field.optional:
-            raise ValueError(_missing(field, path))
-        return convert(absent) if field.fields is not None else absent
-
-    return with_missing
-
-
-def _missing(field: Field, path: str) -> str:
+def missing_problem(field: Field, path: str) -> str:
     """Returns the problem of a value that is missing, and what to do."""
     drop = advice(path.replace("[]", ""), "drop")
     if path.endswith("[]"):
@@ -204,7 +166,7 @@ def _optional(field: Field) -> str:
         last = last.item
     if last.kind == "class" and not last.exact:
         return "class?" if last is field else f"{replace(field, item=Field('class'))}?"
-    return "?" if last.exact or last.fields is not None else f"{field}?"
+    return "?" if last.exact or last.fields is not None or last.kind == UNKNOWN else f"{field}?"
 
 
 def _scalar(field: Field, path: str, image: Convert | None) -> Convert:
@@ -215,22 +177,20 @@ def _scalar(field: Field, path: str, image: Convert | None) -> Convert:
     if field.kind == "class":
         return _label(field)
     image = None if field.exact else image
-    return {"bool": _bool, "image": image or _bytes_of}.get(field.kind, _only_text if field.exact else as_text)
+    return {"bool": _bool, "image": image or image_value}.get(field.kind, _only_text if field.exact else as_text)
 
 
 def _integer(kind: str) -> Convert:
     low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
 
     def convert(value: Any) -> int:
-        if type(value) is int and low <= value <= high:
-            return value
-        if isinstance(value, float | decimal.Decimal) and math.isfinite(value) and value == int(value):
+        if type(value) is not int:
+            if not isinstance(value, float | decimal.Decimal) or not math.isfinite(value) or value != int(value):
+                raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer")
             value = int(value)
-        elif type(value) is not int:
-            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer")
         if not low <= value <= high:
             raise ValueError(f"{value!r:.60} does not fit {kind}, which holds {low} to {high}")
-        return int(value)
+        return value
 
     return convert
 
@@ -247,8 +207,6 @@ def _float(field: Field, path: str) -> Convert:
         try:
             number = float(value)
             packed.pack(number)
-            if math.isinf(number) and value != number:
-                raise OverflowError
         except OverflowError:
             number = math.inf
         is_kept = value == number or (isinstance(value, decimal.Decimal) and value == decimal.Decimal(repr(number)))
@@ -298,7 +256,7 @@ def label_of(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _bytes_of(value: Any) -> Any:
+def image_value(value: Any) -> Any:
     """Returns the bytes of {"b64": ...}, as exports to JSON lines write them, or of a Hugging Face image; else `value`.
 
     Raises:
@@ -316,9 +274,6 @@ def _bytes_of(value: Any) -> Any:
     return value["bytes"]
 
 
-image_value = _bytes_of
-
-
 def _only_text(value: Any) -> str | bytes:
     if isinstance(value, str | bytes):
         return value
@@ -334,7 +289,7 @@ def as_text(value: Any) -> str | bytes:
     if isinstance(value, decimal.Decimal | datetime.timedelta):
         return str(value)
     if isinstance(value, dict) and value.keys() == {"b64"}:
-        return bytes(_bytes_of(value))
+        return bytes(image_value(value))
     try:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_json_text)
     except TypeError as error:
@@ -389,10 +344,7 @@ def row_converter(
         image: from bytes, or a path, to an image.
         missing: texts that mean a missing value; None if the values are not text.
     """
-    if missing is None:
-        converters = [(name, value_converter(field, path + name, dropped, image)) for name, field in fields.items()]
-    else:
-        converters = [(name, text_converter(field, missing, name, image)) for name, field in fields.items()]
+    converters = [(name, value_converter(each, path + name, dropped, image, missing)) for name, each in fields.items()]
     prefix = "column " * (missing is not None)
     place = path.replace("[]", "")
     known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}

@@ -14,14 +14,14 @@ import csv
 import io
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.files.builder import RowsBuilder
-from beam_datasets.files.fields import absent
+from beam_datasets.files.fields import with_absent
 from beam_datasets.files.infer import Guess, Inference, text_kinds
 from beam_datasets.files.inputs import Piece, check_encoding, open_bytes, undecodable
 
@@ -88,13 +88,11 @@ class Csv(RowsBuilder):
             raise InputError(problem or f"no file has a row below its header: {self._paths}")
         if other:
             log.warning("there is one column, %r%s", columns[0], other)
-        for note in guess.stray_texts(but_not=self._specs):
-            log.warning(note)
-        fields = Inference(is_text=True).fields(guess)
-        for name in columns:
-            if without := [file.path for file, names in headers.items() if name not in names]:
-                fields[name] = replace(fields[name], problem=absent(name, without))
-        return fields
+        for name, warning in guess.stray_texts():
+            if name not in self._specs:
+                log.warning(warning)
+        names_of = {file.path: names for file, names in headers.items()}
+        return with_absent(Inference(is_text=True).fields(guess), names_of)
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:

@@ -160,13 +160,24 @@ def as_optional(field: Field) -> Field:
     return replace(field, fields=inner, optional=True, problem="")
 
 
-def absent(name: str, paths: Collection[str]) -> str:
-    """Returns the problem of a column that some files do not have."""
-    shown = ", ".join(list(paths)[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
-    return (
-        f"column {name!r} is in some files but not in {shown}; {advice(name, '?')} makes it optional, "
-        f"{advice(name, 'drop')} leaves it out"
-    )
+def with_absent(fields: Mapping[str, Field], columns: Mapping[str, Collection[str]]) -> dict[str, Field]:
+    """Returns the fields; those of columns that some files do not have get a `problem`, unless they have one.
+
+    Args:
+        fields: of all files.
+        columns: path -> names of the columns of a file.
+    """
+    result = dict(fields)
+    for name, field in fields.items():
+        paths = [path for path, names in columns.items() if name not in names]
+        if paths and not field.problem:
+            shown = ", ".join(paths[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
+            problem = (
+                f"column {name!r} is in some files but not in {shown}; {advice(name, '?')} makes it optional, "
+                f"{advice(name, 'drop')} leaves it out"
+            )
+            result[name] = replace(field, problem=problem)
+    return result
 
 
 def _has_fields(field: Field) -> bool:

@@ -58,32 +58,29 @@ class ImageFolder(FilesBuilder):
                 f"{len(folder.misplaced)} files are not in the folder of a label: {shown}\n"
                 "Move them away, or leave them out by --skip_bad."
             )
-        if folder.splits and self._has_splits:
-            raise InputError(f"{self._images_root} has the splits {folder.splits} as folders; give none by --split")
+        if folder.has_splits and self._has_splits:
+            found = list(folder.splits)
+            raise InputError(f"{self._images_root} has the splits {found} as folders; give none by --split")
         return folder
 
     def _info(self) -> DatasetInfo:
-        features = FeaturesDict(
-            {"image": Image(), "image/filename": Text(), "label": ClassLabel(names=self._folder.labels)}
-        )
+        labels = sorted({label for images in self._folder.splits.values() for label, _ in images})
+        features = FeaturesDict({"image": Image(), "image/filename": Text(), "label": ClassLabel(names=labels)})
         return DatasetInfo(
             builder=self, features=features, supervised_keys=("image", "label"), description=self._description
         )
 
     def _split_generators(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection[tuple[Key, Example]]]:
-        folder = self._folder
-        if folder.splits:
-            return {split: pipeline | f"Images of {split}" >> self._read(split) for split in folder.splits}
-        images = pipeline | "Images" >> self._read("")
-        return {name: of_share(name, images, share) for name, share in self._shares.items()}
-
-    def _read(self, split: str) -> ReadFiles:
-        folder = self._folder
-        images: list[tuple[str, InputFile]] = [(label, file) for s, label, file in folder.files if s == split]
-        if split in ("", *folder.splits[:1]):
-            images += [("", file) for file in folder.misplaced]  # to be counted, once
-        batches = [images[i : i + _BATCH] for i in range(0, len(images), _BATCH)]
-        return ReadFiles(ImageRows(self._exif_orientation), batches, self._skip_bad)
+        misplaced = [("", file) for file in self._folder.misplaced]  # to be counted, once
+        rows = {}
+        for split, images in self._folder.splits.items():
+            listed, misplaced = [*images, *misplaced], []
+            batches = [listed[i : i + _BATCH] for i in range(0, len(listed), _BATCH)]
+            read = ReadFiles(ImageRows(self._exif_orientation), batches, self._skip_bad)
+            rows[split] = pipeline | f"Images of {split}".strip() >> read
+        if self._folder.has_splits:
+            return rows
+        return {name: of_share(name, rows[""], share) for name, share in self._shares.items()}
 
 
 @dataclass(frozen=True)
@@ -91,22 +88,17 @@ class Folder:
     """The files of a folder of images.
 
     Attributes:
-        files: (split, label, file) of each; the split is "" if folders name labels alone.
-        misplaced: files that are in no label's folder.
+        splits: name -> (label, file) of each image; the name is "" if folders name labels alone.
+        misplaced: files that are not in the folder of a label.
     """
 
-    files: tuple[tuple[str, str, InputFile], ...]
-    misplaced: tuple[InputFile, ...]
+    splits: Mapping[str, Sequence[tuple[str, InputFile]]]
+    misplaced: Sequence[InputFile]
 
     @property
-    def labels(self) -> list[str]:
-        """Names of the labels, in the order of their bytes."""
-        return sorted({label for _, label, _ in self.files})
-
-    @property
-    def splits(self) -> list[str]:
-        """Names of the splits that the folders give."""
-        return sorted({split for split, _, _ in self.files} - {""})
+    def has_splits(self) -> bool:
+        """Whether folders name splits."""
+        return "" not in self.splits
 
 
 def look_into(root: str) -> Folder:
@@ -115,21 +107,20 @@ def look_into(root: str) -> Folder:
     Files of operating systems (names that begin with a dot, Thumbs.db, desktop.ini, __MACOSX) are left out.
 
     Raises:
-        InputError: there is no file.
+        InputError: the folder has no file at either depth.
     """
-    files = [file for file in find(root, hidden=()) if not _is_clutter(file.name)]
-    depths = Counter(file.name.count("/") for file in files)
-    depth = max((1, 2), key=lambda d: depths[d])
+    files = [(file.name.split("/"), file) for file in find(root, hidden=())]
+    files = [(parts, file) for parts, file in files if not any(p.startswith(".") or p in _CLUTTER for p in parts)]
+    depths = Counter(len(parts) for parts, _ in files)
+    depth = max((2, 3), key=lambda d: depths[d])
     if not depths[depth]:
-        shown = ", ".join(file.name for file in files[:3])
+        shown = ", ".join(file.name for _, file in files[:3])
         raise InputError(f"{root}: images are expected as label/image or split/label/image; found {shown or 'no file'}")
-    placed = [(("", *file.name.split("/"))[-3:], file) for file in files if file.name.count("/") == depth]
-    misplaced = tuple(file for file in files if file.name.count("/") != depth)
-    return Folder(tuple((split, label, file) for (split, label, _), file in placed), misplaced)
-
-
-def _is_clutter(name: str) -> bool:
-    return any(part.startswith(".") or part in _CLUTTER for part in name.split("/"))
+    splits: dict[str, list[tuple[str, InputFile]]] = {}
+    for parts, file in sorted(files, key=lambda each: each[0][:-2]):
+        if len(parts) == depth:
+            splits.setdefault(parts[0] if depth == 3 else "", []).append((parts[-2], file))
+    return Folder(splits, [file for parts, file in files if len(parts) != depth])
 
 
 @dataclass(frozen=True)
@@ -141,13 +132,12 @@ class ImageRows:
     def read(self, piece: Sequence[tuple[str, InputFile]]) -> Iterator[tuple[Key, Example] | Bad]:
         """Yields the images of a batch of (label, file); a file with an empty label is in no label's folder."""
         for label, file in piece:
-            if not label:
-                yield Bad(file, "it is not in the folder of a label", "")
-                continue
             try:
+                if not label:
+                    raise ValueError("it is not in the folder of a label")
                 with open_bytes(file.path) as stream:
                     image = storable_image(stream.read(), self.exif_orientation)
             except ValueError as error:
                 yield Bad(file, str(error), "")
-                continue
-            yield file.name, {"image": image, "image/filename": file.name, "label": label}
+            else:
+                yield file.name, {"image": image, "image/filename": file.name, "label": label}

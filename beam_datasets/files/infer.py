@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.files.convert import survives
+from beam_datasets.files.convert import missing_problem, survives
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     KindOf = Callable[[Any], str]
 
@@ -101,15 +102,19 @@ class Guess:
         name = path if path in self.fields else path.partition("/")[0]
         return self.fields[name].values_at(path[len(name) + 1 :]) if name in self.fields else set()
 
-    def stray_texts(self, *, but_not: Container[str] = ()) -> Iterator[str]:
-        """Yields a note for each column that is text although nearly all of its values are numbers."""
+    def stray_texts(self) -> Iterator[tuple[str, str]]:
+        """Yields name and warning of each column that is text although most of its values are not."""
         for name, guess in self.fields.items():
             strings, place, example = guess.seen.get("string", (0, "", ""))
-            total = guess._count()
-            if name not in but_not and 0 < strings <= total // 10:
+            if 0 < strings < (total := guess._count()) - strings:
+                shown = shlex.quote(f"{example:.40}")
                 yield (
-                    f"column {name!r} is text: {strings} of {total} values are not numbers (first {example!r:.40} "
-                    f"in {place}); if they mean a missing value, say --missing {example!r:.40}"
+                    name,
+                    (
+                        f"{place}: column {name!r} becomes text, because {example!r:.40} is text ({strings} of "
+                        f"{total} values are). If it means a missing value, add --missing {shown}; if the column is "
+                        f"text, {advice(name, 'string')}; to leave such rows out, name its type and add --skip_bad"
+                    ),
                 )
 
     def _count(self, kind: str = "") -> int:
@@ -170,19 +175,10 @@ class Inference:
     def _without_missing(self, found: Field, guess: Guess, path: str, missing: int) -> Field:
         """Returns the field of values some of which are missing although that cannot be stored."""
         where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
-        drop = advice(path.replace("[]", ""), "drop")
         if self.skip_bad and 2 * missing < missing + guess._count():
             self.notes.append(f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)")
             return found
-        if found.kind == "list" and not path.endswith("[]"):
-            empty = advice(path, "?")
-            problem = (
-                f"{path!r} is a list that is missing{where}, which cannot be stored; {empty} makes an empty list of "
-                f"it, {drop} leaves all of them out"
-            )
-        else:
-            problem = f"{path!r} is missing{where} inside a list, which cannot be stored; {drop} leaves it out"
-        return replace(found, problem=problem)
+        return replace(found, problem=f"{path!r}{where}: {missing_problem(found, path)}")
 
     def _item(self, guess: Guess, path: str) -> Field:
         if not guess.seen:

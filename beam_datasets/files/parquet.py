@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
-from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, absent, advice, as_optional
+from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
 from beam_datasets.files.inputs import Piece, open_bytes
 
 if TYPE_CHECKING:
@@ -94,12 +94,7 @@ def row_groups(files: Sequence[InputFile]) -> tuple[dict[str, Field], list[Piece
                 types.setdefault(column.name, {}).setdefault(column.type, file.path)
             nulls |= _columns_with_nulls(parquet.metadata)
             pieces += [Piece(file, group, group + 1) for group in range(parquet.num_row_groups)]
-    fields = {name: _merged(name, found, nulls) for name, found in types.items()}
-    for name, field in fields.items():
-        without = [path for path, names in names_of.items() if name not in names]
-        if without and not field.problem:
-            fields[name] = replace(field, problem=absent(name, without))
-    return fields, pieces
+    return with_absent({name: _merged(name, found, nulls) for name, found in types.items()}, names_of), pieces
 
 
 def _merged(name: str, types: Mapping[Any, str], nulls: set[str]) -> Field:

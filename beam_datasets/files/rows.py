@@ -79,7 +79,7 @@ class Rows:
 
     Attributes:
         rows: piece -> its rows.
-        fields: name -> field of what is kept.
+        fields: name -> field of what is kept; None if rows are examples.
         dropped: names that are left out.
         key: the column that has the keys; None for file and number.
         missing: texts that mean a missing value; None if values are not text.
@@ -87,7 +87,7 @@ class Rows:
     """
 
     rows: Callable[[Piece], Iterator[Row]]
-    fields: Mapping[str, Field]
+    fields: Mapping[str, Field] | None
     dropped: frozenset[str] = frozenset()
     key: str | None = None
     missing: tuple[str, ...] | None = None
@@ -97,7 +97,9 @@ class Rows:
         """Yields the rows of a piece."""
         image = StorableImage(piece.file.path, self.exif_orientation)
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
-        convert = row_converter(self.fields, dropped, image=image, missing=self.missing)
+        convert: Any = lambda row: row  # noqa: E731
+        if self.fields is not None:
+            convert = row_converter(self.fields, dropped, image=image, missing=self.missing)
         for number, place, row in self.rows(piece):
             try:
                 if isinstance(row, str):
@@ -114,7 +116,7 @@ class Rows:
             return key_of(row, name)
         if row.get(name, "") in self.missing:
             raise ValueError(f"column {name!r}: the key is missing")
-        return key_of(example if name in self.fields else row, name)
+        return key_of(example if name in (self.fields or ()) else row, name)
 
 
 def key_of(example: Mapping[str, Any], column: str) -> Key:

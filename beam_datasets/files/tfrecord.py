@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from beam_datasets.errors import BeamDatasetsError, InputError
-from beam_datasets.features import FeatureConnector, FeaturesDict, Image, Sequence, compile_decoder, from_json_text
-from beam_datasets.features.decode import SkipDecoding
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError
+from beam_datasets.features import FeatureConnector, Image, compile_decoder, from_json_text
+from beam_datasets.features.decode import skip_decoding
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import Piece, open_bytes
-from beam_datasets.files.rows import Bad, key_of
+from beam_datasets.files.rows import Rows
 from beam_datasets.formats import example as examples
 from beam_datasets.formats import tfrecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-    from collections.abc import Sequence as Listed
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.rows import Example, Key, Reader, Row
+    from beam_datasets.files.rows import Example, Reader, Row
 
 
 class Tfrecord(RowsBuilder):
@@ -52,7 +51,7 @@ class Tfrecord(RowsBuilder):
         if features_json and self._specs:
             raise ValueError("features_json describes all features; give no --feature")
 
-    def _pieces(self, files: Listed[InputFile]) -> list[Piece]:
+    def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
         return [Piece(file) for file in files]
 
     def _found_fields(self) -> dict[str, Field]:
@@ -86,10 +85,14 @@ class Tfrecord(RowsBuilder):
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
-        return partial(rows, fields=self._fields)
+        if self._known is None:
+            return partial(rows, decoder=partial(decoder, self._fields))
+        # images stay encoded: decoding and encoding would change a JPEG
+        stored = skip_decoding(self._known, Image)
+        return partial(rows, decoder=partial(compile_decoder, self._known, decoders=stored))
 
     def _rows_reader(self) -> Reader:
-        return KnownRows(self._known, self._key) if self._known else super()._rows_reader()
+        return super()._rows_reader() if self._known is None else Rows(self._rows, None, key=self._key)
 
 
 def _text(path: str) -> str:
@@ -115,6 +118,10 @@ def records(stream: BinaryIO, path: str) -> Iterator[bytes]:
         length = int.from_bytes(header[:8], "little") if len(header) == 12 else 0
         # A damaged length may be any number: the header is checked before so many bytes are read.
         if len(header) < 12 or tfrecord.masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
+            if number == 0:
+                expected = "expected a TFRecord file, which begins with a length of 8 bytes and their CRC-32C"
+                problem = f"{expected}, got {header!r}. Name its format, or restore it if it is damaged"
+                raise CorruptRecordError(problem, path=path, offset=0, record=0)
             tfrecord.unframe(header, [0, len(header)], path=path, offset=offset, first_record=number)
         frame = header + stream.read(length + 4)
         yield tfrecord.unframe(frame, [0, length + 16], path=path, offset=offset, first_record=number)[0]
@@ -168,16 +175,28 @@ class Values:
         return Field("list", item=Field(kind))
 
 
-def rows(piece: Piece, fields: Mapping[str, Field]) -> Iterator[Row]:
-    """Yields the records of a file; a damaged one ends it, because the next cannot be found."""
-    lists: dict[str, Any] = {name: [] for name, field in fields.items() if field.kind == "list"}
+def rows(piece: Piece, decoder: Callable[[], Callable[[bytes], Example]]) -> Iterator[Row]:
+    """Yields the records of a file; a damaged one ends it, because the next cannot be found.
+
+    Args:
+        piece: the file.
+        decoder: makes the function from a record to an example.
+    """
+    decode = decoder()
     with open_bytes(piece.file.path) as stream:
         for number, record in enumerate(records(stream, piece.file.path)):
-            try:  # a list that is not there is empty: the format knows no difference
-                found = {name: _value(name, values, fields) for name, values in examples.parse(record).items()}
-                yield number, f"record {number}", lists | found
+            try:
+                yield number, f"record {number}", decode(record)
             except (BeamDatasetsError, ValueError) as error:
                 yield number, f"record {number}", str(error)
+
+
+def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:
+    """Returns the function from a record to its lists and values; a missing list is an empty one, as in the format."""
+    lists: dict[str, Any] = {name: [] for name, field in fields.items() if field.kind == "list"}
+    return lambda record: (
+        lists | {name: _value(name, values, fields) for name, values in examples.parse(record).items()}
+    )
 
 
 def _value(name: str, values: Any, fields: Mapping[str, Field]) -> Any:
@@ -188,38 +207,3 @@ def _value(name: str, values: Any, fields: Mapping[str, Field]) -> Any:
     if len(listed) > 1:
         raise ValueError(f"{name!r} has {len(listed)} values, not one ({one}); lists are {one.kind}[]")
     return listed[0] if listed else None
-
-
-@dataclass(frozen=True)
-class KnownRows:
-    """Reads the records of TFRecord files whose features are known.
-
-    Attributes:
-        features: of the records.
-        key: the feature that has the keys; None for file and record.
-    """
-
-    features: FeatureConnector
-    key: str | None = None
-
-    def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
-        """Yields the records of a file; images stay the bytes that they are."""
-        decode = compile_decoder(self.features, decoders=_images_as_stored(self.features))
-        with open_bytes(piece.file.path) as stream:
-            for number, record in enumerate(records(stream, piece.file.path)):
-                try:
-                    example = decode(record)
-                    key = f"{piece.file.name}:{number}" if self.key is None else key_of(example, self.key)
-                except (BeamDatasetsError, ValueError) as error:
-                    yield Bad(piece.file, str(error), f"record {number}")
-                    continue
-                yield key, example
-
-
-def _images_as_stored(feature: FeatureConnector) -> Any:
-    """Returns the decoders that leave images encoded: decoding and encoding would change a JPEG."""
-    if isinstance(feature, FeaturesDict):
-        nest = {name: _images_as_stored(inner) for name, inner in feature.items()}
-        return {name: inner for name, inner in nest.items() if inner}
-    item = feature.feature if isinstance(feature, Sequence) else feature
-    return SkipDecoding() if isinstance(item, Image) else None

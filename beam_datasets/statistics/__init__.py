@@ -1,2 +1,2 @@
-from beam_datasets.statistics.computing import compute as compute
 from beam_datasets.statistics.report import Statistics as Statistics
+from beam_datasets.statistics.report import compute as compute

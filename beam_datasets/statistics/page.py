@@ -5,65 +5,41 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.statistics.plots import bars_table, histogram_svg
 from beam_datasets.statistics.report import SIZES, constant_size
-from beam_datasets.statistics.wording import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from beam_datasets.statistics.report import Statistics
 
 _STYLE = """
-:root { color-scheme: light dark; --back: #fff; --card: #f6f7f9; --text: #1c2024; --soft: #5b6470; --line: #d5dae1;
-  --bar: #2f6fb3; }
-@media (prefers-color-scheme: dark) { :root { --back: #14171b; --card: #1d2126; --text: #e6e9ed; --soft: #a3adb9;
-  --line: #363d46; --bar: #6aa9ea; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem; max-width: 76rem; background: var(--back); color: var(--text);
-  font: 15px/1.45 system-ui, sans-serif; }
-h1 { margin: 0 0 .2rem; font-size: 1.6rem; }
-h2 { margin: 0; font-size: 1.1rem; overflow-wrap: anywhere; }
-h3 { margin: 0 0 .4rem; font-size: .95rem; color: var(--soft); font-weight: 600; }
-p { margin: .3rem 0; overflow-wrap: anywhere; }
-a { color: var(--bar); }
-.soft, .note { color: var(--soft); }
-.note { font-size: .85rem; }
+:root { color-scheme: light dark; --bar: #4a87c4; --line: #8886; }
+* { box-sizing: border-box; overflow-wrap: anywhere; }
+body { margin: 0 auto; padding: 1.5rem; max-width: 76rem; font: 15px/1.45 system-ui, sans-serif; }
+h1, h2, h3, p { margin: .2rem 0; }
 nav { margin: 1rem 0; line-height: 1.9; }
-nav a { margin-right: .9rem; white-space: nowrap; }
-section { margin: 1rem 0; padding: 1rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
-section header { display: flex; flex-wrap: wrap; gap: .2rem .8rem; align-items: baseline; margin-bottom: .6rem; }
+nav a { margin-right: .9rem; }
+section { margin: 1rem 0; padding: 1rem; border: 1px solid var(--line); border-radius: 8px; }
 .slices { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: 1rem 2rem; }
 .slices > div { min-width: 0; max-width: 44rem; }
+.soft, .note, dt, figcaption, caption { opacity: .7; font-size: .9rem; text-align: left; }
 .facts { display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; margin: 0 0 .6rem; }
-.facts div { white-space: nowrap; }
-.facts dt { display: inline; color: var(--soft); }
-.facts dd { display: inline; margin: 0 0 0 .35rem; font-variant-numeric: tabular-nums; }
+.facts dt, .facts dd { display: inline; margin: 0 0 0 .35rem; }
 figure { margin: .4rem 0 .8rem; }
-figcaption, caption { text-align: left; font-size: .85rem; color: var(--soft); padding: 0 0 .2rem; }
 svg { display: block; width: 100%; height: auto; }
 rect { fill: var(--bar); }
-.axis { stroke: var(--soft); }
-.grid { stroke: var(--line); stroke-dasharray: 3 3; }
-.tick { font: 11px system-ui, sans-serif; fill: var(--soft); }
+.axis, .grid { stroke: var(--line); }
+.tick { font: 11px system-ui, sans-serif; fill: currentColor; }
 .end { text-anchor: end; }
-table { border-collapse: collapse; }
-.bars { width: 100%; font-size: .85rem; table-layout: fixed; margin-bottom: .4rem; }
-.bars th { width: 40%; font-weight: 400; text-align: left; overflow: hidden; text-overflow: ellipsis;
-  white-space: pre; padding: 1px .5rem 1px 0; }
-.bars .bar { width: auto; }
-.bars .bar div { height: .8rem; min-width: 1px; background: var(--bar); border-radius: 2px; }
-.number { text-align: right; width: 4.6rem; padding-left: .5rem; font-variant-numeric: tabular-nums; }
+.bars { width: 100%; font-size: .85rem; table-layout: fixed; border-collapse: collapse; }
+.bars th { width: 40%; font-weight: 400; text-align: left; overflow: hidden; white-space: pre; }
+.bars .bar div { height: .8rem; min-width: 1px; background: var(--bar); }
+.number { text-align: right; width: 4.6rem; font-variant-numeric: tabular-nums; }
 """
-_COUNTS = {
-    "missing": "missing",
-    "zeros": "zeros",
-    "nan": "NaN",
-    "inf": "infinite",
-    "-inf": "minus infinite",
-    "empty": "empty",
-    "unreadable": "of unknown size",
-}
+COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
+COUNTS["unreadable"] = "of unknown size"
+_WIDTH, _HEIGHT, _ABOVE, _BELOW = 400, 130, 16, 18
+_MOST_ROWS = 30  # of labels; values are cut before
 _TOP = 10
 _CAPTIONS = {"items": "items of an example", "bytes": "bytes", "height": "height", "width": "width"}
 _CAPTIONS["channels"] = "channels"
@@ -107,7 +83,7 @@ def _feature(number: int, path: str, parts: dict[str, dict[str, Any]]) -> Iterat
 def _facts(feature: dict[str, Any]) -> str:
     """Returns the numbers shown for a feature, as a list of descriptions."""
     facts = {"values": f"{feature['values']:,}"}
-    facts |= {name: f"{feature[key]:,}" for key, name in _COUNTS.items() if feature.get(key)}
+    facts |= {name: f"{feature[key]:,}" for key, name in ({"missing": "missing"} | COUNTS).items() if feature.get(key)}
     facts["distinct"] = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
     if size := constant_size(feature):
         facts["size"] = size
@@ -166,3 +142,126 @@ def _notes() -> str:
         "how often the most frequent occur, where there are more than 4,096 different ones. Bars are approximate at "
         "their edges.</p>"
     )
+
+
+# ------------------------------------------------------------------------------------------------------------- plots
+
+
+def histogram_svg(spread: dict[str, Any], what: str) -> str:
+    """Returns the histogram of numbers as SVG, with a text for each bar and one for those who do not see it.
+
+    Args:
+        spread: what is known of them.
+        what: of what it is.
+    """
+    histogram = spread["histogram"]
+    edges, counts = histogram["edges"], histogram["counts"]
+    highest = max(counts, default=0)
+    first, last = _ends(spread)
+    said = f"{what}: {sum(counts):,} from {first} to {last}, at most {highest:,} in a bar"
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(said)}">',
+        f'<text class="tick" x="0" y="11">{highest:,}</text>',
+        f'<line class="grid" x1="0" x2="{_WIDTH}" y1="{_ABOVE}" y2="{_ABOVE}"/>',
+        *_bars(edges, counts, highest),
+        f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{_HEIGHT - _BELOW}" y2="{_HEIGHT - _BELOW}"/>',
+        f'<text class="tick" x="0" y="{_HEIGHT - 4}">{first}</text>',
+        "" if first == last else f'<text class="tick end" x="{_WIDTH}" y="{_HEIGHT - 4}">{last}</text>',
+        "</svg>",
+    ]
+    outside = [f"{histogram[side]:,} {side}" for side in ("below", "above") if histogram[side]]
+    note = f'<p class="note">and {", ".join(outside)}</p>' if outside else ""
+    return "".join(parts) + note
+
+
+def _bars(edges: Sequence[float], counts: Sequence[int], highest: int) -> Iterator[str]:
+    room, floor = _HEIGHT - _ABOVE - _BELOW, _HEIGHT - _BELOW
+    each = _WIDTH / max(len(counts), 1)
+    gap = 1 if len(counts) > 1 else 0
+    narrow = each if len(counts) > 8 else min(each, 40)  # a few bars as wide as the plot look like a wall
+    for number, count in enumerate(counts):
+        if count:
+            height = max(room * count / highest, 1)
+            left = number * each + (each - narrow) / 2
+            yield (
+                f'<rect x="{left:.1f}" y="{floor - height:.1f}" width="{max(narrow - gap, 1):.1f}" '
+                f'height="{height:.1f}"><title>{escape(_bar_range(edges, number))}: {count:,}</title></rect>'
+            )
+
+
+def _bar_range(edges: Sequence[float], number: int) -> str:
+    low, high = edges[number], edges[number + 1] - _is_whole(edges)
+    return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
+
+
+def _ends(spread: dict[str, Any]) -> tuple[str, str]:
+    """Returns the first and the last number that bars show, as text."""
+    edges = spread["histogram"]["edges"]
+    last = edges[-1] - _is_whole(edges)
+    return number_text(max(edges[0], spread["min"])), number_text(min(last, spread["max"]))
+
+
+def _is_whole(edges: Sequence[float]) -> bool:
+    """Returns whether bars are of integers; then the upper edge of a bar is not in it."""
+    return isinstance(edges[0], int)
+
+
+def bars_table(rows: Sequence[tuple[str, int]], total: int, caption: str, *, exact: bool = True) -> str:
+    """Returns values and their counts as a table with bars.
+
+    Args:
+        rows: what to call each value, and its count.
+        total: what shares are of.
+        caption: of the table.
+        exact: whether the counts are.
+    """
+    highest = max((count for _, count in rows), default=0)
+    shown = rows if len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
+    about = "" if exact else "~"
+    lines = [f"<table class=bars><caption>{escape(caption)}</caption><tbody>"]
+    for name, count in shown:
+        bar = f'<div style="width:{100 * count / highest:.1f}%"></div>' if count else ""
+        lines.append(
+            f'<tr><th scope="row">{escape(name)}</th>'
+            f'<td class="bar">{bar}</td>'
+            f'<td class="number">{about}{count:,}</td><td class="number">{share_text(count, total)}</td></tr>'
+        )
+    lines.append("</tbody></table>")
+    if len(shown) < len(rows):
+        rest = rows[len(shown) :]
+        lines.append(f'<p class="note">and {len(rest):,} more, {sum(count for _, count in rest):,} in all</p>')
+    return "".join(lines)
+
+
+# ----------------------------------------------------------------------------------------------------------- wording
+
+
+def number_text(value: Any) -> str:
+    """Returns an integer with all of its digits, and a float with four significant digits.
+
+    >>> number_text(1234567), number_text(0.0001235), number_text(1234.56), number_text(2.5), number_text(2**63)
+    ('1,234,567', '0.0001235', '1,235', '2.5', '9,223,372,036,854,775,808')
+    """
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value == 0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def share_text(count: int, total: int) -> str:
+    """Returns a share in percent; '-' for a share of nothing.
+
+    >>> share_text(1, 3), share_text(1, 100000), share_text(5, 5), share_text(0, 5), share_text(0, 0)
+    ('33.3%', '<0.1%', '100%', '0%', '-')
+    """
+    if not total:
+        return "-"
+    if count in (0, total):
+        return "100%" if count else "0%"
+    share = 100 * count / total
+    return "<0.1%" if share < 0.1 else f"{share:.1f}%"

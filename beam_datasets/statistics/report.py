@@ -13,13 +13,16 @@ from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.statistics.codes import values_of
-from beam_datasets.statistics.histogram import histogram
+from beam_datasets.statistics.gathering import gather, merge, prepare
 from beam_datasets.statistics.leaves import LABEL, TEXT, Leaf
+from beam_datasets.statistics.spread import Spread, histogram
 from beam_datasets.statistics.summary import SHOWN_BYTES, Summary, empty
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
     from beam_datasets.statistics.gathering import Gathered, Request
-    from beam_datasets.statistics.spread import Spread
 
 FORMAT = 2
 FOLDER = ".stats"
@@ -79,6 +82,28 @@ class Statistics:
 def _checksum(content: dict[str, Any]) -> str:
     """Returns the CRC-32C of JSON values in hexadecimal digits; it does not depend on order and layout."""
     return f"{crc32c(json.dumps(content, sort_keys=True).encode()):08x}"
+
+
+def compute(
+    name_or_dir: str | os.PathLike[str],
+    splits: Sequence[Any] | None = None,
+    features: Sequence[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Statistics:
+    """Returns the statistics of a dataset, computed in this process; the arguments are those of `prepare`.
+
+    `beam_datasets.beam.stats.run` has workers compute them.
+    """
+    return compute_request(prepare(name_or_dir, splits, features, data_dir, storage_options))
+
+
+def compute_request(request: Request) -> Statistics:
+    """Returns the statistics that are asked for, computed in this process."""
+    gathered: Gathered = {}
+    for run in request.runs():
+        gathered = merge(gathered, gather(run, request))
+    return conclude(gathered, request)
 
 
 def conclude(gathered: Gathered, request: Request) -> Statistics:

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from beam_datasets.cli import main
-
 VERSION = Path(__file__).resolve().parents[1] / "data" / "tfds" / "spec_three" / "1.2.3"
 FEATURES = str(VERSION / "features.json")
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Path:
+def bare(tmp_path):
     folder = tmp_path / "bare"
     folder.mkdir()
     for shard in VERSION.glob("*.tfrecord-*"):
@@ -22,25 +20,24 @@ def bare(tmp_path: Path) -> Path:
     return folder
 
 
-def test_in_place(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_place(bare, run):
     files = [str(path) for path in sorted(bare.iterdir())]  # as a shell expands a pattern
-    assert main(["adopt", *files, "--features", FEATURES]) == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = run("adopt", *files, "--features", FEATURES)
+    assert code == 0
     assert printed.startswith(f"spec_three:1.0.0 in {bare}\nFeaturesDict(")
     assert "validation" in printed
-    assert main(["info", str(bare)]) == 0
+    assert run("info", bare)[0] == 0
     files = [str(path) for path in sorted(bare.glob("*tfrecord*"))]  # now with indexes
-    assert main(["adopt", *files, "--features", FEATURES]) == 1
-    assert "dataset_info.json is there already" in capsys.readouterr().err
+    code, _, err = run("adopt", *files, "--features", FEATURES)
+    assert (code, "dataset_info.json is there already" in err) == (1, True)
 
 
-def test_directory_of_its_own(bare: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_of_its_own(bare, tmp_path, run):
     arguments = ["--features", FEATURES, "--name", "mine", "--version", "2.0.0", "--data-dir", str(tmp_path / "data")]
     splits = ["--split", f"a={bare}/*-train*", "--split", f"b={bare}/*-test*", "--split", f"b={bare}/*-validation*"]
-    assert main(["adopt", *splits, *arguments, "--files=link", "--description", "Mine.", "--ordered"]) == 0
-    assert main(["info", "mine", "--data_dir", str(tmp_path / "data")]) == 0
-    printed = capsys.readouterr().out
-    assert "mine:2.0.0\nMine.\n" in printed
+    assert run("adopt", *splits, *arguments, "--files=link", "--description", "Mine.", "--ordered")[0] == 0
+    code, printed, _ = run("info", "mine", "--data_dir", tmp_path / "data")
+    assert (code, "mine:2.0.0\nMine.\n" in printed) == (0, True)
     assert (tmp_path / "data/mine/2.0.0/mine-b.tfrecord-00007-of-00008").exists()
 
 
@@ -54,15 +51,14 @@ def test_directory_of_its_own(bare: Path, tmp_path: Path, capsys: pytest.Capture
         ([__file__, "--features", FEATURES], "the names of the files say no dataset"),
     ],
 )
-def test_wrong_usage(arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["adopt", *arguments]) == 2
-    assert problem in capsys.readouterr().err
+def test_wrong_usage(arguments, problem, run):
+    code, _, err = run("adopt", *arguments)
+    assert (code, problem in err) == (2, True)
 
 
-def test_failure(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure(bare, run):
     path = bare / "spec_three-train.tfrecord-00002-of-00004"
     path.write_bytes(path.read_bytes()[:-1])
-    assert main(["adopt", f"{bare}/*", "--features", FEATURES]) == 1
-    assert f"{path}, byte " in capsys.readouterr().err
-    assert main(["adopt", f"{bare}/none*", "--features", FEATURES]) == 1
-    assert "no file matches" in capsys.readouterr().err
+    for pattern, problem in (("*", f"{path}, byte "), ("none*", "no file matches")):
+        code, _, err = run("adopt", f"{bare}/{pattern}", "--features", FEATURES)
+        assert (code, problem in err) == (1, True)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import beam_datasets as bd
 from beam_datasets import features
-from beam_datasets.cli import main
 from tests.diffing.versions import FEATURES, PETS, example
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-Run = "Callable[..., tuple[int, str, str]]"
 TRAIN = PETS.splits["train"]
 EDITED = PETS.but(
     num_shards=3,
@@ -32,19 +26,8 @@ EDITED = PETS.but(
 )
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_command(*args: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([str(arg) for arg in args])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run_command
-
-
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     for version, made in (("1.0.0", PETS), ("1.0.1", EDITED), ("2.0.0", EDITED), ("1.0.2", PETS.but(num_shards=1))):
         made.write(root, version)
@@ -94,7 +77,7 @@ PATCH  split 'test': number of shards: 2 -> 3; slices by shards and the read ord
 """
 
 
-def test_what_it_prints(root: Path, run: Run) -> None:
+def test_what_it_prints(root, run):
     code, out, _ = run("diff", "pets:1.0.0", "pets:1.0.1", "--data_dir", root)
     assert code == 1
     verdict = "Needed: MAJOR; 1.0.0 -> 1.0.1 is a PATCH version: it promises more than the data keep. Call it 2.0.0.\n"
@@ -104,12 +87,7 @@ def test_what_it_prints(root: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     "old, new, code, verdict",
     [
-        (
-            "1.0.0",
-            "1.0.0",
-            0,
-            "Needed: NONE, for nothing differs.",
-        ),
+        ("1.0.0", "1.0.0", 0, "Needed: NONE, for nothing differs."),
         ("1.0.0", "2.0.0", 0, "Needed: MAJOR; 1.0.0 -> 2.0.0 is a MAJOR version."),
         ("1.0.1", "2.0.0", 0, "Needed: NONE, for nothing differs. 1.0.1 -> 2.0.0 is a MAJOR version."),
         ("1.0.0", "1.0.2", 0, "Needed: PATCH; 1.0.0 -> 1.0.2 is a PATCH version."),
@@ -123,12 +101,12 @@ def test_what_it_prints(root: Path, run: Run) -> None:
         ),
     ],
 )
-def test_exit_codes(old: str, new: str, code: int, verdict: str, root: Path, run: Run) -> None:
+def test_exit_codes(old, new, code, verdict, root, run):
     got, out, _ = run("diff", root / "pets" / old, f"pets:{new}", "--data-dir", root)
     assert (got, out.splitlines()[-1]) == (code, verdict)
 
 
-def test_indices_where_there_are_no_keys(root: Path, run: Run) -> None:
+def test_indices_where_there_are_no_keys(root, run):
     out = run("diff", "pets:1.2.0", "pets:1.2.1", "--data_dir", root)[1]
     assert "train: paired index by index, because the old version has no keys\n" in out
     # 20 comes to stand third, and 3 is gone from the place of the eighteenth: what lies between has moved by one.
@@ -138,7 +116,7 @@ def test_indices_where_there_are_no_keys(root: Path, run: Run) -> None:
     assert "    + text: 'pet 20'\n" in out
 
 
-def test_json_says_the_same(root: Path, run: Run) -> None:
+def test_json_says_the_same(root, run):
     code, out, _ = run("diff", "pets:1.0.0", "pets:1.0.1", "--data_dir", root, "--json", "--examples", 1)
     told = json.loads(out)
     assert code == 1
@@ -154,7 +132,7 @@ def test_json_says_the_same(root: Path, run: Run) -> None:
     }
 
 
-def test_some_splits_and_no_examples(root: Path, run: Run) -> None:
+def test_some_splits_and_no_examples(root, run):
     options = ["--data_dir", root, "--examples", 0]
     code, out, _ = run("diff", "pets:1.0.0", "pets:1.0.1", *options, "--split", "test")
     assert code == 0
@@ -163,7 +141,7 @@ def test_some_splits_and_no_examples(root: Path, run: Run) -> None:
     assert (code, "example" in out.replace("20 examples", "")) == (1, False)
 
 
-def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path: Path, run: Run) -> None:
+def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path, run):
     old, new = (PETS.write(tmp_path, version) for version in ("1.0.0", "1.0.1"))
     for shard in new.glob("*train*-of-00002"):
         shard.unlink()
@@ -190,13 +168,13 @@ def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path: Path, run: Ru
         (["pets:1.0.0", "pets:1.0.1", "--example", "1"], "unrecognized arguments: --example"),
     ],
 )
-def test_what_cannot_be_compared_is_2(args: list[str], problem: str, root: Path, run: Run) -> None:
+def test_what_cannot_be_compared_is_2(args, problem, root, run):
     code, out, err = run("diff", *args, "--data_dir", root)
     assert (code, out) == (2, "")
     assert re.search(problem, err), err
 
 
-def test_damage_is_named(tmp_path: Path, run: Run) -> None:
+def test_damage_is_named(tmp_path, run):
     old, new = (PETS.write(tmp_path, version) for version in ("1.0.0", "1.0.1"))
     shard = min(new.glob("*train*-of-00002"))
     data = bytearray(shard.read_bytes())
@@ -207,8 +185,8 @@ def test_damage_is_named(tmp_path: Path, run: Run) -> None:
     assert f"{shard}, byte 0 (record 0): data CRC is" in err
 
 
-def test_as_a_function(root: Path) -> None:
-    found: Any = bd.diff("pets:1.0.0", bd.builder("pets:1.0.1", data_dir=root), data_dir=root, splits="train")
+def test_as_a_function(root):
+    found = bd.diff("pets:1.0.0", bd.builder("pets:1.0.1", data_dir=root), data_dir=root, splits="train")
     assert isinstance(found, bd.DatasetDiff)
     assert (found.verdict.needed, found.verdict.kept, found.whole) == ("MAJOR", False, False)
     assert [(e.kind, e.old_index, e.new_index) for e in found.splits["train"].examples] == [
@@ -218,7 +196,7 @@ def test_as_a_function(root: Path) -> None:
     ]
 
 
-def test_a_feature_of_another_type_is_not_compared(run: Run, tmp_path: Path) -> None:
+def test_a_feature_of_another_type_is_not_compared(run, tmp_path):
     """B12: examples are not called the same where the type of a feature changed, whose values were not compared."""
     tree = features.FeaturesDict({**FEATURES.features, "id": features.Scalar(np.int64)})
     changed = {**TRAIN, "key 3": {**TRAIN["key 3"], "text": "other"}}
@@ -242,9 +220,7 @@ def test_a_feature_of_another_type_is_not_compared(run: Run, tmp_path: Path) -> 
     renamed = features.FeaturesDict({"name": features.Text()})
     PETS.but(features=renamed, info={}, splits={"test": {"a": {"name": "x"}}}).write(tmp_path, "2.0.0")
     PETS.but(
-        info={},
-        features=features.FeaturesDict({"title": features.Text()}),
-        splits={"test": {"a": {"title": "y"}}},
+        info={}, features=features.FeaturesDict({"title": features.Text()}), splits={"test": {"a": {"title": "y"}}}
     ).write(tmp_path, "3.0.0")
     test = bd.diff("pets:2.0.0", "pets:3.0.0", data_dir=tmp_path).splits["test"]
     assert (test.same, test.not_compared) == (0, 1)  # they share no feature

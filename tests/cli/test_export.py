@@ -16,21 +16,11 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 SOURCE = ["spec_inter", "--data_dir", str(DATA), "--num_workers", "1"]
 
 
-def fails(capsys: pytest.CaptureFixture[str], *args: object, code: int = 1) -> str:
-    """Returns what the command says, having seen that it fails with one message."""
-    capsys.readouterr()
-    assert main(["export", *map(str, args)]) == code
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    assert not out
-    return err
-
-
-def test_exports_and_says_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exports_and_says_what(tmp_path, run):
     to = tmp_path / "out"
     options = ["--format", "parquet", "--to", str(to), "--split", "few=train[:10%]", "--split", "test=train[90%:]"]
-    assert main(["export", *SOURCE, *options, "--num-shards", "few=2", "--features", "idx, name"]) == 0
-    said = capsys.readouterr().out
+    code, said, _ = run("export", *SOURCE, *options, "--num-shards", "few=2", "--features", "idx, name")
+    assert code == 0
     assert f"spec_inter:1.2.3 -> {to} (parquet)" in said
     assert "few    train[:10%]        41" in said
     assert f"Exported to {to} after" in said
@@ -41,7 +31,7 @@ def test_exports_and_says_what(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_options_of_formats(tmp_path: Path) -> None:
+def test_options_of_formats(tmp_path):
     to = ["--to", str(tmp_path / "a")]
     assert main(["export", *SOURCE, "--format", "parquet", "--row_group_size", "1kB", *to]) == 0
     assert parquet.read_metadata(tmp_path / "a" / "train-00000-of-00001.parquet").num_rows == 411
@@ -49,46 +39,47 @@ def test_options_of_formats(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "b" / "_export.json").read_text())["options"] == {"group_size": 9}
 
 
-def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", *SOURCE, "--format", "jsonl", "--to", str(tmp_path / "out"), "--dry_run"]) == 0
-    assert capsys.readouterr().out.endswith("Nothing was run (--dry_run).\n")
+def test_dry_run_writes_nothing(tmp_path, run):
+    code, out, _ = run("export", *SOURCE, "--format", "jsonl", "--to", tmp_path / "out", "--dry_run")
+    assert (code, out.endswith("Nothing was run (--dry_run).\n")) == (0, True)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_module_does_the_same(tmp_path: Path) -> None:
+def test_the_module_does_the_same(tmp_path):
     to = tmp_path / "out"
     assert module.main(["export", "--dataset", *SOURCE, "--format", "jsonl", "--to", str(to)]) == 0
     assert len((to / "train-00000-of-00001.jsonl").read_text().splitlines()) == 411
 
 
-@pytest.mark.parametrize("to,named", [("file/out", "file/out"), ("file/deep/out", "file/deep")])
-def test_a_place_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, named: str) -> None:
+TO = ["--format", "jsonl", "--to", "{}/out"]
+
+
+@pytest.mark.parametrize(
+    "args, code, problem",
+    [
+        ([], 2, "which dataset? beam-datasets export SOURCE"),
+        (["digits"], 2, "the following arguments are required: --format, --to"),
+        ([*SOURCE, "--format", "parket", *TO[2:]], 2, "invalid choice: 'parket'"),
+        (["inter", *SOURCE[1:], *TO], 1, "no dataset 'inter'"),
+        ([*SOURCE, *TO, "--split", "trian"], 1, "Did you mean 'train'?"),
+        ([*SOURCE, *TO, "--num_shards", "many"], 2, "write --num_shards 8"),
+        ([*SOURCE, *TO, "--fromat", "x"], 2, "there is no option --fromat"),
+        ([*SOURCE, *TO, "--group_size", "1"], 2, "--group_size is an option of arrayrecord"),
+        ([*SOURCE, *TO, "--row_group_size", "1"], 2, "--row_group_size is an option of parquet"),
+        ([*SOURCE, *TO, "--to", "{}"], 1, "nothing that is there is overwritten"),
+        (
+            [*SOURCE, *TO, "--format", "webdataset"],
+            1,
+            "needs the package webdataset: pip install 'beam_datasets[export]'",
+        ),
+        ([*SOURCE, *TO, "--to", "{}/file/out"], 1, "{}/file/out: this directory cannot be made: Not a directory"),
+        ([*SOURCE, *TO, "--to", "{}/file/deep/out"], 1, "{}/file/deep: this directory cannot be made: Not a directory"),
+    ],
+)
+def test_mistakes(tmp_path, run, monkeypatch, args, code, problem):
     (tmp_path / "file").touch()
-    assert main(["export", *SOURCE, "--format", "jsonl", "--to", str(tmp_path / to)]) == 1
-    said = capsys.readouterr().err
-    assert said == f"beam-datasets: {tmp_path / named}: this directory cannot be made: Not a directory\n"
-
-
-def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    to = ["--to", tmp_path / "out"]
-    known = [*SOURCE, "--format", "jsonl", *to]
-    assert "which dataset? beam-datasets export SOURCE" in fails(capsys, code=2)
-    assert "the following arguments are required: --format, --to" in fails(capsys, "digits", code=2)
-    assert "invalid choice: 'parket'" in fails(capsys, *SOURCE, "--format", "parket", *to, code=2)
-    assert "no dataset 'inter'" in fails(capsys, "inter", "--data_dir", DATA, "--format", "jsonl", *to)
-    assert "Did you mean 'train'?" in fails(capsys, *known, "--split", "trian")
-    assert "Give it a name: NAME=train+test" in fails(capsys, *known, "--split", "train+test")
-    assert "has no feature 'nam'" in fails(capsys, *known, "--features", "nam")
-    assert "'idx' is no feature of text" in fails(capsys, *known, "--binary", "idx")
-    assert "too few for 1000 shards" in fails(capsys, *known, "--num_shards", "1000")
-    assert "write --num_shards 8" in fails(capsys, *known, "--num_shards", "many", code=2)
-    assert "there is no option --fromat" in fails(capsys, *known, "--fromat", "x", code=2)
-    assert "--group_size is an option of arrayrecord" in fails(capsys, *known, "--group_size", "1", code=2)
-    assert "--row_group_size is an option of parquet" in fails(capsys, *known, "--row_group_size", "1", code=2)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "x").touch()
-    assert "nothing that is there is overwritten" in fails(capsys, *known, "--to", tmp_path / "full")
     monkeypatch.setitem(sys.modules, "webdataset", None)
-    said = fails(capsys, *SOURCE, "--format", "webdataset", *to)
-    assert "WebDataset needs the package webdataset: pip install 'beam_datasets[export]'" in said
-    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+    found, _, err = run("export", *(arg.format(tmp_path) for arg in args))
+    assert (found, problem.format(tmp_path) in err) == (code, True), err
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

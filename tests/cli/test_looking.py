@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from beam_datasets import features
-from beam_datasets.cli import main
 from beam_datasets.cli.examples import value_text
 from beam_datasets.cli.head import thumbnail, to_image
 from beam_datasets.cli.slices import bar
@@ -33,29 +31,16 @@ TFDS = Path(__file__).parents[1] / "data" / "tfds"
 MANY = TFDS / "spec_many" / "2.0.1"
 CELL = re.compile(r"(?:\x1b\[38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m)?▀")
 
-Run = "Callable[..., tuple[int, str, str]]"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_command(*args: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([str(arg) for arg in args])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run_command
-
 
 @pytest.fixture(scope="module")
-def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pets(tmp_path_factory):
     return PETS.but(num_shards=3).write(tmp_path_factory.mktemp("pets"), "1.0.0")
 
 
 # --------------------------------------------------------------------------------------------------------------- head
 
 
-def test_head_names_the_record_that_does_not_decode(tmp_path: Path, run: Run) -> None:
+def test_head_names_the_record_that_does_not_decode(tmp_path, run):
     directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [2, 7]})
     file = next(directory.glob("*-00001-of-00002"))
     data = file.read_bytes()
@@ -68,7 +53,7 @@ def test_head_names_the_record_that_does_not_decode(tmp_path: Path, run: Run) ->
 
 
 @pytest.mark.parametrize("nested", ["dataset_feature.Dataset", "sequence_feature.Sequence"])
-def test_head_names_the_record_of_an_item_that_does_not_decode(tmp_path: Path, run: Run, nested: str) -> None:
+def test_head_names_the_record_of_an_item_that_does_not_decode(tmp_path, run, nested):
     directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [3]})
     tree = features.FeaturesDict({"text": features.Dataset(features.Image())})
     text = features.to_json_text(tree).replace("dataset_feature.Dataset", nested)
@@ -79,7 +64,7 @@ def test_head_names_the_record_of_an_item_that_does_not_decode(tmp_path: Path, r
     assert f"It is in {file}, byte 0 (record 0)" in err
 
 
-def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path: Path, run: Run) -> None:
+def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path, run):
     directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [3]})
     file = directory / "features.json"
     file.write_text(file.read_text().replace("core.features.text_feature.Text", "their.own.Connector"))
@@ -89,7 +74,7 @@ def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path: Path, run: Ru
     assert f"text/text: ['{dataset[0]['text']['text'][0].decode()}']\n" in out
 
 
-def test_head_shows_examples_in_dataset_order(pets: Path, run: Run) -> None:
+def test_head_shows_examples_in_dataset_order(pets, run):
     code, out, _ = run("head", pets, "--split", "train[5:]", "--count", 4)
     assert code == 0
     assert out.startswith("pets:1.0.0, train[5:]: 15 examples\n\nexample 0\n")
@@ -103,7 +88,7 @@ def test_head_shows_examples_in_dataset_order(pets: Path, run: Run) -> None:
     assert shown == [line for lines in expected for line in lines]
 
 
-def test_head_of_every_feature(run: Run) -> None:
+def test_head_of_every_feature(run):
     code, out, err = run("head", MANY, "--count", 12)
     assert (code, err) == (0, "")
     for line in ("label: 2 (fish)", "text: 'text é 2'", "opt: none", "objs/cls: [1 (y), 1 (y)]", "nest/s: 's2'"):
@@ -112,24 +97,18 @@ def test_head_of_every_feature(run: Run) -> None:
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_head_writes_the_files_that_records_have(run: Run, tmp_path: Path) -> None:
+def test_head_writes_the_files_that_records_have(run, tmp_path):
     code, out, _ = run("head", MANY, "--count", 2, "--images", tmp_path / "new")
     assert code == 0
     names = ["gray", "image", "vid-000"]
     files = sorted((tmp_path / "new").iterdir())
     assert [file.name for file in files] == [f"train-0000{i}-{name}.png" for i in range(2) for name in names]
     assert re.findall(r"^  -> (.*)", out, re.MULTILINE) == list(map(str, files))
-    stored = builder_from_directory(MANY).as_dataset(split="train", decoders={"image": bd_skip()})
+    stored = builder_from_directory(MANY).as_dataset(split="train", decoders={"image": SkipDecoding()})
     assert [file.read_bytes() for file in files[1::3]] == [stored[0]["image"], stored[1]["image"]]
 
 
-def bd_skip() -> Any:
-    from beam_datasets.features.decode import SkipDecoding
-
-    return SkipDecoding()
-
-
-def test_images_of_floats_are_written_as_pictures(run: Run, tmp_path: Path) -> None:
+def test_images_of_floats_are_written_as_pictures(run, tmp_path):
     from PIL import Image
 
     tree = features.FeaturesDict({"depth": features.Image(shape=(2, 3, 1), dtype=np.float32)})
@@ -140,11 +119,11 @@ def test_images_of_floats_are_written_as_pictures(run: Run, tmp_path: Path) -> N
     assert np.array(Image.open(file))[..., 0].tolist() == (depth[..., 0] / 4 * 255).astype(np.uint8).tolist()
 
 
-def cells(lines: list[str]) -> Any:
+def cells(lines):
     """Returns the pixels that a terminal would show."""
     rows = []
     for line in lines:
-        colours: list[tuple[str, ...]] = []
+        colours = []
         for cell in CELL.finditer(line):
             colours.append(cell.groups() if cell[1] else colours[-1])
         numbers = np.array(colours, np.uint8)
@@ -153,14 +132,14 @@ def cells(lines: list[str]) -> Any:
 
 
 @given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 40), st.integers(16, 60), st.sampled_from([1, 3]))))
-def test_a_thumbnail_has_the_pixels_of_the_image(image: Any) -> None:
+def test_a_thumbnail_has_the_pixels_of_the_image(image):
     pixels = np.broadcast_to(image, (*image.shape[:2], 3))
     shown = cells(thumbnail(image, 60))
     assert (shown[: len(pixels)] == pixels).all()
     assert len(shown) == len(pixels) + len(pixels) % 2
 
 
-def test_thumbnails_are_means_and_tiny_images_grow() -> None:
+def test_thumbnails_are_means_and_tiny_images_grow():
     image = np.arange(64 * 32, dtype=np.uint16).reshape(64, 32, 1).astype(np.uint8)
     shown = cells(thumbnail(image, 16))
     assert shown.shape == (32, 16, 3)
@@ -180,11 +159,11 @@ def test_thumbnails_are_means_and_tiny_images_grow() -> None:
         (np.array([np.nan], np.float32), (0, 0, 0)),
     ],
 )
-def test_pixels_as_colours(pixel: Any, colour: tuple[int, ...]) -> None:
+def test_pixels_as_colours(pixel, colour):
     assert to_image(pixel.reshape(1, 1, -1)).getpixel((0, 0)) == colour
 
 
-def test_thumbnails_when_asked_for(run: Run) -> None:
+def test_thumbnails_when_asked_for(run):
     assert "▀" not in run("head", MANY)[1]
     shown = run("head", MANY, "--thumbnails", "--count", 1)[1]
     image = builder_from_directory(MANY).as_dataset(split="train")[0]["image"]
@@ -209,7 +188,7 @@ def test_thumbnails_when_asked_for(run: Run) -> None:
         (None, None, "none"),
     ],
 )
-def test_values_as_text(value: Any, feature: Any, text: str) -> None:
+def test_values_as_text(value, feature, text):
     assert value_text(value, feature, 44) == text
 
 
@@ -220,7 +199,7 @@ def test_values_as_text(value: Any, feature: Any, text: str) -> None:
     "expression", ["train", "train[2:9]", "train[-30%:]+test", "train[5:5]", "all", "train[:3]+train[2:4]"]
 )
 @pytest.mark.parametrize("dataset", ["pets", "tfds"])
-def test_slices_count_what_is_read(expression: str, dataset: str, pets: Path, run: Run) -> None:
+def test_slices_count_what_is_read(expression, dataset, pets, run):
     directory = pets if dataset == "pets" else MANY
     code, out, _ = run("slices", directory, expression, "--json")
     assert code == 0
@@ -238,7 +217,7 @@ def test_slices_count_what_is_read(expression: str, dataset: str, pets: Path, ru
         assert file["filename"] in text
 
 
-def test_shards_in_a_row_share_a_line(run: Run) -> None:
+def test_shards_in_a_row_share_a_line(run):
     directory = TFDS / "spec_inter" / "1.2.3"
     out = run("slices", directory, "train[2shard:4shard]+train[300:310]")[1]
     first_words = [line.split(",")[0].split(" ▕")[0] for line in out.splitlines()[4:]]
@@ -253,7 +232,7 @@ def test_shards_in_a_row_share_a_line(run: Run) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 64), st.integers(0, 64)).map(sorted).map(tuple), max_size=5))
-def test_a_bar_is_full_and_empty_where_the_slice_is(ranges: list[tuple[int, int]]) -> None:
+def test_a_bar_is_full_and_empty_where_the_slice_is(ranges):
     chosen = [any(start <= i < stop for start, stop in ranges) for i in range(64)]
     assert bar(0, 64, ranges, 64)[1:-1] == "".join("█" if there else "·" for there in chosen)
     quarters = [sum(chosen[i : i + 4]) for i in range(0, 64, 4)]
@@ -261,7 +240,7 @@ def test_a_bar_is_full_and_empty_where_the_slice_is(ranges: list[tuple[int, int]
 
 
 @pytest.mark.parametrize("count", [1, 2000])
-def test_who_reads_the_output_may_stop(count: int, pets: Path) -> None:
+def test_who_reads_the_output_may_stop(count, pets):
     command = f"set -o pipefail; {sys.executable} -m beam_datasets.cli head {pets} --count {count} --split all | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
@@ -282,37 +261,35 @@ def test_who_reads_the_output_may_stop(count: int, pets: Path) -> None:
         (["show", "{pets}"], 2, "there is no command 'show'"),
     ],
 )
-def test_errors(args: list[str], code: int, problem: str, pets: Path, run: Run, tmp_path: Path) -> None:
+def test_errors(args, code, problem, pets, run, tmp_path):
     filled = [arg.format(pets=pets, many=MANY) for arg in args]
     got, out, err = run(*filled, *(["--data_dir", tmp_path] if args[0] != "show" else []))
     assert (got, problem in err) == (code, True), err
     assert out == ""
 
 
-@pytest.mark.parametrize("command", [["info"], ["head"], ["slices"], ["stats"], ["verify"]], ids=str)
-def test_what_is_no_dataset_is_one_line(
-    command: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "some/empty/directory").mkdir(parents=True)
+def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "dangling").symlink_to("nothing")
     monkeypatch.chdir(tmp_path)
-    rest = ["train"] if command == ["slices"] else []
-    for text, words in (
-        ("data/squares/1.0.0", "no dataset 'data' is published in"),
-        ("bad name!", "'bad name!' is no dataset name; needed: name"),
-        (
-            "some/empty/directory",
-            "some/empty/directory is not the directory of a version: it has no dataset_info.json.",
-        ),
-    ):
-        code, out, err = run(*command, text, *rest)
-        assert (code, out) == (1, "")
-        assert err.startswith(f"beam-datasets: {words}")
-        assert err.count("\n") == 1
+    texts = {
+        "data/squares/1.0.0": "no dataset 'data' is published in",
+        "bad name!": "'bad name!' is no dataset name; needed: name",
+        "empty": "empty is not the directory of a version: it has no dataset_info.json.",
+        "./nothere": f"{tmp_path / 'nothere'}.*: there is no such directory",
+        "./dangling": f"{tmp_path / 'dangling'}.*: there is no such directory",
+    }
+    for command, *rest in (["info"], ["head"], ["stats"], ["verify"], ["slices", "train"], ["diff", "./empty"]):
+        for text, words in texts.items():
+            code, out, err = run(command, text, *rest)
+            assert (code, out, err.count("\n")) == (2 if command == "diff" else 1, "", 1), err
+            assert re.search(words, err)
+    assert run("info", "./empty")[2].endswith("is no published dataset: it has no dataset_info.json.\n")
+    with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
+        builder_from_directory("memory://nothere/ds/1.0.0")
 
 
-def test_where_no_version_is_given_or_a_missing_one_those_that_are_there_are_told(
-    pets: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_version_is_given_or_a_missing_one_those_that_are_there_are_told(pets, run, tmp_path, monkeypatch):
     for place in ("data/pets/1.0.0", "data/pets/1.10.0", "data/pets/1.2.0", "data/more/small/1.0.0"):
         shutil.copytree(pets, tmp_path / place)
     (tmp_path / "data/pets/9.0.0").mkdir()
@@ -335,30 +312,11 @@ def test_where_no_version_is_given_or_a_missing_one_those_that_are_there_are_tol
         assert "Versions" not in run("info", text)[2]
 
 
-def test_a_directory_that_is_not_there_is_told_from_one_of_no_version(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "dangling").symlink_to("nothing")
-    monkeypatch.chdir(tmp_path)
-    for command in (["info"], ["head"], ["stats"], ["verify"], ["slices", "train"], ["diff", "./empty"]):
-        for name in ("nothere", "dangling"):
-            code, out, err = run(command[0], f"./{name}", *command[1:])
-            assert (code, out) == (2 if command[0] == "diff" else 1, "")
-            assert f"{tmp_path / name}" in err
-            assert "there is no such directory" in err
-            assert "dataset_info.json" not in err
-    assert "empty is not the directory of a version" in run("info", "empty")[2]
-    assert run("info", "./empty")[2].endswith("is no published dataset: it has no dataset_info.json.\n")
-    with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
-        builder_from_directory("memory://nothere/ds/1.0.0")
-
-
 # --------------------------------------------------------------------------------------------------------------- names
 
 
 @pytest.mark.parametrize("config", [None, "small-1.x"])
-def test_commands_take_the_names_that_they_print(config: str | None, tmp_path: Path, run: Run) -> None:
+def test_commands_take_the_names_that_they_print(config, tmp_path, run):
     """B9: every command prints `name[/config]:version`, and takes it, also with a slash before the version."""
     base = f"pets/{config}" if config else "pets"
     for version in ("1.0.0", "1.1.0"):
@@ -390,7 +348,7 @@ def test_commands_take_the_names_that_they_print(config: str | None, tmp_path: P
     ]
 
 
-def test_a_name_that_is_not_published_may_have_been_a_path(tmp_path: Path, run: Run) -> None:
+def test_a_name_that_is_not_published_may_have_been_a_path(tmp_path, run):
     """B9: `pets/1.0.0` is a name; if nothing of that name is published, the error names the directory, too."""
     assert f"no dataset 'pets' is published in {tmp_path}" in run("info", "pets/1.0.0", "--data_dir", tmp_path)[2]
     err = run("info", "data/pets/1.0.0", "--data_dir", tmp_path)[2]
@@ -401,7 +359,7 @@ def test_a_name_that_is_not_published_may_have_been_a_path(tmp_path: Path, run: 
 # ------------------------------------------------------------------------------------------------------- info and list
 
 
-def test_info_and_list_as_json(pets: Path, run: Run) -> None:
+def test_info_and_list_as_json(pets, run):
     code, out, _ = run("info", pets, "--json")
     told, info = json.loads(out), builder_from_directory(pets).info
     assert (code, told["dataset"], told["directory"]) == (0, "pets:1.0.0", str(pets))
@@ -415,13 +373,10 @@ def test_info_and_list_as_json(pets: Path, run: Run) -> None:
     }
     assert told["splits"] == sizes
     code, out, _ = run("list", "--data_dir", pets.parents[1], "--json")
-    assert (code, json.loads(out)) == (
-        0,
-        [{"dataset": "pets:1.0.0", "directory": str(pets), "splits": sizes}],
-    )
+    assert (code, json.loads(out)) == (0, [{"dataset": "pets:1.0.0", "directory": str(pets), "splits": sizes}])
 
 
-def test_list_goes_on_behind_a_damaged_dataset(run: Run, tmp_path: Path) -> None:
+def test_list_goes_on_behind_a_damaged_dataset(run, tmp_path):
     for name in ("spec_multi", "spec_path"):
         shutil.copytree(TFDS / name, tmp_path / name)
     broken = tmp_path / "spec_multi/small/1.0.0/dataset_info.json"
@@ -438,6 +393,6 @@ def test_list_goes_on_behind_a_damaged_dataset(run: Run, tmp_path: Path) -> None
     assert json.loads(run("list", "--data_dir", tmp_path, "--json")[1])[1]["error"] == err.strip()
 
 
-def test_list_of_an_empty_directory(run: Run, tmp_path: Path) -> None:
+def test_list_of_an_empty_directory(run, tmp_path):
     assert run("list", "--data_dir", tmp_path)[:2] == (0, f"nothing is published in {tmp_path}\n")
     assert run("list", "--data_dir", tmp_path, "--json")[:2] == (0, "[]\n")

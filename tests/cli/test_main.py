@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,6 @@ import beam_datasets
 from beam_datasets.cli import main
 from beam_datasets.cli.main import COMMANDS
 from beam_datasets.errors import DatasetNotFoundError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCE = """
 import beam_datasets as bd
@@ -50,75 +46,64 @@ class Small(bd.DatasetBuilder, skip_registration=True):
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> str:
+def small(tmp_path):
     path = tmp_path / "bd_test_small.py"
     path.write_text(SOURCE)
     return str(path)
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def restored(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.delitem(sys.modules, "bd_test_small", raising=False)
 
 
-def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main(list(args))
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
-
-
-def test_build_info_show_list(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_info_show_list(small, tmp_path, run):
     data = ["--data_dir", str(tmp_path / "data")]
-    code, out, _ = run(capsys, "build", small, *data, "--dry_run", "--num_workers", "1")
+    code, out, _ = run("build", small, *data, "--dry_run", "--num_workers", "1")
     assert code == 0
     assert "small:1.2.3" in out
     assert "Splits: train, test." in out
     assert not (tmp_path / "data").exists()
 
-    code, out, _ = run(
-        capsys, "build", small, *data, "--num-workers=1", "--num_shards", "train=4", "--num_shards", "test=1"
-    )
+    code, out, _ = run("build", small, *data, "--num-workers=1", "--num_shards", "train=4", "--num_shards", "test=1")
     assert code == 0
     table = [line.split()[:3] for line in out.splitlines() if line.startswith(("train", "test", "all"))]
     assert table == [["train", "20", "4"], ["test", "5", "1"], ["all", "25", "5"]]
     assert f"Published in {tmp_path}/data/small/1.2.3" in out
 
-    code, _, err = run(capsys, "build", small, *data, "--num_workers", "1")
+    code, _, err = run("build", small, *data, "--num_workers", "1")
     assert code == 1
     assert "is already published" in err
-    code, out, _ = run(capsys, "build", small, *data, "--skip_published")
+    code, out, _ = run("build", small, *data, "--skip_published")
     assert (code, "published already" in out) == (0, True)
 
     for dataset in ("small", "small:1.*.*", str(tmp_path / "data" / "small" / "1.2.3")):
-        code, out, _ = run(capsys, "info", dataset, *data)
+        code, out, _ = run("info", dataset, *data)
         assert code == 0
         assert "A few numbers." in out
-    code, out, _ = run(capsys, "head", "small", *data, "--split", "train[:50%]", "--count", "2")
+    code, out, _ = run("head", "small", *data, "--split", "train[:50%]", "--count", "2")
     assert code == 0
     assert "train[:50%]: 10 examples" in out
     assert out.count("\n  n: ") == 2
-    code, out, _ = run(capsys, "list", *data)
+    code, out, _ = run("list", *data)
     assert code == 0
     assert out.splitlines()[1].split()[:3] == ["small:1.2.3", "25", "5"]
 
 
-def test_ctrl_c_says_that_the_version_is_published(
-    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pressed(*_: object) -> None:
+def test_ctrl_c_says_that_the_version_is_published(small, tmp_path, run, monkeypatch):
+    def pressed(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("beam_datasets.cli.build.splits_table", pressed)
-    code, _, err = run(capsys, "build", small, "--data_dir", str(tmp_path / "data"), "--num_workers", "1")
+    code, _, err = run("build", small, "--data_dir", str(tmp_path / "data"), "--num_workers", "1")
     assert (code, err.splitlines()[-1]) == (130, f"interrupted; {tmp_path}/data/small/1.2.3 is published")
 
 
-def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_one_message(small, tmp_path, run):
     data = ["--data_dir", str(tmp_path / "data")]
-    code, _, err = run(capsys, "build", small, *data, "--num_workers", "1", "--fail_at", "3")
+    code, _, err = run("build", small, *data, "--num_workers", "1", "--fail_at", "3")
     assert code == 1
     assert "number 3 is broken" in err
     assert "bd_test_small.py" in err
@@ -129,13 +114,13 @@ def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.Captu
         (["head", str(tmp_path)], "is no published dataset"),
         (["list", "--data_dir", str(tmp_path / "none")], "none: there is no such directory"),
     ):
-        code, out, err = run(capsys, *args)
+        code, out, err = run(*args)
         assert (code, out) == (1, "")
         assert problem in err
         assert "Traceback" not in err
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert run(capsys, "list", "--data_dir", str(empty))[:2] == (0, f"nothing is published in {empty}\n")
+    assert run("list", "--data_dir", str(empty))[:2] == (0, f"nothing is published in {empty}\n")
 
 
 @pytest.mark.parametrize(
@@ -165,20 +150,20 @@ def test_errors_are_one_message(small: str, tmp_path: Path, capsys: pytest.Captu
         (["info"], "NAME_OR_DIR"),
     ],
 )
-def test_wrong_usage(args: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, *args)
+def test_wrong_usage(args, problem, tmp_path, run):
+    code, out, err = run(*args)
     assert code in (1, 2)
     assert re.search(problem, err + out)
     assert "Traceback" not in err
 
 
-def test_debug_raises(tmp_path: Path) -> None:
+def test_debug_raises(tmp_path):
     with pytest.raises(DatasetNotFoundError):
         main(["info", "nothing", "--data_dir", str(tmp_path), "--debug"])
 
 
 @pytest.mark.slow
-def test_worker_processes_find_the_file(small: str, tmp_path: Path) -> None:
+def test_worker_processes_find_the_file(small, tmp_path):
     command = [sys.executable, "-m", "beam_datasets.cli", "build", small, "--data_dir", "data", "--num_workers", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -195,37 +180,33 @@ def test_worker_processes_find_the_file(small: str, tmp_path: Path) -> None:
         (SOURCE.replace("self._numbers(20)", "open('bd_test_nothing')"), "FileNotFoundError: .*bd_test_nothing", 23),
     ],
 )
-def test_an_error_of_the_author_is_one_message_that_names_the_place(
-    source: str, said: str, line: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_author_is_one_message_that_names_the_place(source, said, line, tmp_path, run):
     path = tmp_path / f"bd_test_author_{line}_{len(source)}.py"
     path.write_text(source)
-    code, _, err = run(capsys, "build", str(path), "--data_dir", str(tmp_path / "data"))
+    code, _, err = run("build", str(path), "--data_dir", str(tmp_path / "data"))
     assert code == 1
     assert re.search(said, err)
     assert f"{path}:{line}" in err
     assert "Traceback" not in err
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "--version")
+def test_version(run):
+    code, out, _ = run("--version")
     assert (code, out) == (0, f"beam_datasets {beam_datasets.__version__}\n")
 
 
 @pytest.mark.parametrize("arguments", ["info x", "list", "stats x", "verify x", "build digits", "materialize x"])
-def test_an_empty_directory_is_an_error_of_usage(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
-    code, _, err = run(capsys, *arguments.split(), "--data_dir", "")
+def test_an_empty_directory_is_an_error_of_usage(run, arguments):
+    code, _, err = run(*arguments.split(), "--data_dir", "")
     assert code == 2
     assert "--data_dir is empty" in err
 
 
 @pytest.mark.parametrize("options", [["--num_shards", "foo=3"], ["--num_shards", "0"], ["--min_shard_size", "0"]])
-def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(
-    small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
-) -> None:
+def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(small, tmp_path, run, options):
     errors = []
     for how in ([], ["--dry_run"]):
-        code, _, err = run(capsys, "build", small, "--data_dir", str(tmp_path), *options, *how)
+        code, _, err = run("build", small, "--data_dir", str(tmp_path), *options, *how)
         assert code == 2
         errors.append(err)
     assert errors[0] == errors[1]
@@ -234,7 +215,7 @@ def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(
 HEAVY = {"numpy", "google", "crc32c", "apache_beam", "pyarrow", "PIL", "imagecodecs", "tqdm"}
 
 
-def modules_after(*arguments: str) -> set[str]:
+def modules_after(*arguments):
     """Returns the modules that a command loads in a new interpreter."""
     code = (
         "import sys\nfrom beam_datasets.cli import main\n"
@@ -247,7 +228,7 @@ def modules_after(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
-def test_version_and_help_import_no_command(option: str) -> None:
+def test_version_and_help_import_no_command(option):
     """B22: `--version` and `--help` import no command, no NumPy, no protobuf and no Beam."""
     loaded = modules_after(option)
     assert not HEAVY & {name.partition(".")[0] for name in loaded}
@@ -256,7 +237,7 @@ def test_version_and_help_import_no_command(option: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_imports_no_other_command(command: str) -> None:
+def test_a_command_imports_no_other_command(command):
     """B22: the help of a command imports that command's module, but neither other commands nor Beam."""
     loaded = modules_after(command, "--help")
     own = {COMMANDS[command][0], *({"build"} if command == "materialize" else ())}

@@ -11,7 +11,6 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.cli import main
-from tests.cli.test_main import run
 from tests.reading.conftest import write_dataset
 
 FILTERS = """
@@ -35,7 +34,7 @@ NOT_A_FUNCTION = 7
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """A data_dir with two datasets, the current directory."""
     write_dataset(tmp_path / "data" / "one" / "1.0.0", {"train": [10, 7], "test": [3]}, manifest=True)
     write_dataset(tmp_path / "data" / "two" / "1.0.0", {"train": [5]}, manifest=True)
@@ -45,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "")
@@ -53,14 +52,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "helper_beside_it", raising=False)
 
 
-def ids(name: str, split: str) -> list[int]:
+def ids(name, split):
     return [int(example["id"]) for example in bd.load(name, split=split, data_dir="data")[:]]
 
 
-def test_splits_of_one_source(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_splits_of_one_source(data, run):
     slices = ["--split", "train=train[:80%]", "--split=validation=train[80%:]"]
     args = ["materialize", "one", "--data-dir", "data", *slices]
-    code, out, _ = run(capsys, *args, "--to", "sub:2.0.0", "--dry_run")
+    code, out, _ = run(*args, "--to", "sub:2.0.0", "--dry_run")
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
     size = sum(len(record) + 16 for record in bd.load("one", split="train[:80%]", data_dir="data").raw()[:])
@@ -68,7 +67,7 @@ def test_splits_of_one_source(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert out.endswith("Nothing was run (--dry_run).\n")
     assert not (data / "sub").exists()
 
-    code, out, _ = run(capsys, *args, "--to", "sub:2.0.0", "--num_workers=1", "--num_shards", "train=3")
+    code, out, _ = run(*args, "--to", "sub:2.0.0", "--num_workers=1", "--num_shards", "train=3")
     assert code == 0
     assert "sub:2.0.0 -> " in out
     rows = [line.split()[:3] for line in out.splitlines()]
@@ -77,17 +76,15 @@ def test_splits_of_one_source(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"Published in {data}/sub/2.0.0 after " in out
     assert (ids("sub", "train"), ids("sub", "validation")) == (list(range(14)), [14, 15, 16])
 
-    code, out, _ = run(capsys, "info", "sub", "--data_dir", "data")
+    code, out, _ = run("info", "sub", "--data_dir", "data")
     assert code == 0
     assert re.search(r"^train = train\[:80%\]\nvalidation = train\[80%:\]\nof one:1\.0\.0 \(SHA-256 of", out, re.M)
 
     more = ["--filter", "filters.py:even", "--features", "id", "--reshuffle", "pepper", "--num_workers=1"]
-    code, out, _ = run(
-        capsys, "materialize", "sub", "--data_dir", "data", "--split=x=train+two:train", "--to", "few", *more
-    )
+    code, out, _ = run("materialize", "sub", "--data_dir", "data", "--split=x=train+two:train", "--to", "few", *more)
     assert code == 0
     assert sorted(ids("few", "x")) == sorted([*range(0, 14, 2), 0, 2, 4])
-    code, out, _ = run(capsys, "info", "data/few/2.0.0")
+    code, out, _ = run("info", "data/few/2.0.0")
     lineage = out[out.index("x = ") :].splitlines()
     assert lineage[:4] == [
         "x = train+two:1.0.0:train",
@@ -104,30 +101,28 @@ def test_splits_of_one_source(data: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_a_copy_by_default_and_shorthands(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_by_default_and_shorthands(data, run):
     copy = ["materialize", "one", "--data_dir", "copies", "--source_data_dir", "data", "--num_workers", "1"]
-    assert run(capsys, *copy)[0] == 0
+    assert run(*copy)[0] == 0
     for split in ("train", "test"):
         raw = [bd.load("one", split=split, data_dir=place).raw()[:] for place in ("data", "copies")]
         assert raw[0] == raw[1]
-    code, _, err = run(capsys, *copy)
+    code, _, err = run(*copy)
     assert (code, "is already published" in err) == (1, True)
     labelled = ["--source", "more=data/two/1.0.0", "--split", "more:train[:2]", "--to", "named", "--num_workers", "1"]
-    assert run(capsys, "materialize", "one", "--data_dir", "data", *labelled)[0] == 0
+    assert run("materialize", "one", "--data_dir", "data", *labelled)[0] == 0
     assert ids("named", "train") == [0, 1]
 
 
 @pytest.mark.parametrize("when", ["publish", "splits_table"])
-def test_ctrl_c_says_whether_the_version_is_published(
-    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    def pressed(*_: object, **__: object) -> None:
+def test_ctrl_c_says_whether_the_version_is_published(data, run, monkeypatch, when):
+    def pressed(*_, **__):
         raise KeyboardInterrupt
 
     place = "beam_datasets.cli.materialize.splits_table" if when == "splits_table" else "os.rename"
     monkeypatch.setattr(place, pressed)
     copy = ["materialize", "one", "--data_dir", "copies", "--source_data_dir", "data", "--num_workers", "1"]
-    code, _, err = run(capsys, *copy)
+    code, _, err = run(*copy)
     there = Path("copies/one/1.0.0").exists()
     assert (code, there) == (130, when == "splits_table")
     said = f"{Path('copies/one/1.0.0').absolute()} is published" if there else "nothing was published"
@@ -135,7 +130,7 @@ def test_ctrl_c_says_whether_the_version_is_published(
 
 
 @pytest.mark.slow
-def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> None:
+def test_worker_processes_and_the_main_module(data, tmp_path):
     command = [
         sys.executable,
         "-m",
@@ -170,36 +165,16 @@ def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> Non
         ([], 2, r"which dataset\? beam-datasets materialize SOURCE"),
         (["--split", "train"], 2, "required: SOURCE"),
         (["noe"], 1, "no dataset 'noe' is published in .*data.*Did you mean 'one'"),
-        (["one:7.*.*"], 1, "has no version 7"),
-        (["./data/one"], 1, "data/one is no published dataset"),
-        (["o n e"], 1, "'o n e' is no dataset name"),
-        (["one"], 1, "is the source itself, and a published version never changes. Give another"),
         (["one", "--to", "new", "--split", "x=trian"], 1, "no split 'trian' in one:1.0.0; .*Did you mean 'train'"),
-        (["one", "--to", "new", "--split", "x=train[:50"], 1, "cannot read 'train"),
-        (["one", "--to", "new", "--split", "x=train[:99]"], 1, "reaches to example 99"),
-        (["one", "--to", "new", "--split", "x=train[:0]"], 1, "split 'x' would have no examples"),
-        (["one", "--to", "new", "--split", "x=train", "--split", "x=test"], 1, "split 'x' is given twice"),
-        (["one", "--to", "new", "--split", "train+test"], 1, "what is 'train.test' to be called. Give it a name"),
         (["one", "--to", "new", "--split", "all=train"], 2, "'all' cannot name a split"),
-        (["one", "--to", "new", "--split", "x=tow:train"], 1, "no dataset 'tow' .*Did you mean 'two'"),
         (["one", "--to", "new", "--source", "two"], 2, "--source is 'two'; write --source LABEL=SOURCE"),
-        (["one", "--to", "new", "--features", "id,txet"], 1, "no feature 'txet'; it has .*Did you mean 'text'"),
-        (
-            ["one", "--to", "new", "--filter", "filters.py"],
-            1,
-            "given as module:function, or as path/to/file.py",
-        ),
+        (["one", "--to", "new", "--filter", "filters.py"], 1, "given as module:function, or as path/to/file.py"),
         (["one", "--to", "new", "--filter", "nofile.py:f"], 1, "there is no file nofile.py"),
-        (["one", "--to", "new", "--filter", "filters.py:evne"], 1, "no 'evne' in filters.py; .*Did you mean 'even'"),
         (["one", "--to", "new", "--filter", "filters.py:NOT_A_FUNCTION"], 1, "is 7, which cannot be called"),
-        (["one", "--to", "new", "--filter", "nomodule.x:f"], 1, "there is no module 'nomodule'"),
         (["one", "--to", "new", "--filter", "filters.py:broken"], 1, r"train\[\d+\]\).*broken raised KeyError: 'nope'"),
         (["one", "--to", "new", "--filter", "filters.py:number"], 1, "returned 1 of type int; it must return True or"),
-        (["one", "--to", "new:1.*.*"], 1, "has a pattern for a version"),
-        (["one", "--to", "one:0.5.0"], 1, "version 0.5.0 is lower than 1.0.0"),
         (["one", "--to", "a-b"], 2, "'a-b' is no dataset name"),
         (["one", "--to", "new", "--num_shards", "x"], 2, "--num_shards is 'x'"),
-        (["one", "--to", "new", "--num_shards", "18"], 1, "17 examples, too few for 18 shards"),
         (["one", "--to", "new", "--num_shards", "18", "--filter", "filters.py:even"], 1, "17 examples, too few for 18"),
         (["one", "--to", "new", "--num_shards", "trian=2"], 2, r"names the splits \['trian'\]; the dataset has"),
         (["one", "--to", "new", "--min_shard_size", "x"], 2, "'x' is not a size"),
@@ -209,37 +184,35 @@ def test_worker_processes_and_the_main_module(data: Path, tmp_path: Path) -> Non
         (["one", "two", "--to", "new"], 2, "what is 'two'"),
     ],
 )
-def test_errors_are_one_message(
-    data: Path, args: list[str], code: int, problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_are_one_message(data, args, code, problem, run):
     before = sorted(path for path in data.rglob("*") if path.is_file())
     workers = [] if "--num_workers" in args else ["--num_workers", "1"]
-    got, out, err = run(capsys, "materialize", *args, *(["--data_dir", "data", *workers] if args else []))
+    got, out, err = run("materialize", *args, *(["--data_dir", "data", *workers] if args else []))
     assert got == code, out + err
     assert re.search(problem, err, re.DOTALL), err
     assert "Traceback" not in err
     assert sorted(path for path in data.rglob("*") if path.is_file()) == before
 
 
-def test_features_that_differ(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_features_that_differ(data, run):
     path = data / "two" / "1.0.0" / "features.json"
     path.write_text(path.read_text().replace('"text": {\n', '"other": {\n', 1))
     (data / "two" / "1.0.0" / "manifest.json").unlink()
     args = ["materialize", "one", "--data_dir", "data", "--to", "new", "--split", "x=train+two:train"]
-    code, _, err = run(capsys, *args)
+    code, _, err = run(*args)
     assert code == 1
     assert re.search("one:1.0.0 and two:1.0.0 cannot be put together: feature 'text', .*, is in the first only", err)
-    assert run(capsys, *args, "--features", "id,key", "--num_workers", "1")[0] == 0
+    assert run(*args, "--features", "id,key", "--num_workers", "1")[0] == 0
 
 
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "materialize", "--help")
+def test_help(run):
+    code, out, _ = run("materialize", "--help")
     assert code == 0
     for option in ("--split", "--to", "--source_data_dir", "--features", "--filter", "--reshuffle", "--dry_run"):
         assert option in out
-    assert "materialize SOURCE" in run(capsys, "--help")[1]
+    assert "materialize SOURCE" in run("--help")[1]
 
 
-def test_debug_raises(data: Path) -> None:
+def test_debug_raises(data):
     with pytest.raises(bd.errors.SplitError):
         main(["materialize", "one", "--data_dir", "data", "--to", "x", "--split", "nope", "--debug"])

@@ -27,7 +27,7 @@ class Mine(bd.DatasetBuilder):
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     folder = tmp_path / "project"
     (folder / "pipelines").mkdir(parents=True)
     (folder / "pipelines" / "__init__.py").write_text("raise_if_missing = 1\n")
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def run(project: Path, *arguments: str) -> str:
+def run(project, *arguments):
     """Runs Python in the project, whose folder is first on the path; returns what it prints."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(project), INSTALLED])}
     done = subprocess.run(
@@ -67,7 +67,7 @@ sys.exit(
 """
 
 
-def test_a_project_with_its_own_pipelines_has_everything(project: Path) -> None:
+def test_a_project_with_its_own_pipelines_has_everything(project):
     """B3: the installed package takes no name but its own: file builders and main modules stay with everybody.
 
     `build NAME` finds `pipelines/NAME.py` below the current directory, in a checkout as in any project.

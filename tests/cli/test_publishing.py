@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,19 +15,16 @@ from tests.beam.test_check_against import builder
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.generate.test_publish import announced, staged
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytest.importorskip("obstore")
 BUILD = f"{Numbers.__module__}:Numbers"
 
 
 @pytest.fixture
-def store() -> str:
+def store():
     return f"memory://{uuid.uuid4().hex}/data"
 
 
-def held(store: str, *, name: str = "numbers", decided: bool = False) -> publish.Publication:
+def held(store, *, name="numbers", decided=False):
     """Returns a version that a run of another machine has reserved, and decided to publish if asked for."""
     run = announced(store)
     owner = dataclasses.replace(run.owner, host="far", runner="FlinkRunner")
@@ -39,7 +35,7 @@ def held(store: str, *, name: str = "numbers", decided: bool = False) -> publish
     return run
 
 
-def test_a_build_is_refused_when_it_starts(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_build_is_refused_when_it_starts(store, capsys):
     run = held(store)
     command = ["build", BUILD, "--count", "50", "--data_dir", store, "--num_workers", "1"]
     for more in ([], ["--skip_published"]):
@@ -57,7 +53,7 @@ def test_a_build_is_refused_when_it_starts(store: str, capsys: pytest.CaptureFix
     assert catalog.is_published(f"{store}/numbers/1.0.0")
 
 
-def test_a_run_that_had_decided_is_finished_by_a_build(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_had_decided_is_finished_by_a_build(store, capsys):
     command = ["build", BUILD, "--count", "50", "--data_dir", store, "--num_workers", "1"]
     held(store, decided=True)
     assert main([*command, "--skip_published"]) == 0
@@ -65,14 +61,14 @@ def test_a_run_that_had_decided_is_finished_by_a_build(store: str, capsys: pytes
     assert main(command) == 1  # without --skip_published
 
 
-def test_a_run_that_had_decided_is_finished_by_gc(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_had_decided_is_finished_by_gc(store, capsys):
     run = held(store, decided=True)
     assert main(["gc", store, "--abandon", run.job]) == 0
     assert capsys.readouterr().out.endswith(f"run {run.job} is finished\n")
     assert storage.list_dir(f"{store}/numbers") == ["1.0.0"]
 
 
-def test_what_gc_reports_is_what_came_of_it(store: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_what_gc_reports_is_what_came_of_it(store, monkeypatch, capsys):
     """P1: the run decides, or ends, between the listing and the removal."""
     run = held(store)
     listed = leftovers.find_leftovers(store)
@@ -84,7 +80,7 @@ def test_what_gc_reports_is_what_came_of_it(store: str, monkeypatch: pytest.Monk
     assert capsys.readouterr().out.endswith(f"run {run.job} is gone\n")
 
 
-def test_preparing_takes_what_another_run_has_published_meanwhile(store: str) -> None:
+def test_preparing_takes_what_another_run_has_published_meanwhile(store):
     held(store, decided=True)
     numbers = Numbers(data_dir=store, count=50)
     numbers.download_and_prepare(num_workers=1)
@@ -95,9 +91,7 @@ def test_preparing_takes_what_another_run_has_published_meanwhile(store: str) ->
 
 
 @pytest.mark.parametrize("remote", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["disk", "store"])
-def test_a_refused_result_is_published_under_another_number(
-    tmp_path: Path, store: str, remote: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_result_is_published_under_another_number(tmp_path, store, remote, capsys):
     """P7: by the command that the error contains."""
     data_dir = store if remote else tmp_path / "data"
     builder("1.0.0", data_dir).build(num_workers=1)
@@ -129,7 +123,7 @@ def test_a_refused_result_is_published_under_another_number(
             assert storage.read_bytes(f"{directory}/{name}") == storage.read_bytes(f"{built}/{name}"), name
 
 
-def test_a_file_system_of_fsspec_is_refused_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_system_of_fsspec_is_refused_at_the_start(tmp_path, capsys):
     """P6: two publishers could win there; reading stays possible."""
     data_dir = f"local://{tmp_path}/data"
     assert main(["build", BUILD, "--count", "50", "--data_dir", data_dir, "--num_workers", "1"]) == 1

@@ -7,15 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from beam_datasets.cli.options import UsageError
 from beam_datasets.cli.resolve import FORMATS, known_names, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCE = """
 from beam_datasets.builders import DatasetBuilder
@@ -26,7 +22,7 @@ class {name}(DatasetBuilder, skip_registration=True):
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def restored(monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[2])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
@@ -37,20 +33,20 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-def test_by_name() -> None:
+def test_by_name():
     request = resolve("digits:1.0.0")
     assert request.builder.__name__ == "Digits"
     assert (request.config, request.version) == (None, "1.0.0")
     assert resolve("csv").builder.__module__ == "beam_datasets.files.csv"
 
 
-def test_by_module() -> None:
+def test_by_module():
     assert resolve("beam_datasets.files.csv:Csv/small:1.*.*").builder.__name__ == "Csv"
     with pytest.raises(UsageError, match=r"no module 'nothing.here'"):
         resolve("nothing.here")
 
 
-def test_by_file(tmp_path: Path) -> None:
+def test_by_file(tmp_path):
     path = tmp_path / "bd_test_one.py"
     path.write_text(SOURCE.format(name="One"))
     request = resolve(f"{path}/small:2.0.0")
@@ -62,14 +58,14 @@ def test_by_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rest", ["", "/small", ":1.2.3", "/1.2.3", "/small:1.2.3", "/small/1.2.3", "/small:1.*.*"])
 @pytest.mark.parametrize("where", ["digits", "pipelines.digits", "pipelines.digits:Digits"])
-def test_versions_behind_a_colon_or_a_slash(where: str, rest: str) -> None:
+def test_versions_behind_a_colon_or_a_slash(where, rest):
     """B9: `build` takes the names that commands print, also with a slash before the version."""
     request = resolve(where + rest)
     version = next((text for text in ("1.2.3", "1.*.*") if text in rest), None)
     assert (request.config, request.version) == ("small" if "small" in rest else None, version)
 
 
-def test_file_in_a_package(tmp_path: Path) -> None:
+def test_file_in_a_package(tmp_path):
     folder = tmp_path / "bd_test_package"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -81,7 +77,7 @@ def test_file_in_a_package(tmp_path: Path) -> None:
         resolve(f"{folder / 'two.py'}:Third")
 
 
-def test_file_whose_name_is_taken(tmp_path: Path) -> None:
+def test_file_whose_name_is_taken(tmp_path):
     (tmp_path / "json.py").write_text(SOURCE.format(name="One"))
     with pytest.raises(UsageError, match=r"imported as 'json'.*rename it"):
         resolve(str(tmp_path / "json.py"))
@@ -96,23 +92,23 @@ def test_file_whose_name_is_taken(tmp_path: Path) -> None:
         ("pipelines.digits/a/b", "expected .*version.* got '/a/b'"),
     ],
 )
-def test_unknown(text: str, problem: str) -> None:
+def test_unknown(text, problem):
     with pytest.raises(UsageError, match=problem):
         resolve(text)
 
 
-def test_file_without_builder(tmp_path: Path) -> None:
+def test_file_without_builder(tmp_path):
     (tmp_path / "bd_test_empty.py").touch()
     with pytest.raises(UsageError, match="has no builder; it needs a class that derives from DatasetBuilder"):
         resolve(str(tmp_path / "bd_test_empty.py"))
 
 
-def test_known_names() -> None:
+def test_known_names():
     assert {"digits", "stdlib_source", *FORMATS} <= {*known_names()}
     assert not {"builder", "convert"} & {*known_names()}
 
 
-def test_every_format_of_files_has_a_name() -> None:
+def test_every_format_of_files_has_a_name():
     folder = Path(resolve("csv").builder.__init__.__code__.co_filename).parent
     concrete = re.compile(r"^class \w+\((Files|Rows)Builder\)", re.MULTILINE)
     assert sorted(FORMATS) == sorted(path.stem for path in folder.glob("*.py") if concrete.search(path.read_text()))

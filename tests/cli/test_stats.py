@@ -7,31 +7,20 @@ import os
 import re
 import sys
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.cli import main
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.report import json_text, saved_path
 from tests.exporting.conftest import dataset_of
-from tests.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.verifying.conftest import contents
 
 
-def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main(["stats", *map(str, args)])
-    return code, *capsys.readouterr()
-
-
-def test_a_table(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    code, out, err = run(capsys, copy, "--split", "train", "--num_workers", 1)
+def test_a_table(copy, run):
+    code, out, err = run("stats", copy, "--split", "train", "--num_workers", 1)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "ds:1.0.0, train: 60 examples"
@@ -43,67 +32,59 @@ def test_a_table(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noq
     assert max(map(len, lines)) <= 100
 
 
-def test_saved_beside(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_saved_beside(copy, run):
     before = contents(copy)
     place = copy.parent / ".stats" / "1.0.0.json"
     assert saved_path(str(copy)) == str(place)
     for args in (["--no_save"], ["--split", "train"], ["--features", "n"]):
-        assert run(capsys, copy, "--num_workers", 1, *args)[0] == 0
+        assert run("stats", copy, "--num_workers", 1, *args)[0] == 0
         assert not place.exists()
-    _, out, _ = run(capsys, copy, "--num_workers", 1)
+    _, out, _ = run("stats", copy, "--num_workers", 1)
     assert out.endswith(f"; saved in {place}\n")
     assert place.read_text() == json_text(compute(copy))
     assert contents(copy) == before
     assert bd.verify(copy).whole
     assert [bd.builder("ds", data_dir=copy.parents[1]).dataset_dir] == [str(copy)]
-    _, again, _ = run(capsys, copy)
+    _, again, _ = run("stats", copy)
     assert again.endswith("4 features of 72 examples; saved before\n")
     assert again.splitlines()[:-1] == out.splitlines()[:-1]
-    assert "saved in" in run(capsys, copy, "--again", "--num_workers", 1)[1]
+    assert "saved in" in run("stats", copy, "--again", "--num_workers", 1)[1]
     place.write_text(place.read_text().replace(compute(copy).digest, "0" * 64))
-    assert "saved in" in run(capsys, copy, "--num_workers", 1)[1]
+    assert "saved in" in run("stats", copy, "--num_workers", 1)[1]
     place.write_text(place.read_text().replace('"distinct_exact"', '"distinct_exakt"'))
-    assert "saved in" in run(capsys, copy, "--num_workers", 1)[1]
+    assert "saved in" in run("stats", copy, "--num_workers", 1)[1]
 
 
-def test_a_place_that_cannot_be_written(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_place_that_cannot_be_written(copy, run):
     (copy.parent / ".stats").write_text("a file")
-    code, out, err = run(capsys, copy, "--num_workers", 1)
+    code, out, err = run("stats", copy, "--num_workers", 1)
     assert (code, "4 features of 72 examples" in out) == (0, True)
     assert err.startswith(f"not saved: {copy.parent}")
     assert "--no_save" in err
 
 
-def test_json(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    code, out, _ = run(capsys, copy, "--json", "--num_workers", 2)
+def test_json(copy, run):
+    code, out, _ = run("stats", copy, "--json", "--num_workers", 2)
     assert (code, out) == (0, json_text(compute(copy)))
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_slices_and_features_keep_their_order(
-    copy: Path,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-    workers: int,
-) -> None:
+def test_slices_and_features_keep_their_order(copy, run, workers):
     """B6: slices are in the order asked for, else in the dataset's, whatever computes them, also when read again."""
     info = bd.builder_from_directory(copy).info
     asked = ["train[:3]", "test", "all", "train"]
     for args, names in ([], list(info.splits)), ([f"--split={name}" for name in asked], asked):
         for again in ("--again", "--num_workers=1"):
-            code, out, _ = run(capsys, copy, *args, "--json", "--num_workers", workers, again)
+            code, out, _ = run("stats", copy, *args, "--json", "--num_workers", workers, again)
             slices = json.loads(out)["slices"]
             assert (code, list(slices)) == (0, names)
             assert list(slices[names[0]]["features"]) == list(info.features)
-            text = run(capsys, copy, *args, "--num_workers", workers, "--html", copy.parent / "page.html")[1]
+            text = run("stats", copy, *args, "--num_workers", workers, "--html", copy.parent / "page.html")[1]
             assert re.findall(r"^ds:1\.0\.0, (.*): \d+ examples?$", text, re.MULTILINE) == names
             assert re.findall(r"<h3>(.*?)</h3>", (copy.parent / "page.html").read_text())[: len(names)] == names
 
 
-def test_one_process_computes_up_to_a_size(
-    copy: Path,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
     """B10: `stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
     size, calls = prepare(copy).num_bytes, []
     monkeypatch.setattr("beam_datasets.beam.stats.run", lambda request, **_: calls.append(1) or compute(copy))
@@ -118,32 +99,28 @@ def test_one_process_computes_up_to_a_size(
         calls.clear()
         monkeypatch.setattr("beam_datasets.cli.stats.MIN_BEAM_BYTES", smallest)
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        assert run(capsys, copy, "--again", *args)[0] == 0
+        assert run("stats", copy, "--again", *args)[0] == 0
         assert len(calls) == expected, (smallest, cores, args)
 
 
-def test_one_process_computes_without_beam(
-    copy: Path,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_process_computes_without_beam(copy, run, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("beam_datasets.beam")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(bd, "beam", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     """B10: without a runner or workers, `stats` needs no pipeline: one process computes it."""
-    code, out, err = run(capsys, copy, "--json", "--again")
+    code, out, err = run("stats", copy, "--json", "--again")
     assert (code, out, err) == (0, json_text(compute(copy)), "")
     assert (copy.parent / ".stats" / "1.0.0.json").read_text() == out
     for options in (["--runner", "FlinkRunner"], ["--report", "r.json"], ["--num_workers", "2"]):
-        code, out, err = run(capsys, copy, "--again", *options)
+        code, out, err = run("stats", copy, "--again", *options)
         assert (code, out, err) == (1, "", "beam-datasets: this needs Apache Beam: pip install 'beam_datasets[beam]'\n")
 
 
 class Page(HTMLParser):
     """What a page has."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.open: list[str] = []
         self.tags: list[str] = []
@@ -151,26 +128,26 @@ class Page(HTMLParser):
         self.text = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
         if tag not in ("meta", "line", "rect"):
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag not in ("line", "rect"):
             assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
-def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page(tmp_path, run):
     examples = [{"<i>": i % 7, "text": "<script>alert('1')</script>", "x": np.float32(i)} for i in range(50)]
     directory = dataset_of(tmp_path, {"<i>": np.int64, "text": bd.features.Text(), "x": np.float32}, examples)
     target = tmp_path / "page.html"
     target.write_text("what was there before")
-    code, out, _ = run(capsys, directory, "--html", target, "--num_workers", 1)
+    code, out, _ = run("stats", directory, "--html", target, "--num_workers", 1)
     assert (code, out.endswith(f"; page in {target}\n")) == (0, True)
     page = Page(target.read_text())
     assert page.open == []
@@ -199,21 +176,15 @@ def test_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--num_workers", "0", "--again"], 2, "num_workers"),
     ],
 )
-def test_mistakes(
-    published: Path,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-    args: list[str],
-    code: int,
-    said: str,
-) -> None:
-    found, out, err = run(capsys, published, "--no_save", *args)
+def test_mistakes(published, run, args, code, said):
+    found, out, err = run("stats", published, "--no_save", *args)
     assert (found, out) == (code, "")
     assert said in err
     assert "Traceback" not in err
 
 
-def test_no_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "squares", "--data_dir", tmp_path)
+def test_no_dataset(tmp_path, run):
+    code, _, err = run("stats", "squares", "--data_dir", tmp_path)
     assert (code, "no dataset 'squares' is published" in err) == (1, True)
-    assert run(capsys)[0] == 2
+    assert run("stats")[0] == 2
     assert not os.listdir(tmp_path)

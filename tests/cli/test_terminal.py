@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,14 +19,11 @@ from beam_datasets.cli import main
 from beam_datasets.cli.printing import printable
 from tests.exporting.conftest import dataset_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e"
 
 
 @given(st.text())
-def test_what_is_shown_has_no_control_character_but_line_breaks_and_tabs(text: str) -> None:
+def test_what_is_shown_has_no_control_character_but_line_breaks_and_tabs(text):
     shown = printable(text)
     assert not controls(shown)
     assert printable(shown) == shown
@@ -36,7 +32,7 @@ def test_what_is_shown_has_no_control_character_but_line_breaks_and_tabs(text: s
         assert shown == text
 
 
-def controls(text: str) -> list[str]:
+def controls(text):
     bidirectional = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
     return [
         c
@@ -46,7 +42,7 @@ def controls(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def evil(tmp_path_factory):
     """A dataset with escape sequences wherever a text can be."""
     folder = tmp_path_factory.mktemp("evil")
     features = {
@@ -54,9 +50,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "label": F.ClassLabel(names=[f"a{EVIL}b", "b"]),
         f"deep{EVIL}": {f"x{EVIL}": np.int64},
     }
-    examples: list[Any] = [
-        {f"name{EVIL}": f"text{EVIL}{i}", "label": i % 2, f"deep{EVIL}": {f"x{EVIL}": i}} for i in range(4)
-    ]
+    examples = [{f"name{EVIL}": f"text{EVIL}{i}", "label": i % 2, f"deep{EVIL}": {f"x{EVIL}": i}} for i in range(4)]
     for version in ("1.0.0", "2.0.0"):
         made = dataset_of(folder / f"to {version}", features, examples[: 3 + (version > "1")])
         info = json.loads((made / "dataset_info.json").read_text())
@@ -83,7 +77,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("info", "{folder}/" + EVIL),
     ],
 )
-def test_no_command_lets_it_through(evil: Path, args: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_lets_it_through(evil, args, capsys):
     command, *rest = [arg.format(folder=evil) for arg in args]
     main([command, *rest, "--data_dir", str(evil)])
     printed = capsys.readouterr()
@@ -130,11 +124,11 @@ COMMANDS = {  # arguments -> exit code
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "C", pytest.param("latin-1", marks=pytest.mark.slow)])
-def test_every_command_prints_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+def test_every_command_prints_in_any_encoding(tmp_path, encoding):
     """B8: if standard output is not UTF-8, what it cannot show is escaped, and no command fails."""
     tree = {WORDS: F.Text(), "label": F.ClassLabel(names=[WORDS, "b"]), "image": F.Image(shape=(4, 4, 3))}
     pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    examples: list[Any] = [{WORDS: f"{WORDS} {i}", "label": i % 2, "image": pixels} for i in range(9)]
+    examples = [{WORDS: f"{WORDS} {i}", "label": i % 2, "image": pixels} for i in range(9)]
     shutil.copytree(dataset_of(tmp_path, tree, examples), tmp_path / "loose")
     (tmp_path / "loose" / "dataset_info.json").unlink()
     dataset_of(tmp_path / "other", tree, [*examples[:-1], {**examples[-1], WORDS: "ü"}])

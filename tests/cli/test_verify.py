@@ -5,45 +5,34 @@ from __future__ import annotations
 import io
 import json
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from beam_datasets.cli import main
 from beam_datasets.cli.progress_bar import bytes_bar
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import contents, copy, published  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.verifying.conftest import contents
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 REFUSAL = "only a good copy can restore it: give one by --from, or generate a new version"
 
 
-def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main(["verify", *map(str, args)])
-    return code, *capsys.readouterr()
-
-
-def damage(directory: Path) -> None:
+def damage(directory):
     path = directory / SHARD
     content = bytearray(path.read_bytes())
     content[120] ^= 1
     path.write_bytes(content)
 
 
-def test_a_whole_dataset(published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_whole_dataset(published, run):
     for args in ([published], ["ds:1.*.*", "--data_dir", published.parents[1]], [published, "--decode", "--jobs", 1]):
-        code, out, err = run(capsys, *args)
+        code, out, err = run("verify", *args)
         assert (code, err) == (0, "")
         assert out.startswith(f"ds:1.0.0 in {published}\nwhole; read 6 shards, 72 records, 6.8 KiB in ")
 
 
-def test_a_damaged_one(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_damaged_one(copy, published, run):
     damage(copy)
-    code, out, _ = run(capsys, copy)
+    code, out, _ = run("verify", copy)
     assert code == 1
     assert out.splitlines()[1].startswith(f"{SHARD}, byte 96 (record 1): record: data CRC is 0x")
     assert out.splitlines()[2:5] == [
@@ -54,32 +43,27 @@ def test_a_damaged_one(copy: Path, published: Path, capsys: pytest.CaptureFixtur
     assert "1 finding in 1 file, 1 example lost: train[16:17]; read 6 shards" in out
 
     before = contents(copy)
-    code, out, _ = run(capsys, copy, "--repair")
+    code, out, _ = run("verify", copy, "--repair")
     assert (code, contents(copy)) == (1, before)
     assert f"left as it is {SHARD}: {REFUSAL}\n" in out
     assert "--repair" not in out
-    code, out, _ = run(capsys, copy, "--repair", "--from", published, "--dry-run")
+    code, out, _ = run("verify", copy, "--repair", "--from", published, "--dry-run")
     assert (code, contents(copy)) == (1, before)
     assert f"would write {SHARD}: copied from {published}; its CRC-32C is the published one" in out
     assert out.endswith("nothing was written (--dry_run)\n")
-    code, out, _ = run(capsys, copy, "--repair", "--from", published)
+    code, out, _ = run("verify", copy, "--repair", "--from", published)
     assert (code, contents(copy)) == (0, contents(published))
     assert out.startswith(f"wrote {SHARD}: copied from {published}")
     assert "\nwhole; read" in out
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry_run",)], ids=["done", "dry_run"])
-def test_what_was_refused_is_not_recommended(
-    copy: Path,  # noqa: F811
-    published: Path,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-    dry_run: tuple[str, ...],
-) -> None:
+def test_what_was_refused_is_not_recommended(copy, published, run, dry_run):
     """What else was found keeps its advice, also where it is of the same kind."""
     for file in (SHARD, f"{SHARD}.index"):
         (copy / file).unlink()
         (copy / file).mkdir()
-    code, out, _ = run(capsys, copy, "--repair", "--from", published, *dry_run)
+    code, out, _ = run("verify", copy, "--repair", "--from", published, *dry_run)
     assert code == 1
     for file in (SHARD, f"{SHARD}.index"):
         assert f"left as it is {file}: a directory stands in its place; move that away first\n" in out
@@ -90,41 +74,41 @@ def test_what_was_refused_is_not_recommended(
         (copy / file).rmdir()
     (copy / SHARD).write_bytes(b"")
     (copy / "ds-train.tfrecord-00009-of-00004").touch()
-    code, out, _ = run(capsys, copy, "--repair", *dry_run)
+    code, out, _ = run("verify", copy, "--repair", *dry_run)
     assert "what can be done:\n    extra: nothing reads it; move it away by hand\n" in out
     assert "--repair" not in out
 
 
-def test_json(copy: Path, published: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    code, out, _ = run(capsys, copy, "--json")
+def test_json(copy, published, run):
+    code, out, _ = run("verify", copy, "--json")
     assert (code, json.loads(out)["whole"]) == (0, True)
     damage(copy)
-    code, out, _ = run(capsys, copy, "--json")
+    code, out, _ = run("verify", copy, "--json")
     assert (code, json.loads(out)["lost"]) == (1, ["train[16:17]"])
-    code, out, _ = run(capsys, copy, "--json", "--repair", "--dry_run")
+    code, out, _ = run("verify", copy, "--json", "--repair", "--dry_run")
     assert code == 1
     assert json.loads(out)["refused"] == {SHARD: REFUSAL}
-    code, out, _ = run(capsys, copy, "--json", "--repair", "--from", published)
+    code, out, _ = run("verify", copy, "--json", "--repair", "--from", published)
     done = json.loads(out)
     assert (code, [step["file"] for step in done["steps"]], done["after"]["whole"]) == (0, [SHARD], True)
 
 
-def test_a_name_is_told_from_a_directory(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_name_is_told_from_a_directory(copy, run):
     """A directory counts as one where it has any small file left; by its name only what is published is found."""
     (copy / "dataset_info.json").unlink()
-    code, out, _ = run(capsys, copy)
+    code, out, _ = run("verify", copy)
     assert code == 1
     assert "dataset_info.json: missing: there is no such file" in out
-    code, _, err = run(capsys, "ds", "--data_dir", copy.parents[1])
+    code, _, err = run("verify", "ds", "--data_dir", copy.parents[1])
     assert code == 1
     assert "no dataset 'ds' is published" in err
 
 
-def test_half_of_a_surrogate_pair(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_half_of_a_surrogate_pair(copy, run):
     (copy / "manifest.json").unlink()
     info = copy / "dataset_info.json"
     info.write_text(info.read_text().replace('"name": "ds"', r'"name": "ds\ud800"'))
-    code, out, err = run(capsys, copy)
+    code, out, err = run("verify", copy)
     assert (code, err) == (1, "")
     assert r"dataset_info.json: metadata: field 'name' is 'ds\ud800', with half of a surrogate pair" in out
 
@@ -134,7 +118,7 @@ def test_half_of_a_surrogate_pair(copy: Path, capsys: pytest.CaptureFixture[str]
     [
         (["{}/nowhere"], 1, "no such directory"),
         (["{}/.."], 1, "is no dataset"),
-        ([], 2, "DIR_OR_NAME"),
+        ([], 2, "NAME_OR_DIR"),
         (["{}", "--from", "x"], 2, "--from means nothing without --repair"),
         (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),
         (["{}", "--report", "x"], 2, "--report means nothing without --beam"),
@@ -152,39 +136,33 @@ def test_half_of_a_surrogate_pair(copy: Path, capsys: pytest.CaptureFixture[str]
     ],
     ids=str,
 )
-def test_wrong_usage(
-    published: Path,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-    args: list[str],
-    code: int,
-    message: str,
-) -> None:
-    got, out, err = run(capsys, *(arg.format(published) for arg in args))
+def test_wrong_usage(published, run, args, code, message):
+    got, out, err = run("verify", *(arg.format(published) for arg in args))
     assert (got, out) == (code, "")
     assert message.format(published) in err
     assert "Traceback" not in err
 
 
-def test_many_findings_fit_a_screen(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_many_findings_fit_a_screen(copy, run):
     for number in range(0, 14, 2):
         for shard in corruptions.shards(copy):
             content = bytearray(shard.read_bytes())
             if number * 96 + 20 < len(content):
                 content[number * 96 + 20] ^= 1
                 shard.write_bytes(content)
-    code, out, _ = run(capsys, copy)
+    code, out, _ = run("verify", copy)
     assert code == 1
     assert out.splitlines()[-1].startswith("34 findings in 6 files, 34 examples lost: test[0:1]+test[2:3]+")
     assert "+...; read" in out.splitlines()[-1]
     assert out.count("what can be done:") == 1
 
 
-def test_nothing_else_is_printed_where_there_is_no_terminal(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_nothing_else_is_printed_where_there_is_no_terminal(copy, run):
     corruptions.flip_in_shard(copy, random.Random(0))
-    assert run(capsys, copy)[2] == ""
+    assert run("verify", copy)[2] == ""
 
 
-def test_the_bar() -> None:
+def test_the_bar():
     out = io.StringIO()
     with bytes_bar("Verify", out) as show:
         assert show is not None

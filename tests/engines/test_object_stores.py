@@ -32,7 +32,7 @@ from beam_datasets.beam.verify import run as run_verify
 from beam_datasets.features import Text
 from beam_datasets.generate import runs
 from beam_datasets.materializing import records
-from beam_datasets.statistics.computing import compute
+from beam_datasets.statistics import compute
 from beam_datasets.statistics.gathering import prepare
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from beam_datasets.files.images import storable_image
-from tests.files.test_file_builders import build, fails, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from beam_datasets.files.images import check_exif_orientation, storable_image
+from tests.files.conftest import rows_of
 
 PIL = pytest.importorskip("PIL.Image")
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3) * 3
 
 
-def encoded(orientation: int | None, form: str = "JPEG", **options: Any) -> bytes:
+def encoded(orientation, form="JPEG", **options):
     image, stream = PIL.fromarray(PIXELS), io.BytesIO()
     if orientation is not None:
         options["exif"] = image.getexif()
@@ -28,7 +24,7 @@ def encoded(orientation: int | None, form: str = "JPEG", **options: Any) -> byte
     return stream.getvalue()
 
 
-def upright(data: bytes, orientation: int) -> np.ndarray[Any, Any]:
+def upright(data, orientation):
     """Returns the pixels as a viewer shows them, by the table of the EXIF standard."""
     pixels = np.asarray(PIL.open(io.BytesIO(data)).convert("RGB"))
     flip_x, flip_y, turn = {
@@ -44,7 +40,7 @@ def upright(data: bytes, orientation: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("orientation", range(2, 9))
-def test_an_orientation_is_kept_applied_or_an_error(orientation: int) -> None:
+def test_an_orientation_is_kept_applied_or_an_error(orientation):
     """B15: an EXIF orientation is no surprise: bytes unchanged, or upright pixels, or an error, as is asked for."""
     data = encoded(orientation)
     assert storable_image(data) == storable_image(data, "keep") == data
@@ -54,14 +50,14 @@ def test_an_orientation_is_kept_applied_or_an_error(orientation: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["keep", "apply", "error"])
-def test_images_without_an_orientation_are_stored_unchanged(mode: str) -> None:
+def test_images_without_an_orientation_are_stored_unchanged(mode):
     """B15: no option changes an image that is upright, or whose EXIF data cannot be read."""
     damaged = encoded(6).replace(b"Exif\0\0", b"Exif\0\0\xff\xff", 1)
     for data in (encoded(None), encoded(1), encoded(0), encoded(9), encoded(None, "PNG"), damaged):
         assert storable_image(data, mode) == data
 
 
-def test_an_orientation_of_a_format_that_becomes_pixels() -> None:
+def test_an_orientation_of_a_format_that_becomes_pixels():
     """B15: WebP loses its EXIF data when it becomes pixels, so `apply` turns it before."""
     data = encoded(6, "WEBP", lossless=True)
     np.testing.assert_array_equal(storable_image(data, "apply"), upright(data, 6))
@@ -69,49 +65,43 @@ def test_an_orientation_of_a_format_that_becomes_pixels() -> None:
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(files):
     for name, data in (("cat/a.jpg", encoded(6)), ("cat/b.jpg", encoded(None)), ("dog/c.jpg", encoded(3))):
-        path = tmp_path / "in" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return tmp_path / "in"
+        files.write(name, data)
+    return files
 
 
-def test_orientations_are_counted_in_the_report(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_orientations_are_counted_in_the_report(photos):
     """B15: the run reports how many images have an EXIF orientation, for each choice."""
-    made = build("image_folder", tmp_path, "--root", photos)
-    assert "with an EXIF orientation, which are read without (--exif_orientation apply): 2\n" in capsys.readouterr().out
-    assert {one["image"].shape for one in read(made)} == {(4, 6, 3)}
-    made = build("image_folder", tmp_path / "apply", "--root", photos, "--exif_orientation", "apply")
-    assert "images turned upright by their EXIF orientation: 2\n" in capsys.readouterr().out
-    found = {one["image/filename"]: one["image"] for one in read(made)}
+    made = photos.build("image_folder")
+    assert "with an EXIF orientation, which are read without (--exif_orientation apply): 2\n" in photos.said()
+    assert {one["image"].shape for one in rows_of(made)} == {(4, 6, 3)}
+    made = photos.build("image_folder", "--exif_orientation=apply")
+    assert "images turned upright by their EXIF orientation: 2\n" in photos.said()
+    found = {one["image/filename"]: one["image"] for one in rows_of(made)}
     np.testing.assert_array_equal(found[b"cat/a.jpg"], upright(encoded(6), 6))
-    strict = ["--root", photos, "--exif_orientation", "error"]
-    assert "cat/a.jpg: its EXIF orientation is 6" in fails(capsys, tmp_path, "image_folder", *strict)
-    build("image_folder", tmp_path / "error", *strict, "--skip_bad")
-    assert "left out: 2\n" in capsys.readouterr().out
+    strict = "--exif_orientation=error"
+    assert "cat/a.jpg: its EXIF orientation is 6" in photos.fails("image_folder", strict)
+    photos.build("image_folder", strict, "--skip_bad")
+    assert "left out: 2\n" in photos.said()
 
 
-def test_images_of_rows(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_of_rows(photos):
     """B15: images in Parquet files, and images that JSON lines name, also inside of objects, are checked likewise."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = [{"bytes": encoded(6), "path": "a.jpg"}, {"bytes": encoded(None), "path": None}]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    pq.write_table(pa.table({"image": pa.array(rows, kind)}), tmp_path / "a.parquet")
-    made = build("parquet", tmp_path, "--pattern", tmp_path / "a.parquet", "--exif_orientation", "apply")
-    assert "turned upright by their EXIF orientation: 1\n" in capsys.readouterr().out
-    assert {one["image"].shape for one in read(made)} == {(6, 4, 3), (4, 6, 3)}
-    (photos / "a.jsonl").write_text(json.dumps({"o": {"photo": "cat/a.jpg"}}))
-    made = build("jsonl", tmp_path / "j", "--pattern", photos / "a.jsonl", "--feature", "o/photo=image")
-    assert "with an EXIF orientation" in capsys.readouterr().out
-    assert [one["o"]["photo"].shape for one in read(made)] == [(4, 6, 3)]
+    path = photos.write("a.parquet")
+    pq.write_table(pa.table({"image": pa.array(rows, kind)}), path)
+    made = photos.build("parquet", f"--pattern={path}", "--exif_orientation=apply")
+    assert "turned upright by their EXIF orientation: 1\n" in photos.said()
+    assert {one["image"].shape for one in rows_of(made)} == {(6, 4, 3), (4, 6, 3)}
+    path = photos.write("a.jsonl", json.dumps({"o": {"photo": "cat/a.jpg"}}))
+    made = photos.build("jsonl", f"--pattern={path}", "--feature=o/photo=image")
+    assert "with an EXIF orientation" in photos.said()
+    assert [one["o"]["photo"].shape for one in rows_of(made)] == [(4, 6, 3)]
 
 
-def test_an_unknown_choice(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from beam_datasets.cli import main
-
-    arguments = ["--data_dir", str(tmp_path / "x"), "--root", str(photos), "--exif_orientation", "turn"]
-    assert main(["build", "image_folder", *arguments]) == 2
-    assert "exif_orientation is 'turn'; expected one of keep, apply, error" in capsys.readouterr().err
+def test_an_unknown_choice():
+    with pytest.raises(ValueError, match="exif_orientation is 'turn'; expected one of keep, apply, error"):
+        check_exif_orientation("turn")

@@ -16,7 +16,7 @@ from beam_datasets.files.inputs import find, line_number, lines, pieces
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name in ("b.csv", "a.csv", "deep/c.csv", ".hidden", "_SUCCESS", "deep/x[1].csv"):
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,11 +36,11 @@ def folder(tmp_path: Path) -> Path:
         ("deep/x[1].csv", ["x[1].csv"]),
     ],
 )
-def test_find(folder: Path, pattern: str, names: list[str]) -> None:
+def test_find(folder, pattern, names):
     assert [file.name for file in find(str(folder / pattern))] == names
 
 
-def test_names_do_not_depend_on_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_do_not_depend_on_the_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert [f.name for f in find("*.csv")] == [f.name for f in find(f"{folder}/*.csv")]
     assert [f.name for f in find(["deep/*.csv", "a.csv"])] == ["a.csv", "deep/c.csv", "deep/x[1].csv"]
@@ -49,17 +49,17 @@ def test_names_do_not_depend_on_the_folder(folder: Path, monkeypatch: pytest.Mon
     assert [f.name for f in find(["deep", "deep2"])] == ["deep/c.csv", "deep/x[1].csv", "deep2/d.csv"]
 
 
-def test_find_each_file_once(folder: Path) -> None:
+def test_find_each_file_once(folder):
     assert len(find([f"{folder}/*.csv", f"{folder}/a*"])) == 2
 
 
-def test_nothing_matches(folder: Path) -> None:
+def test_nothing_matches(folder):
     with pytest.raises(InputError, match=r"no file matches .*\*\.txt"):
         find(f"{folder}/*.txt")
 
 
 @given(st.lists(st.binary(max_size=6)), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.integers(1, 12))
-def test_pieces_yield_each_line_once(parts: list[bytes], end: bytes, ended: bool, piece_size: int) -> None:
+def test_pieces_yield_each_line_once(parts, end, ended, piece_size):
     content = end.join(part.replace(b"\n", b"").replace(b"\r", b"") for part in parts) + (end if ended else b"")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "lines.txt")
@@ -70,14 +70,14 @@ def test_pieces_yield_each_line_once(parts: list[bytes], end: bytes, ended: bool
     assert all(content[offset : offset + len(line)] == line for offset, line in got)
 
 
-def test_compressed_files_stay_whole(tmp_path: Path) -> None:
+def test_compressed_files_stay_whole(tmp_path):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
     [piece] = pieces(find(str(path)), piece_size=1)
     assert list(lines(piece)) == [(0, b"one"), (4, b"two")]
 
 
-def test_line_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "_LINE_BLOCK", 3)
     path = tmp_path / "lines.txt"
     path.write_text("one\n\nthree\nfour")

@@ -6,7 +6,6 @@ import datetime
 import decimal
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,18 +14,15 @@ from beam_datasets.files.inputs import find
 from beam_datasets.files.parquet import row_groups, rows
 from beam_datasets.files.rows import Rows, read_piece
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-def write(path: Path, columns: dict[str, Any], **options: Any) -> None:
+def write(path, columns, **options):
     pq.write_table(pa.table(columns), path, **options)
 
 
-def read(path: Path, key: str | None = None) -> list[tuple[Any, Any]]:
+def read(path, key=None):
     fields, pieces = row_groups(find(str(path)))
     return [
         row
@@ -35,7 +31,7 @@ def read(path: Path, key: str | None = None) -> list[tuple[Any, Any]]:
     ]
 
 
-def test_types(tmp_path: Path) -> None:
+def test_types(tmp_path):
     day = datetime.date(2020, 1, 2)
     columns = {
         "i": pa.array([1, 2], pa.int16()),
@@ -63,7 +59,7 @@ def test_types(tmp_path: Path) -> None:
     assert (second["n"], second["o"], second["l"]) == (None, {"x": 2, "y": None}, [])
 
 
-def test_row_groups_and_keys(tmp_path: Path) -> None:
+def test_row_groups_and_keys(tmp_path):
     write(tmp_path / "a.parquet", {"n": list(range(25))}, row_group_size=10)
     write(tmp_path / "b.parquet", {"n": list(range(25, 30))})
     found = read(tmp_path)
@@ -72,13 +68,13 @@ def test_row_groups_and_keys(tmp_path: Path) -> None:
     assert [key for key, _ in read(tmp_path, "n")] == list(range(30))
 
 
-def test_not_parquet(tmp_path: Path) -> None:
+def test_not_parquet(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(InputError, match=r"a\.parquet is not a Parquet file \(0 bytes\)"):
         row_groups(find(str(tmp_path)))
 
 
-def test_type_that_no_feature_has(tmp_path: Path) -> None:
+def test_type_that_no_feature_has(tmp_path):
     write(tmp_path / "a.parquet", {"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "n": [1]})
     fields, _ = row_groups(find(str(tmp_path)))
     assert re.search(r"'m' has the type map<.*--feature m=drop", fields["m"].problem)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from beam_datasets.files.splits import Share, shares
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-
-def test_every_key_in_one_split() -> None:
+def test_every_key_in_one_split():
     found = shares({"train": "70%", "val": "12.5%", "test": "17.5%"}, "*.csv")
     counts = dict.fromkeys(found, 0)
     for key in [*range(2000), *map("img_{}".format, range(2000)), "", "\ud800"]:
@@ -22,13 +17,13 @@ def test_every_key_in_one_split() -> None:
     assert counts["val"] == pytest.approx(500, rel=0.15)
 
 
-def test_assignment_is_a_format() -> None:
+def test_assignment_is_a_format():
     share = shares({"train": "50%", "test": "50%"}, "x")["train"]
     assert [key for key in range(10) if share.has(key)] == [0, 2, 4, 5, 7, 8]
     assert share.has(4) == share.has("4")
 
 
-def test_patterns() -> None:
+def test_patterns():
     assert shares({"train": "a*", "test": "b*"}, None) == {"train": Share("a*"), "test": Share("b*")}
     assert shares({"train": ["a*", "c"], "test": "b*"}, None) == {"train": Share(("a*", "c")), "test": Share("b*")}
     assert shares(None, "a*") == {"train": Share("a*")}
@@ -50,6 +45,6 @@ def test_patterns() -> None:
         ({"train": "80%", "test": "20.5%"}, "x", "add up to 100.5, not 100"),
     ],
 )
-def test_refused(splits: Mapping[str, str | list[str]], pattern: str, message: str) -> None:
+def test_refused(splits, pattern, message):
     with pytest.raises(ValueError, match=message):
         shares(splits, pattern)

@@ -4,52 +4,46 @@ from __future__ import annotations
 
 import gzip
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.files.fields import parse_field
-from beam_datasets.files.inputs import Piece, find
+from beam_datasets.files.inputs import Piece, find, open_bytes
 from beam_datasets.files.rows import Bad, Rows
-from beam_datasets.files.tfrecord import Values, records
+from beam_datasets.files.tfrecord import Values, decoder, records
 from beam_datasets.files.tfrecord import rows as record_rows
-from beam_datasets.formats.example import serialize
+from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.tfrecord import frame
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "in.tfrecord"
 
 
-def rows(path: Path, specs: dict[str, str], **options: Any) -> list[Any]:
+def rows(path, specs, **options):
     [file] = find(str(path))
     fields = {name: parse_field(spec) for name, spec in specs.items()}
-    reader = Rows(partial(record_rows, fields=fields), fields, **options)
+    reader = Rows(partial(record_rows, decoder=partial(decoder, fields)), fields, **options)
     return [str(row) if isinstance(row, Bad) else row for row in reader.read(Piece(file))]
 
 
-def test_records_plain_and_compressed(path: Path) -> None:
+def test_records_plain_and_compressed(path):
     data = [b"", b"one", b"x" * 100_000]
     content = b"".join(map(frame, data))
     path.write_bytes(content)
     packed = path.with_name("in.tfrecord.gz")
     packed.write_bytes(gzip.compress(content))
     for file in (path, packed):
-        from beam_datasets.files.inputs import open_bytes
-
         with open_bytes(str(file)) as stream:
             assert list(map(bytes, records(stream, str(file)))) == data
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
-def test_damage_is_named(path: Path, cut: int) -> None:
+def test_damage_is_named(path, cut):
     content = frame(b"first") + frame(b"second")
     for broken in (content[:-cut], content[: -cut - 1] + bytes([content[-cut - 1] ^ 1]) + content[-cut:]):
         if len(broken) in (0, 21):
@@ -59,7 +53,7 @@ def test_damage_is_named(path: Path, cut: int) -> None:
             list(records(stream, str(path)))
 
 
-def test_examples(path: Path) -> None:
+def test_examples(path):
     examples = [serialize({"n": [i], "t": [f"t{i}".encode()], "l": list(range(i))}) for i in range(3)]
     path.write_bytes(b"".join(map(frame, examples)))
     specs = {"n": "int64", "t": "string", "l": "int64[]"}
@@ -72,7 +66,7 @@ def test_examples(path: Path) -> None:
     assert "record 2: 'l' has 2 values, not one" in found[2]
 
 
-def test_not_an_example(path: Path) -> None:
+def test_not_an_example(path):
     path.write_bytes(frame(b"\xff\xff\xff") + frame(serialize({"n": [1]})))
     found = rows(path, {"n": "int64"})
     assert "record 0: " in found[0]
@@ -91,22 +85,13 @@ def test_not_an_example(path: Path) -> None:
         ([[PNG], [PNG]], "image"),
         ([[PNG], [b"x"]], "string"),
         ([[b"a", b"b"], [b"c", b"d"]], "string[]"),
+        ([[1], [b"x"]], "feature 'a' holds int64 and string"),
     ],
 )
-def test_guess(values: list[list[Any] | None], spec: str) -> None:
-    from beam_datasets.formats.example import parse
-
+def test_guess(values, spec):
     guess = Values()
     for value in values:
         if value is not None:
             guess.add(parse(serialize({"a": value})).get("a", []))
-    assert str(guess.field("a", len(values))) == spec
-
-
-def test_guess_refuses_two_types() -> None:
-    from beam_datasets.formats.example import parse
-
-    guess = Values()
-    guess.add(parse(serialize({"a": [1]}))["a"])
-    guess.add(parse(serialize({"a": [b"x"]}))["a"])
-    assert "'a' holds int64 and string" in guess.field("a", 2).problem
+    found = guess.field("a", len(values))
+    assert spec in (str(found), found.problem[: len(spec)])

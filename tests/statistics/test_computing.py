@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +20,10 @@ from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
-from beam_datasets.statistics.gathering import Gathered, Range, cut, gather, merge, prepare
-from beam_datasets.statistics.page import page
+from beam_datasets.statistics.gathering import Range, cut, gather, merge, prepare
+from beam_datasets.statistics.page import number_text, page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
 from beam_datasets.statistics.summary import image_size
-from beam_datasets.statistics.wording import number_text
 from tests.exporting.conftest import DATA, MANY, dataset_of
 
 f = bd.features
@@ -50,7 +48,7 @@ TREE = {
 NUMBERS = ("n", "x", "wide", "big", "flag", "maybe", "pair", "tokens", "rows", "at/point", "constant")
 
 
-def examples_of(count: int) -> list[dict[str, Any]]:
+def examples_of(count):
     random = np.random.default_rng(count)
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0]
     return [
@@ -77,12 +75,12 @@ def examples_of(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module", params=[1, 700])
-def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+def made(request, tmp_path_factory):
     examples = examples_of(request.param)
     return dataset_of(tmp_path_factory.mktemp("made"), TREE, examples, 1 if request.param == 1 else 3), examples
 
 
-def column(examples: list[Any], path: str) -> list[Any]:
+def column(examples, path):
     values = []
     for example in examples:
         for key in path.split("/"):
@@ -91,9 +89,9 @@ def column(examples: list[Any], path: str) -> list[Any]:
     return values
 
 
-def flat(values: list[Any], dtype: Any) -> Any:
+def flat(values, dtype):
     """Returns all numbers of examples, one by one."""
-    found: list[Any] = []
+    found = []
     for value in values:
         if isinstance(value, RaggedArray):
             value = value.flat_values
@@ -102,14 +100,14 @@ def flat(values: list[Any], dtype: Any) -> Any:
     return np.array(found, dtype)
 
 
-def decoded(directory: Path) -> list[Any]:
+def decoded(directory):
     published = bd.builder_from_directory(directory)
     config = bd.ReadConfig(interleave_cycle_length=1)
     return list(published.as_dataset("train", read_config=config))
 
 
 @pytest.mark.parametrize("path", NUMBERS)
-def test_numbers(made: tuple[Path, list[Any]], path: str) -> None:
+def test_numbers(made, path):
     directory, _ = made
     found = compute(directory, features=[path]).slices["train"]["features"][path]
     values = column(decoded(directory), path)
@@ -142,7 +140,7 @@ def test_numbers(made: tuple[Path, list[Any]], path: str) -> None:
     assert all(Counter(finite.tolist())[value] == count for value, count in found["top"])
 
 
-def test_texts_labels_sequences_and_images(made: tuple[Path, list[Any]]) -> None:
+def test_texts_labels_sequences_and_images(made):
     directory, examples = made
     found = compute(directory).slices["train"]["features"]
     assert set(found) == {*NUMBERS, "text", "words", "tags", "label", "at/names", "image"}
@@ -169,25 +167,25 @@ def test_texts_labels_sequences_and_images(made: tuple[Path, list[Any]]) -> None
     assert found["image"]["distinct"] == len(set(heights))
 
 
-def test_grouping_changes_no_byte(made: tuple[Path, list[Any]]) -> None:
+def test_grouping_changes_no_byte(made):
     directory, _ = made
     expected = json_text(compute(directory))
     request = prepare(directory)
     for seed in range(4):
         random = np.random.default_rng(seed)
         parts = [part for run in request.runs() for part in pieces(run, random)]
-        gathered: list[Gathered] = [gather(parts[i], request) for i in random.permutation(len(parts))]
+        gathered = [gather(parts[i], request) for i in random.permutation(len(parts))]
         while len(gathered) > 1:
             gathered.append(merge(gathered.pop(0), gathered.pop(0)))
         assert json_text(conclude(gathered[0], request)) == expected
 
 
-def test_ranges_that_the_engine_lost_or_doubled(made: tuple[Path, list[Any]]) -> None:
+def test_ranges_that_the_engine_lost_or_doubled(made):
     directory, examples = made
     request = prepare(directory)
     runs = list(request.runs())
     for wrong in ([], runs[1:], runs[:-1], [*runs, runs[0]]):
-        gathered: Gathered = {}
+        gathered = {}
         for run in wrong:
             gathered = merge(gathered, gather(run, request))
         read = sum(run.run.take for run in wrong)
@@ -197,7 +195,7 @@ def test_ranges_that_the_engine_lost_or_doubled(made: tuple[Path, list[Any]]) ->
             conclude(gathered, request)
 
 
-def pieces(whole: Range, random: Any) -> list[Range]:
+def pieces(whole, random):
     run = whole.run
     cuts = sorted({0, run.take, *random.integers(0, run.take + 1, 4).tolist()})
     return [
@@ -210,7 +208,7 @@ def pieces(whole: Range, random: Any) -> list[Range]:
     ]
 
 
-def test_long_texts_are_cut_off(tmp_path: Path) -> None:
+def test_long_texts_are_cut_off(tmp_path):
     texts = ["a" * 79, "b" * 80, "c" * 81, "é" * 40, "é" * 41, "x" + "é" * 40]
     directory = dataset_of(tmp_path, {"text": f.Text()}, [{"text": text} for text in texts * 2])
     top = compute(directory).slices["train"]["features"]["text"]["top"]
@@ -227,7 +225,7 @@ def test_long_texts_are_cut_off(tmp_path: Path) -> None:
          {"a/b": {"c": 1}, "a": {"b/d": "x", "b": {"e": "y"}}}),
     ],
 )  # fmt: skip
-def test_names_with_slashes(tmp_path: Path, tree: Any, example: Any) -> None:
+def test_names_with_slashes(tmp_path, tree, example):
     """B4: a name with a slash may begin like the path of another feature."""
     directory = dataset_of(tmp_path, tree, [example] * 9)
     found = compute(directory).slices["train"]["features"]
@@ -240,7 +238,7 @@ def test_names_with_slashes(tmp_path: Path, tree: Any, example: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
-def test_large_integers_are_whole(tmp_path: Path, dtype: Any) -> None:
+def test_large_integers_are_whole(tmp_path, dtype):
     """B5: integers of 10**15 and more are shown with all of their digits, and have bars of their own."""
     random = np.random.default_rng(5)
     numbers = [int(n) for n in 2**60 + random.integers(0, 900, 500)]
@@ -263,7 +261,7 @@ def test_large_integers_are_whole(tmp_path: Path, dtype: Any) -> None:
     assert f"<title>{edges[0]:,} to {edges[1] - 1:,}: {counts[0]:,}</title>" in html
 
 
-def test_an_empty_slice_has_no_shares() -> None:
+def test_an_empty_slice_has_no_shares():
     """B7: of an empty slice, no label makes up 100%."""
     found = compute(DATA / "spec_multi" / "small" / "1.0.0", ["train[:0]"])
     labels = compute(MANY, ["train[:0]"])
@@ -281,7 +279,7 @@ def test_an_empty_slice_has_no_shares() -> None:
         *(("GIF", "P", 3), ("BMP", "RGB", 3), ("WEBP", "RGB", 3)),
     ],
 )
-def test_sizes_of_images(format: str, mode: str, channels: int) -> None:
+def test_sizes_of_images(format, mode, channels):
     target = io.BytesIO()
     Image.fromarray(np.zeros((5, 300), np.uint8)).convert(mode).save(target, format)
     assert image_size(target.getvalue()) == (5, 300, channels)
@@ -290,7 +288,7 @@ def test_sizes_of_images(format: str, mode: str, channels: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"\xff\xd8" + b"\xff" * 9])
-def test_what_is_no_image_has_no_size(data: bytes) -> None:
+def test_what_is_no_image_has_no_size(data):
     assert image_size(data) is None
 
 
@@ -302,7 +300,7 @@ DIRECTORIES = sorted(path.parent for path in INFOS)
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda path: path.relative_to(DATA).as_posix())
-def test_directories_of_tfds(directory: Path) -> None:
+def test_directories_of_tfds(directory):
     found = compute(directory)
     published = bd.builder_from_directory(directory)
     assert {name: part["examples"] for name, part in found.slices.items()} == {
@@ -315,7 +313,7 @@ def test_directories_of_tfds(directory: Path) -> None:
     assert Statistics.from_json(json.loads(json_text(found)), found.directory) == found
 
 
-def test_all_kinds_of_features() -> None:
+def test_all_kinds_of_features():
     found = compute(MANY, ["train"]).slices["train"]["features"]
     published = bd.builder_from_directory(MANY)
     examples = list(published.as_dataset("train"))
@@ -328,7 +326,7 @@ def test_all_kinds_of_features() -> None:
     assert found["u64"]["max"] == max(int(example["u64"].max()) for example in examples)
 
 
-def test_slices() -> None:
+def test_slices():
     whole = compute(DATA / "spec_three" / "1.2.3").slices
     assert list(whole) == list(bd.builder_from_directory(DATA / "spec_three" / "1.2.3").info.splits)
     some = compute(DATA / "spec_three" / "1.2.3", ["train[10%:20%]+test[:3]", "train[:0]"], ["idx"]).slices
@@ -341,14 +339,14 @@ def test_slices() -> None:
     assert "</html>" in page(compute(DATA / "spec_three" / "1.2.3", ["train[:0]"]))
 
 
-def test_cut_has_all_records(made: tuple[Path, list[Any]]) -> None:
+def test_cut_has_all_records(made):
     request = prepare(made[0])
     parts = [part for run in request.runs() for part in cut(run, request, 1000)]
     assert sum(part.run.take for part in parts) == len(made[1])
     assert [part.first for part in parts] == np.cumsum([0, *(part.run.take for part in parts)])[:-1].tolist()
 
 
-def test_saved_ones_that_are_damaged_are_not_read(tmp_path: Path) -> None:
+def test_saved_ones_that_are_damaged_are_not_read(tmp_path):
     directory = dataset_of(tmp_path, {"n": np.int64, "text": f.Text()}, [{"n": 2**60, "text": "ä"}] * 9)
     request, found = prepare(directory), compute(directory)
     path = Path(save(found))
@@ -371,7 +369,7 @@ def test_saved_ones_that_are_damaged_are_not_read(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- mistakes
 
 
-def test_mistakes(tmp_path: Path) -> None:
+def test_mistakes(tmp_path):
     with pytest.raises(errors.FeatureKeyError, match=r"no feature 'nest/sep'.*Did you mean 'nest/s'"):
         prepare(MANY, features=["nest/sep"])
     with pytest.raises(errors.SplitError, match="trian"):
@@ -382,7 +380,7 @@ def test_mistakes(tmp_path: Path) -> None:
         prepare(tmp_path / "nothing")
 
 
-def test_damage_is_named(tmp_path: Path) -> None:
+def test_damage_is_named(tmp_path):
     directory = dataset_of(tmp_path, {"n": np.int64, "s": f.Sequence(np.int64)}, [{"n": 1, "s": [1]}] * 9)
     other = dataset_of(tmp_path / "other", {"n": np.float32, "s": f.Sequence(np.int64)}, [{"n": 1.0, "s": [1]}] * 9)
     shard = directory / "made-train.tfrecord-00001-of-00002"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from beam_datasets.statistics.codes import mixed, occurrences
 from beam_datasets.statistics.values import COLUMNS, MAX_VALUES, MIN_SHARE, Values
 
 
-def values_of(numbers: Any, order: Any = None, parts: int = 1) -> Values:
+def values_of(numbers, order=None, parts=1):
     """Returns the values of numbers (unsigned), taken up in an order and in parts; which occurrence is which stays."""
     where = occurrences(np.arange(len(numbers)), 1)
     order = np.arange(len(numbers)) if order is None else order
@@ -27,7 +26,7 @@ def values_of(numbers: Any, order: Any = None, parts: int = 1) -> Values:
     return whole
 
 
-def test_exact_up_to_most_values() -> None:
+def test_exact_up_to_most_values():
     numbers = np.random.default_rng(0).permutation(np.repeat(np.arange(MAX_VALUES, dtype=np.uint64), 3))
     found = values_of(np.append(numbers, np.full(5, 17, np.uint64)), parts=9)
     assert (found.complete, found.distinct()) == (True, MAX_VALUES)
@@ -37,13 +36,13 @@ def test_exact_up_to_most_values() -> None:
 
 
 @pytest.mark.parametrize("number", [5000, 20_000, 300_000])
-def test_distinct_is_near(number: int) -> None:
+def test_distinct_is_near(number):
     """Within four standard errors, each 1 / sqrt(MAX_VALUES - 2)."""
     found = values_of(np.arange(number, dtype=np.uint64), parts=3).distinct()
     assert abs(found / number - 1) < 4 / (MAX_VALUES - 2) ** 0.5
 
 
-def test_frequent_among_many() -> None:
+def test_frequent_among_many():
     random = np.random.default_rng(1)
     total = 200_000
     rare = random.integers(1000, 2**60, total // 2, np.uint64)
@@ -61,7 +60,7 @@ def test_frequent_among_many() -> None:
 
 
 @pytest.mark.parametrize("number", [10, 3000, 50_000])
-def test_grouping_changes_nothing(number: int) -> None:
+def test_grouping_changes_nothing(number):
     random = np.random.default_rng(number)
     numbers = (random.zipf(1.2, number) % 10**12).astype(np.uint64)
     expected = values_of(numbers)
@@ -72,6 +71,6 @@ def test_grouping_changes_nothing(number: int) -> None:
         assert found.top(50, number) == expected.top(50, number)
 
 
-def test_nothing() -> None:
+def test_nothing():
     empty = Values.empty(np.uint64)
     assert (empty.distinct(), empty.top(5, 0)) == (0, [])

@@ -1,0 +1,20 @@
+"""The command as a user types it."""
+
+from __future__ import annotations
+
+import pytest
+
+from beam_datasets.cli import main
+from tests.verifying.conftest import copy, published  # noqa: F401 - fixtures
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command, and returns its exit code and what it printed to both streams."""
+
+    def run_command(*args):
+        capsys.readouterr()
+        code = main([str(arg) for arg in args])
+        return code, *capsys.readouterr()
+
+    return run_command
