@@ -193,7 +193,7 @@ class _KeepsViews(PipelineOptions):
 
 
 def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
-    """Returns the engine that somebody's own pipeline runs on, as it is.
+    """Returns the engine of a user's own pipeline, unchanged.
 
     Raises:
         TypeError: `shared_disk` is neither True nor False.

@@ -1,7 +1,7 @@
 """Runs a pipeline to its end and raises one readable error if it fails.
 
 A remote job is followed until the engine has confirmed that it ended. Where that cannot be confirmed the error is
-`JobStateUnknownError`, on which whoever owns intermediate data keeps it: the job may still be running.
+`JobStateUnknownError`, on which the owner of intermediate data keeps it, because the job may still be running.
 """
 
 from __future__ import annotations

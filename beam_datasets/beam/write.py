@@ -237,7 +237,7 @@ def write_blocks(
 
 
 def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
-    """Adds a stage to somebody's own pipeline that reserves the version, so that a second run fails when it starts."""
+    """Adds a stage to a user's own pipeline that reserves the version, so that a second run fails when it starts."""
     pipeline | "StartReserve" >> beam.Impulse() | "Reserve" >> beam.Map(_reserve, publication)
 
 

@@ -34,7 +34,7 @@ INDEX_SUFFIX = ".index"
 SCAN_BYTES = 1 << 20
 """How much is read at a time of a shard that has no index."""
 
-_MOST_OPEN = 100  # shards; each takes up to two file descriptors, of which a process often has 1024
+_MOST_OPEN = 100  # shards; each needs at most two file descriptors, and a process often has 1024
 _MOST_FOUND = 256 << 20  # bytes of indexes, and of offsets of shards without one, that are not open
 _NUM_BYTES = 24  # of a record in an index
 
