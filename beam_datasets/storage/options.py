@@ -163,8 +163,8 @@ def _share() -> None:
     if _file is None or _file[0] != os.getpid():
         path = os.path.join(tempfile.mkdtemp(prefix="beam_datasets_"), "store_options.json")  # mode 0700
         _file = os.getpid(), path
-        os.environ[VARIABLE] = path
         atexit.register(_remove, *_file)
+    os.environ[VARIABLE] = _file[1]
     temporary = f"{_file[1]}.new"
     shared = {root: options.values if _is_json(options.values) else None for root, options in _registered.items()}
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
