@@ -306,9 +306,13 @@ class Numbers(View):
         return values
 
     def maker(self) -> Callable[[Any], Any]:
-        """Returns a function to an array of the scalars, if they are stored as they are."""
-        is_plain = not self.shape and not self.is_optional and self.dtype in _STORED
-        return functools.partial(np.frombuffer, dtype=self.dtype) if is_plain else self.rows
+        """Returns a function to an array of the scalars, or to the arrays, if they are stored as they are."""
+        if self.is_optional or self.dtype not in _STORED:
+            return self.rows
+        if not self.shape:
+            return functools.partial(np.frombuffer, dtype=self.dtype)
+        shape = (-1, *self.shape)
+        return lambda column: _own(np.frombuffer(column, self.dtype).reshape(shape))
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
         """Returns the parts of one array."""
