@@ -38,6 +38,7 @@ class Storage:
                 monkeypatch.setattr(storage, name, self._counted(name, function))
 
     def _counted(self, name: str, function: Any) -> Any:
+        @functools.wraps(function)
         def call(path: Any, *arguments: Any) -> Any:
             self.calls.append((name, Path(path).name))
             found = function(path, *arguments)
