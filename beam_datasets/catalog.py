@@ -242,7 +242,7 @@ def published_instead(name: str, root: str) -> str:
 def what_lacks(directory: str) -> str:
     """Returns for an error what a directory of no version lacks, itself maybe, and which versions are near it."""
     gone = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
-    lacks = "there is no such directory" if gone else f"it has no {INFO_FILE}"
+    lacks = "the directory does not exist" if gone else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
 
 
@@ -314,7 +314,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     names = list_datasets(root)
     there = ", ".join(names) or "none"
     if not storage.is_dir(root):
-        return DatasetNotFoundError(f"no dataset {name!r} is published in {root}: there is no such directory.")
+        return DatasetNotFoundError(f"no dataset {name!r} is published in {root}: the directory does not exist.")
     return DatasetNotFoundError(
         f"no dataset {name!r} is published in {root}; datasets there are: {there}.{did_you_mean(name, names)}"
     )

@@ -50,7 +50,7 @@ class StorageError(BeamDatasetsError, OSError):
 
 
 class PathNotFoundError(StorageError, FileNotFoundError):
-    """There is no such file or directory."""
+    """The file or directory does not exist."""
 
 
 class PathExistsError(StorageError, FileExistsError):

@@ -132,7 +132,7 @@ def materialize(
             progress.
 
     Raises:
-        DatasetNotFoundError: there is no such source.
+        DatasetNotFoundError: the source does not exist.
         SplitError: an expression cannot be read, does not fit, or selects nothing.
         AlreadyPublishedError: the version is published already.
         DuplicateKeyError: a key occurs more than once, and `refuse_repeats` is set.

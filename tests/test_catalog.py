@@ -77,7 +77,7 @@ def test_find(root, name, kwargs, expected):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("/nowhere digits", "'digits' is published in .*/nowhere: there is no such directory"),
+        ("/nowhere digits", "'digits' is published in .*/nowhere: the directory does not exist"),
         ("/empty digits", "datasets there are: none"),
         ("digit", r"no dataset 'digit' is published .* are: digits, multi\. Did you mean 'digits'\?"),
         ("empty", r"no dataset 'empty' is published"),

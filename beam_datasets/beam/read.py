@@ -76,7 +76,7 @@ class ReadDataset(beam.PTransform):
             storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
-            DatasetNotFoundError: there is no such dataset.
+            DatasetNotFoundError: the dataset does not exist.
             SplitError: the split cannot be read, or does not fit the dataset.
             ValueError: another argument does not fit.
         """

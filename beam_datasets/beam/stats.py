@@ -50,9 +50,9 @@ class SummarizeDataset(beam.PTransform):
             storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
-            DatasetNotFoundError: there is no such dataset.
+            DatasetNotFoundError: the dataset does not exist.
             SplitError: a split cannot be read, or does not fit the dataset.
-            FeatureKeyError: there is no such feature.
+            FeatureKeyError: the feature does not exist.
         """
         super().__init__()
         given = isinstance(name_or_dir, Request)

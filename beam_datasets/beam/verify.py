@@ -54,7 +54,7 @@ class VerifyDataset(beam.PTransform):
             storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
-            DatasetNotFoundError: there is no such dataset.
+            DatasetNotFoundError: the dataset does not exist.
             MetadataError: the shards are of another format than TFRecord.
         """
         super().__init__()

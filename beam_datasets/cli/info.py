@@ -110,7 +110,7 @@ def run_list(args: Sequence[str]) -> int:
     root = catalog.root_dir(known.data_dir, known.storage_options)
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
-        raise PathNotFoundError(f"{root}: there is no such directory")
+        raise PathNotFoundError(f"{root}: the directory does not exist")
     found = [listed for name in names for listed in _list_dataset(name, root)]
     if known.json:
         say(json.dumps(found, indent=1))

@@ -55,7 +55,7 @@ def resolve(text: str) -> Request:
     A slash may replace the colon before the version.
 
     Raises:
-        UsageError: there is no such dataset, or the file does not say which of its builders is meant.
+        UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
     code = _CODE.fullmatch(text)
     try:

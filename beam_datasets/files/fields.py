@@ -134,7 +134,7 @@ def override(
         inside_list: the fields are of objects in a list, where nothing can be missing.
 
     Raises:
-        ValueError: there is no such field, or a description is not of the grammar.
+        ValueError: the field does not exist, or a description is not of the grammar.
     """
     result = dict(fields)
     for name, spec in specs.items():

@@ -230,23 +230,23 @@ def _raise_bad(
     buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int, check: bool
 ) -> NoReturn:
     """Raises the error of the bad record in bytes [start, stop) of the buffer, or from `start` on where None."""
-    view, room = buffer[max(start, 0) :], None
+    view, space = buffer[max(start, 0) :], None
     if stop is not None:
-        view, room = buffer[max(start, 0) : max(stop, 0)], stop - start
-    problem = _header_problem(view, len(view), check, room) or (_data_problem(view) if check else None)
+        view, space = buffer[max(start, 0) : max(stop, 0)], stop - start
+    problem = _header_problem(view, len(view), check, space) or (_data_problem(view) if check else None)
     problem = problem or "the record was changed while it was read. Read it again"
     raise CorruptRecordError(problem, path=path, offset=offset + start, record=record)
 
 
-def _header_problem(view: memoryview, left: int, check: bool = True, room: int | None = None) -> str | None:
+def _header_problem(view: memoryview, left: int, check: bool = True, space: int | None = None) -> str | None:
     """Returns what is wrong with the header that the view begins with, `left` bytes before the end of the file."""
     if len(view) < HEADER.size:
         return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_CUT}"
     length, stored = HEADER.unpack_from(view)
     if check and (got := masked_crc32c(view[:8])) != stored:
         return f"length CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
-    if room is not None and length + OVERHEAD != room:
-        return f"the record's length is {length} bytes, but by the offsets it is {room - OVERHEAD}. {_DAMAGED}"
+    if space is not None and length + OVERHEAD != space:
+        return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
     if length + OVERHEAD > left:
         return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_CUT}"
     return None

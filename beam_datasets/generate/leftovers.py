@@ -67,14 +67,14 @@ def find_leftovers(
         storage_options: of the store of `data_dir`; see `beam_datasets.builder`.
 
     Raises:
-        PathNotFoundError: there is no such directory.
+        PathNotFoundError: the directory does not exist.
         ValueError: `older_than` is negative, or there are options for a local path.
     """
     if older_than < 0:
         raise ValueError(f"older_than is {older_than}; needed: a time of 0 or more.")
     root = storage.with_options(data_dir, storage_options)
     if not storage.is_dir(root):
-        raise PathNotFoundError(f"{root}: there is no such directory")
+        raise PathNotFoundError(f"{root}: the directory does not exist")
     return list(_Search(older_than, time.time()).below(root, ()))
 
 

@@ -269,7 +269,7 @@ def check_copy(copy: str, damaged: Examination) -> None:
     if copy == damaged.expected.directory:
         raise MetadataError(f"{copy} is the dataset itself; give another copy of it.")
     if not storage.is_dir(copy):
-        raise PathNotFoundError(f"{copy}: there is no such directory to copy from")
+        raise PathNotFoundError(f"{copy}: the directory to copy from does not exist")
     ours = damaged.expected.full_name
     try:
         theirs = read_expected(copy).full_name

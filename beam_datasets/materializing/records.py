@@ -275,7 +275,7 @@ class Filter:
         """Returns the filter that a function, or its name, means.
 
         Raises:
-            BeamDatasetsError: there is no such function. What a module raises while it is imported passes through.
+            BeamDatasetsError: the function does not exist. What a module raises while it is imported passes through.
         """
         if isinstance(given, str):
             return cls._load(given)

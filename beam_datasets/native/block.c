@@ -27,7 +27,7 @@ typedef struct {
     PyObject_HEAD
     Span *records;
     Held *held; /* the chunks of all records, in their order */
-    Py_ssize_t n, room, num_held, held_room, num_bytes;
+    Py_ssize_t n, capacity, num_held, held_capacity, num_bytes;
 } RecordBlock;
 
 static PyTypeObject *block_type; /* made once, with the module */
@@ -52,25 +52,25 @@ static void dealloc(RecordBlock *self) {
     Py_DECREF(type);
 }
 
-/* Makes room for so many more items; the new memory, or NULL with an exception. */
-static void *grown(void *items, size_t size, Py_ssize_t n, Py_ssize_t *room, Py_ssize_t more) {
+/* Reserves memory for so many more items; the new memory, or NULL with an exception. */
+static void *grown(void *items, size_t size, Py_ssize_t n, Py_ssize_t *capacity, Py_ssize_t more) {
     if (more > PY_SSIZE_T_MAX / 64 - n) return PyErr_NoMemory();
-    Py_ssize_t wanted = n + more < 2 * *room ? 2 * *room : n + more;
+    Py_ssize_t wanted = n + more < 2 * *capacity ? 2 * *capacity : n + more;
     void *found = PyMem_Realloc(items, (size_t)wanted * size);
     if (found == NULL) return PyErr_NoMemory();
-    *room = wanted;
+    *capacity = wanted;
     return found;
 }
 
-/* Makes room for so many more records, and for as many chunks; 0, or -1 with an exception. */
+/* Reserves memory for so many more records, and for as many chunks; 0, or -1 with an exception. */
 static int make_room(RecordBlock *block, Py_ssize_t records, Py_ssize_t chunks) {
-    if (records > block->room - block->n) {
-        Span *found = grown(block->records, sizeof *found, block->n, &block->room, records);
+    if (records > block->capacity - block->n) {
+        Span *found = grown(block->records, sizeof *found, block->n, &block->capacity, records);
         if (found == NULL) return -1;
         block->records = found;
     }
-    if (chunks > block->held_room - block->num_held) {
-        Held *found = grown(block->held, sizeof *found, block->num_held, &block->held_room, chunks);
+    if (chunks > block->held_capacity - block->num_held) {
+        Held *found = grown(block->held, sizeof *found, block->num_held, &block->held_capacity, chunks);
         if (found == NULL) return -1;
         block->held = found;
     }
@@ -85,7 +85,7 @@ static void hold(RecordBlock *block, PyObject *chunk, Py_ssize_t count) {
     block->held[block->num_held - 1].stop = block->n;
 }
 
-/* Adds records [start, stop) of another block; there is room. */
+/* Adds records [start, stop) of another block; the memory is reserved. */
 static void add(RecordBlock *block, const RecordBlock *other, Py_ssize_t start, Py_ssize_t stop) {
     if (start == stop) return;
     Span *out = block->records + block->n;
@@ -116,11 +116,11 @@ typedef struct {
 /* Returns how many records from a place of a chunk on are wanted and fit into the block, but at least one. */
 static Py_ssize_t fitting(const RecordBlock *block, const Chunk *chunk, Py_ssize_t place, const Wanted *wanted) {
     const int64_t *offsets = chunk->offsets.values;
-    Py_ssize_t room = wanted->most - block->n, left = chunk->offsets.n - 1 - place, n = 1;
+    Py_ssize_t capacity = wanted->most - block->n, left = chunk->offsets.n - 1 - place, n = 1;
     int64_t bytes = wanted->limit - block->num_bytes;
-    if (room > left) room = left;
-    if (room > wanted->count) room = (Py_ssize_t)wanted->count;
-    while (n < room && (offsets[place + n + 1] <= bytes || offsets[place + n + 1] - bytes <= offsets[place])) n++;
+    if (capacity > left) capacity = left;
+    if (capacity > wanted->count) capacity = (Py_ssize_t)wanted->count;
+    while (n < capacity && (offsets[place + n + 1] <= bytes || offsets[place + n + 1] - bytes <= offsets[place])) n++;
     return n;
 }
 

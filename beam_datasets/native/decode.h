@@ -51,8 +51,8 @@ typedef struct {
 const Field *schema_find(const Schema *schema, Span name);
 
 /* lists.c: reads the values of a list of FLOATS or INTEGERS. Returns how many, or -1 where they are more than there is
- * room for, or have another form. Without a place to put them they are only counted. */
-Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t room);
+ * capacity for, or have another form. Without a place to put them they are only counted. */
+Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t capacity);
 
 /* block.c: the records of a RecordBlock; how many, or -1 where the object is none. */
 Py_ssize_t block_spans(PyObject *object, const Span **records);

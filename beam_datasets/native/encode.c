@@ -86,7 +86,7 @@ static Result put_example(Buffer *buffer, const Template *self, PyObject *exampl
 }
 
 /* Puts the head of a record, where the template has one, before the entries that begin somewhere in the buffer and go
- * to its end; returns where the record begins then. There is room for 1 + MAX_VARINT bytes before the entries. */
+ * to its end; returns where the record begins then. There is space for 1 + MAX_VARINT bytes before the entries. */
 static size_t put_record_head(Buffer *buffer, const Template *self, size_t entries) {
     if (!self->whole) return entries;
     size_t size = buffer->size - entries, head = 1 + varint_size(size);

@@ -49,7 +49,7 @@ typedef struct {
 /* A step returns DONE, FALLBACK where Python must do it (and no error is set), or FAILED with an error. */
 typedef enum { FAILED = -1, FALLBACK = 0, DONE = 1 } Result;
 
-/* Makes room for some bytes behind the content, and for SLACK more; false with an exception. */
+/* Reserves memory for some bytes behind the content, and for SLACK more; false with an exception. */
 int buffer_reserve(Buffer *buffer, size_t more);
 
 /* Appends the entry of a field's value. */

@@ -34,13 +34,13 @@ static PyObject *open_reader(PyObject *Py_UNUSED(module), PyObject *path) {
     return result;
 }
 
-/* Reads a file of at most `room` bytes; returns how many it has, or -1. */
-static Py_ssize_t read_file(const char *path, char *data, Py_ssize_t room) {
+/* Reads a file of at most `capacity` bytes; returns how many it has, or -1. */
+static Py_ssize_t read_file(const char *path, char *data, Py_ssize_t capacity) {
     struct stat found;
     Py_ssize_t got = -1;
     int descriptor = file_open(path, &found);
     if (descriptor < 0) return -1;
-    if (found.st_size <= room) got = read(descriptor, data, (size_t)found.st_size);
+    if (found.st_size <= capacity) got = read(descriptor, data, (size_t)found.st_size);
     close(descriptor);
     return got == found.st_size ? got : -1;
 }

@@ -104,7 +104,7 @@ typedef struct {
     Buffer bytes;
     int64_t *starts;
     uint32_t *sizes; /* framed */
-    Py_ssize_t count, room;
+    Py_ssize_t count, capacity;
     PyObject *encode;
     Py_ssize_t most; /* bytes of a record */
     int busy; /* Python code that is called from here may call here */
@@ -117,17 +117,17 @@ static int take(Collector *self) {
 }
 
 static int has_room(Collector *self) {
-    if (self->count < self->room) return 1;
-    Py_ssize_t room = 2 * self->room + 64;
-    int64_t *starts = PyMem_Realloc(self->starts, (size_t)room * sizeof *starts);
+    if (self->count < self->capacity) return 1;
+    Py_ssize_t capacity = 2 * self->capacity + 64;
+    int64_t *starts = PyMem_Realloc(self->starts, (size_t)capacity * sizeof *starts);
     if (starts != NULL) self->starts = starts;
-    uint32_t *sizes = starts == NULL ? NULL : PyMem_Realloc(self->sizes, (size_t)room * sizeof *sizes);
+    uint32_t *sizes = starts == NULL ? NULL : PyMem_Realloc(self->sizes, (size_t)capacity * sizeof *sizes);
     if (sizes == NULL) {
         PyErr_NoMemory();
         return 0;
     }
     self->sizes = sizes;
-    self->room = room;
+    self->capacity = capacity;
     return 1;
 }
 
@@ -221,7 +221,7 @@ static void release(Collector *self) {
     self->bytes = (Buffer){NULL, 0, 0};
     self->starts = NULL;
     self->sizes = NULL;
-    self->room = 0;
+    self->capacity = 0;
 }
 
 static PyObject *clear(PyObject *capsule, PyObject *keep) {

@@ -16,7 +16,7 @@
 #endif
 
 typedef uint64_t (*EndsOf)(const uint8_t *at);
-typedef Py_ssize_t (*TakeGroups)(Span *rest, int64_t *numbers, Py_ssize_t room);
+typedef Py_ssize_t (*TakeGroups)(Span *rest, int64_t *numbers, Py_ssize_t capacity);
 
 INLINE int first_bit(uint64_t word) {
 #if defined(__GNUC__)
@@ -78,17 +78,17 @@ static inline int take_varint(Span *rest, int64_t *number) {
 }
 
 /* Takes up to so many varints off the front, one by one; returns how many, or -1. */
-static inline Py_ssize_t take_few(Span *rest, int64_t *numbers, Py_ssize_t room, Py_ssize_t most) {
+static inline Py_ssize_t take_few(Span *rest, int64_t *numbers, Py_ssize_t capacity, Py_ssize_t most) {
     Py_ssize_t n = 0;
     for (; n < most && rest->at < rest->end; n++)
-        if (n == room || !take_varint(rest, numbers + n)) return -1;
+        if (n == capacity || !take_varint(rest, numbers + n)) return -1;
     return n;
 }
 
 /* Takes the varints of 64 bytes at a time off the front, while they have at most eight bytes; returns how many. */
-INLINE Py_ssize_t take_many(Span *rest, uint64_t *numbers, Py_ssize_t room, EndsOf find_ends) {
+INLINE Py_ssize_t take_many(Span *rest, uint64_t *numbers, Py_ssize_t capacity, EndsOf find_ends) {
     Py_ssize_t n = 0;
-    while (rest->end - rest->at >= 72 && room - n >= 64) {
+    while (rest->end - rest->at >= 72 && capacity - n >= 64) {
         int start = 0, some = 0;
         for (uint64_t ends = find_ends(rest->at); ends; ends &= ends - 1) {
             int stop = first_bit(ends) + 1;
@@ -105,20 +105,21 @@ INLINE Py_ssize_t take_many(Span *rest, uint64_t *numbers, Py_ssize_t room, Ends
 }
 
 /* Reads varints up to the end; returns how many, or -1. */
-INLINE Py_ssize_t read_with(Span rest, int64_t *numbers, Py_ssize_t room, EndsOf find_ends, TakeGroups take_groups) {
+INLINE Py_ssize_t read_with(Span rest, int64_t *numbers, Py_ssize_t capacity, EndsOf find_ends,
+                            TakeGroups take_groups) {
     Py_ssize_t n = 0, some;
     while (rest.at < rest.end) {
-        if (take_groups != NULL) n += take_groups(&rest, numbers + n, room - n);
-        n += take_many(&rest, (uint64_t *)numbers + n, room - n, find_ends);
-        some = take_few(&rest, numbers + n, room - n, 32);
+        if (take_groups != NULL) n += take_groups(&rest, numbers + n, capacity - n);
+        n += take_many(&rest, (uint64_t *)numbers + n, capacity - n, find_ends);
+        some = take_few(&rest, numbers + n, capacity - n, 32);
         if (some < 0) return -1;
         n += some;
     }
     return n;
 }
 
-static Py_ssize_t read_anywhere(Span rest, int64_t *numbers, Py_ssize_t room) {
-    return read_with(rest, numbers, room, ends_of, NULL);
+static Py_ssize_t read_anywhere(Span rest, int64_t *numbers, Py_ssize_t capacity) {
+    return read_with(rest, numbers, capacity, ends_of, NULL);
 }
 
 static Py_ssize_t count_anywhere(Span rest) {
@@ -174,7 +175,7 @@ TARGET static inline void read_four(const uint8_t *at, uint64_t ends, int64_t *n
 }
 
 /* Takes groups of four varints off the front, while these have at most three bytes; returns how many varints. */
-TARGET static inline Py_ssize_t take_groups(Span *rest, int64_t *numbers, Py_ssize_t room) {
+TARGET static inline Py_ssize_t take_groups(Span *rest, int64_t *numbers, Py_ssize_t capacity) {
     uint8_t window[WINDOW];
     Py_ssize_t n = 0;
     while (rest->end - rest->at >= FEWEST) {
@@ -189,7 +190,7 @@ TARGET static inline Py_ssize_t take_groups(Span *rest, int64_t *numbers, Py_ssi
         uint64_t longer = ~ends & ~ends >> 1 & ~ends >> 2; /* where three bytes follow on which another follows */
         ends &= (longer & -longer) - 1;                    /* those before the first of them */
         int start = 0, some = __builtin_popcountll(ends) & ~3;
-        if (some == 0 || some > room - n) break;
+        if (some == 0 || some > capacity - n) break;
         for (Py_ssize_t stop = n + some; n < stop; n += 4) {
             read_four(at + start, ends >> start, numbers + n);
             uint64_t last = ends & (ends - 1);
@@ -203,8 +204,8 @@ TARGET static inline Py_ssize_t take_groups(Span *rest, int64_t *numbers, Py_ssi
     return n;
 }
 
-TARGET static Py_ssize_t read_by_vector(Span rest, int64_t *numbers, Py_ssize_t room) {
-    return read_with(rest, numbers, room, ends_by_vector, take_groups);
+TARGET static Py_ssize_t read_by_vector(Span rest, int64_t *numbers, Py_ssize_t capacity) {
+    return read_with(rest, numbers, capacity, ends_by_vector, take_groups);
 }
 
 TARGET static Py_ssize_t count_by_vector(Span rest) {
@@ -239,9 +240,9 @@ void lists_init(void) {
 static Py_ssize_t count_varints(Span values) { return by_vector ? count_by_vector(values) : count_anywhere(values); }
 
 /* Reads varints up to the end; returns how many, or -1. */
-static Py_ssize_t read_varints(Span values, int64_t *numbers, Py_ssize_t room) {
-    if (values.end - values.at < FEWEST) return take_few(&values, numbers, room, PY_SSIZE_T_MAX);
-    return by_vector ? read_by_vector(values, numbers, room) : read_anywhere(values, numbers, room);
+static Py_ssize_t read_varints(Span values, int64_t *numbers, Py_ssize_t capacity) {
+    if (values.end - values.at < FEWEST) return take_few(&values, numbers, capacity, PY_SSIZE_T_MAX);
+    return by_vector ? read_by_vector(values, numbers, capacity) : read_anywhere(values, numbers, capacity);
 }
 
 /* ----------------------------------------------------------------------------------------------------------- lists */
@@ -262,24 +263,24 @@ static int take_values(int kind, Span *list, Span *values) {
     return 1;
 }
 
-static Py_ssize_t read_floats(Span values, char *floats, Py_ssize_t room) {
+static Py_ssize_t read_floats(Span values, char *floats, Py_ssize_t capacity) {
     Py_ssize_t size = values.end - values.at;
-    if (size % 4 || size / 4 > room) return -1;
+    if (size % 4 || size / 4 > capacity) return -1;
     if (floats != NULL && size) memcpy(floats, values.at, (size_t)size);
     return size / 4;
 }
 
-Py_ssize_t read_numbers(int kind, Span list, char *numbers, Py_ssize_t room) {
+Py_ssize_t read_numbers(int kind, Span list, char *numbers, Py_ssize_t capacity) {
     Py_ssize_t n = 0, some;
     while (list.at < list.end) {
         Span values;
         if (!take_values(kind, &list, &values)) return -1;
         char *place = numbers == NULL ? NULL : numbers + n * number_size(kind);
         if (kind == FLOATS)
-            some = read_floats(values, place, room - n);
+            some = read_floats(values, place, capacity - n);
         else
-            some = place == NULL ? count_varints(values) : read_varints(values, (int64_t *)place, room - n);
-        if (some < 0 || some > room - n) return -1;
+            some = place == NULL ? count_varints(values) : read_varints(values, (int64_t *)place, capacity - n);
+        if (some < 0 || some > capacity - n) return -1;
         n += some;
     }
     return n;

@@ -76,16 +76,16 @@ static PyObject *unframe(PyObject *Py_UNUSED(module), PyObject *arguments) {
 /* Offsets that are found one after the other. */
 typedef struct {
     int64_t *values;
-    size_t n, room;
+    size_t n, capacity;
 } Found;
 
 static int found(Found *offsets, int64_t offset) {
-    if (offsets->n == offsets->room) {
-        size_t room = offsets->room ? 2 * offsets->room : 512;
-        int64_t *values = realloc(offsets->values, 8 * room);
+    if (offsets->n == offsets->capacity) {
+        size_t capacity = offsets->capacity ? 2 * offsets->capacity : 512;
+        int64_t *values = realloc(offsets->values, 8 * capacity);
         if (values == NULL) return -1;
         offsets->values = values;
-        offsets->room = room;
+        offsets->capacity = capacity;
     }
     offsets->values[offsets->n++] = offset;
     return 0;

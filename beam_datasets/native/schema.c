@@ -49,7 +49,7 @@ static int check_group(const Group *group) {
     return -1;
 }
 
-/* Adds a name to the table; there must be room for it. */
+/* Adds a name to the table; there must be space for it. */
 static int add_name(Schema *schema, PyObject *name, Py_ssize_t group, Py_ssize_t slot) {
     char *start;
     Py_ssize_t size;

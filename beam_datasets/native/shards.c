@@ -39,7 +39,7 @@ static int take_header(const uint8_t *data, uint64_t size, Header *header) {
     return size == INDEX_HEADER + 8 * (header->n + 1) + (header->flags & HAS_KEYS ? KEY_SIZE * header->n : 0);
 }
 
-/* Whether the offsets are those that were written, and each record has room for its framing. */
+/* Whether the offsets are those that were written, and each record has space for its framing. */
 static int are_offsets(const uint8_t *offsets, const Header *header) {
     uint64_t before = u64_at(offsets);
     if (crc32c_extend(0, offsets, (size_t)(8 * (header->n + 1))) != header->offsets_crc || before != 0) return 0;
@@ -143,10 +143,10 @@ static PyObject *read_record(PyObject *Py_UNUSED(module), PyObject *const *argum
 typedef struct {
     Py_ssize_t n, good;
     uint8_t *data;
-    size_t size, room;
+    size_t size, capacity;
 } Portion;
 
-/* Says how many of the places are read next, and makes room for them; 0, or -1 with an exception. */
+/* Says how many of the places are read next, and reserves memory for them; 0, or -1 with an exception. */
 static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
     portion->n = portion->good = 0;
     portion->size = 0;
@@ -154,14 +154,14 @@ static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
         if (portion->n && portion->size + places[portion->n].size > PORTION) break;
         portion->size += places[portion->n].size;
     }
-    if (portion->size <= portion->room) return 0;
+    if (portion->size <= portion->capacity) return 0;
     uint8_t *data = PyMem_Realloc(portion->data, portion->size);
     if (data == NULL) {
         PyErr_NoMemory();
         return -1;
     }
     portion->data = data;
-    portion->room = portion->size;
+    portion->capacity = portion->size;
     return 0;
 }
 

@@ -146,10 +146,10 @@ class RunReader:
         some = int(np.searchsorted(stops, int(firsts[0]) + _MAX_SPAN, "right")) or 1
         firsts, stops = firsts[:some], stops[:some].copy()
         starts = offsets[firsts].astype(np.int64)
-        room = chunk_bytes - np.cumsum(offsets[stops].astype(np.int64) - starts)
-        fitting = int(np.searchsorted(-room, 0, "right"))
+        space = chunk_bytes - np.cumsum(offsets[stops].astype(np.int64) - starts)
+        fitting = int(np.searchsorted(-space, 0, "right"))
         if fitting < some:  # of the next range, as much as fits
-            left = chunk_bytes if fitting == 0 else int(room[fitting - 1])
+            left = chunk_bytes if fitting == 0 else int(space[fitting - 1])
             end = int(offsets.searchsorted(np.uint64(int(starts[fitting]) + left), "right")) - 1
             stops[fitting] = max(end, int(firsts[0]) + 1) if fitting == 0 else end
             fitting += int(stops[fitting] > firsts[fitting])

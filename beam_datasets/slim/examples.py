@@ -166,7 +166,7 @@ class _Decoder(abc.ABC):
         Raises:
             ExampleError: the record is not the protocol buffer that the decoder reads.
             FeatureError: a value that is needed is missing, or does not fit.
-            ValueError: there is no such item.
+            ValueError: the item does not exist.
         """
         parse = self._parser(data)
         handlers = self._handlers

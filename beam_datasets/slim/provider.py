@@ -251,7 +251,7 @@ class DatasetDataProvider:
         """Advances to the next record and returns its items in the order of `items`, or all. Parses no others.
 
         Raises:
-            ValueError: there is no such item; the provider does not advance.
+            ValueError: the item does not exist; the provider does not advance.
             EOFError: all records have been provided.
             InputError: the record cannot be decoded; the message names it.
             CorruptRecordError: the record is damaged; the provider does not advance.

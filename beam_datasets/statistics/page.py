@@ -175,13 +175,13 @@ def histogram_svg(spread: dict[str, Any], what: str) -> str:
 
 
 def _bars(edges: Sequence[float], counts: Sequence[int], highest: int) -> Iterator[str]:
-    room, floor = _HEIGHT - _ABOVE - _BELOW, _HEIGHT - _BELOW
+    space, floor = _HEIGHT - _ABOVE - _BELOW, _HEIGHT - _BELOW
     each = _WIDTH / max(len(counts), 1)
     gap = 1 if len(counts) > 1 else 0
     narrow = each if len(counts) > 8 else min(each, 40)  # a few bars as wide as the plot look like a wall
     for number, count in enumerate(counts):
         if count:
-            height = max(room * count / highest, 1)
+            height = max(space * count / highest, 1)
             left = number * each + (each - narrow) / 2
             yield (
                 f'<rect x="{left:.1f}" y="{floor - height:.1f}" width="{max(narrow - gap, 1):.1f}" '

@@ -128,7 +128,7 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
         return
     path = paths.normalize(path)
     if in_dir and not local.exists(folder := paths.dirname(path)):
-        raise PathNotFoundError(f"{folder}: there is no such directory; make it first")
+        raise PathNotFoundError(f"{folder}: the directory does not exist; make it first")
     local.check_writable(path)
 
 

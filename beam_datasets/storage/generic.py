@@ -96,7 +96,7 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
         needed = "another package for fsspec" if error.name != "fsspec" else "pip install 'beam_datasets[remote]'"
         raise MissingDependencyError(f"{path} needs {needed}: {error}") from error
     except FileNotFoundError as error:
-        raise PathNotFoundError(f"{path}: there is no such file or directory") from (None if options else error)
+        raise PathNotFoundError(f"{path}: the file or directory does not exist") from (None if options else error)
     except (OSError, NotImplementedError, ValueError, TypeError) as error:
         kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
         reason = options.redact(str(error)) or type(error).__name__

@@ -440,7 +440,7 @@ def _as_storage_error(path: str, error: OSError) -> StorageError:
         return error
     made = StorageError(f"{path}: {_reason(error)}")
     if isinstance(error, FileNotFoundError):
-        made = PathNotFoundError(f"{path}: there is no such file or directory")
+        made = PathNotFoundError(f"{path}: the file or directory does not exist")
     elif isinstance(error, FileExistsError):
         made = PathExistsError(f"{path}: exists already")
     elif isinstance(error, PermissionError) or error.errno == errno.EROFS:

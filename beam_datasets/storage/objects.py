@@ -389,7 +389,7 @@ def _translated(path: str, error: Exception, options: StoreOptions) -> StorageEr
     from obstore import exceptions
 
     if isinstance(error, (FileNotFoundError, exceptions.NotFoundError)):
-        return PathNotFoundError(f"{path}: there is no such object")
+        return PathNotFoundError(f"{path}: the object does not exist")
     if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
         return PathExistsError(f"{path}: exists already")
     reason = options.redact(_reason(error))

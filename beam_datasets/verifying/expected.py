@@ -179,7 +179,7 @@ class _SmallFiles:
         try:
             return tuple(storage.list_dir(self.directory))
         except PathNotFoundError:
-            raise DatasetNotFoundError(f"{self.directory}: there is no such directory.") from None
+            raise DatasetNotFoundError(f"{self.directory}: the directory does not exist.") from None
         except StorageError as error:
             if not storage.is_remote(self.directory):
                 raise
@@ -230,12 +230,12 @@ class _SmallFiles:
         return any(finding.file == name for finding in self.findings)
 
     def _miss(self, name: str) -> None:
-        self._find(name, "missing", "there is no such file")
+        self._find(name, "missing", "the file does not exist")
 
     def _read_manifest(self) -> None:
         if self.manifest_text is None:
             if self.indexed:
-                self._find(MANIFEST_FILE, "manifest", "there is no such file, though the shards have indexes")
+                self._find(MANIFEST_FILE, "manifest", "the file does not exist, though the shards have indexes")
             self.not_known.append(
                 "checksums of files, as there is no manifest.json: a record has its own, but a file that was replaced "
                 "by a whole one of as many records looks the same, and so do small files that still make sense"

@@ -316,7 +316,7 @@ class _Shard:
         record = None
         if index is None:
             if self.expected.indexed:
-                kind, message = "index", "there is no such file"
+                kind, message = "index", "the file does not exist"
         elif index.crc32c is None:
             kind, message = "unreadable", index.problem or ""
         elif published is not None and index.crc32c != published:

@@ -70,7 +70,7 @@ def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -
     for report in (copy, copy / "features.json" / "below"):
         with pytest.raises(ValueError, match=r"report is '.*', where no file can be written: .* directory"):
             run(copy, report=str(report), num_workers=1)
-    with pytest.raises(ValueError, match=f"no file can be written: {copy}/nope: there is no such directory; make it"):
+    with pytest.raises(ValueError, match=f"no file can be written: {copy}/nope: the directory does not exist; make it"):
         run(copy, report=f"{copy}/nope/r.json", num_workers=1)
     assert contents(copy) == before
 

@@ -276,8 +276,8 @@ def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
         "data/squares/1.0.0": "no dataset 'data' is published in",
         "bad name!": "'bad name!' is no dataset name; needed: name",
         "empty": "empty is not the directory of a version: it has no dataset_info.json.",
-        "./nothere": f"{tmp_path / 'nothere'}.*: there is no such directory",
-        "./dangling": f"{tmp_path / 'dangling'}.*: there is no such directory",
+        "./nothere": f"{tmp_path / 'nothere'}.*: the directory does not exist",
+        "./dangling": f"{tmp_path / 'dangling'}.*: the directory does not exist",
     }
     for command, *rest in (["info"], ["head"], ["stats"], ["verify"], ["slices", "train"], ["diff", "./empty"]):
         for text, words in texts.items():

@@ -112,7 +112,7 @@ def test_errors_are_one_message(small, tmp_path, run):
     for args, problem in (
         (["info", "small", *data], "small"),
         (["head", str(tmp_path)], "is no published dataset"),
-        (["list", "--data_dir", str(tmp_path / "none")], "none: there is no such directory"),
+        (["list", "--data_dir", str(tmp_path / "none")], "none: the directory does not exist"),
     ):
         code, out, err = run(*args)
         assert (code, out) == (1, "")

@@ -98,7 +98,7 @@ def test_a_name_is_told_from_a_directory(copy, run):
     (copy / "dataset_info.json").unlink()
     code, out, _ = run("verify", copy)
     assert code == 1
-    assert "dataset_info.json: missing: there is no such file" in out
+    assert "dataset_info.json: missing: the file does not exist" in out
     code, _, err = run("verify", "ds", "--data_dir", copy.parents[1])
     assert code == 1
     assert "no dataset 'ds' is published" in err
@@ -116,18 +116,18 @@ def test_half_of_a_surrogate_pair(copy, run):
 @pytest.mark.parametrize(
     "args, code, message",
     [
-        (["{}/nowhere"], 1, "no such directory"),
+        (["{}/nowhere"], 1, "directory does not exist"),
         (["{}/.."], 1, "is no dataset"),
         ([], 2, "NAME_OR_DIR"),
         (["{}", "--from", "x"], 2, "--from means nothing without --repair"),
         (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),
         (["{}", "--report", "x"], 2, "--report means nothing without --beam"),
         (["{}", "--beam", "--report", "{}"], 2, "ds/1.0.0', where no file can be written: {}: Is a directory"),
-        (["{}", "--beam", "--report", "{}/nope/r.json"], 2, "written: {}/nope: there is no such directory"),
+        (["{}", "--beam", "--report", "{}/nope/r.json"], 2, "written: {}/nope: the directory does not exist"),
         (["{}", "--beam", "--report", "{}/features.json/x"], 2, "features.json: Not a directory"),
         (["{}", "--num_workers", "2"], 2, "--num_workers means nothing without --beam"),
         (["{}", "--repair", "--from", "{}"], 1, "is the dataset itself"),
-        (["{}", "--repair", "--from", "{}/nowhere"], 1, "no such directory to copy from"),
+        (["{}", "--repair", "--from", "{}/nowhere"], 1, "directory to copy from does not exist"),
         (["{}", "--beam", "--repair"], 2, "leave out --beam"),
         (["{}", "--beam", "--jobs", "2"], 2, "--jobs is 2; leave it out with --beam"),
         (["{}", "--jobs", "0"], 2, "--jobs is 0; expected how many shards"),

@@ -461,7 +461,7 @@ def test_what_the_command_prints(data_dir: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     "args, code, message",
     [
-        (["{}/nowhere"], 1, "no such directory"),
+        (["{}/nowhere"], 1, "directory does not exist"),
         ([], 2, "DATA_DIR"),
         (["{}", "--older_than", "-1"], 2, "--older_than is -1.0"),
         (["{}", "--older_than", "nan"], 2, "expected hours"),
@@ -478,7 +478,7 @@ def test_wrong_usage(
 
 
 def test_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(PathNotFoundError, match="no such directory"):
+    with pytest.raises(PathNotFoundError, match="directory does not exist"):
         find_leftovers(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="older_than is -1"):
         find_leftovers(tmp_path, older_than=-1)

@@ -96,7 +96,7 @@ class Store:
         try:
             return self.objects[path]
         except KeyError:
-            raise PathNotFoundError(f"{path}: there is no such object") from None
+            raise PathNotFoundError(f"{path}: the object does not exist") from None
 
     def _below(self, path: str) -> list[str]:
         prefix = path + "/"
@@ -262,7 +262,7 @@ class Disk(Store):
 
     def _names(self, path: str) -> list[str]:
         if path not in self.dirs:
-            raise PathNotFoundError(f"{path}: there is no such directory")
+            raise PathNotFoundError(f"{path}: the directory does not exist")
         return sorted(
             {
                 key[len(path) + 1 :].partition("/")[0]

@@ -63,7 +63,7 @@ def test_what_is_not_there(name: str, words: str) -> None:
         (
             {"data_dir": __file__},
             bd.errors.DatasetNotFoundError,
-            "test_opening.py: there is no such directory",
+            "test_opening.py: the directory does not exist",
         ),
         ({"name": None}, TypeError, "a dataset's name is a str such as 'digits' .*, not None"),
         ({"name": Path("spec_three")}, TypeError, "a dataset's name is a str .*, not PosixPath"),

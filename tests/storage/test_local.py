@@ -207,7 +207,7 @@ def test_a_place_for_a_file_is_seen_without_writing(tmp_path):
     storage.check_writable("memory://bucket/report.json")
     storage.check_writable("memory://bucket/report.json", in_dir=True)
     storage.check_writable(tmp_path / "new", in_dir=True)
-    with pytest.raises(PathNotFoundError, match=f"^{tmp_path}/new/deep: there is no such directory; make it first"):
+    with pytest.raises(PathNotFoundError, match=f"^{tmp_path}/new/deep: the directory does not exist; make it first"):
         storage.check_writable(tmp_path / "new/deep/file", in_dir=True)
 
 
@@ -230,7 +230,7 @@ def test_the_directory_that_cannot_be_made_is_named(tmp_path):
     for path, named, why in (
         (tmp_path / "file", tmp_path / "file", "exists already"),
         (tmp_path / "file/x/y", tmp_path / "file/x", "Not a directory"),
-        ("/proc/none/x/y", "/proc/none", "there is no such file or directory"),
+        ("/proc/none/x/y", "/proc/none", "the file or directory does not exist"),
     ):
         with pytest.raises(StorageError, match=f"^{named}: this directory cannot be made: {why}"):
             storage.make_dirs(path)

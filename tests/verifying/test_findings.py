@@ -189,7 +189,7 @@ def test_an_index_says_why(copy: Path) -> None:
         assert message in finding.message
         assert str(copy) not in str(finding)
     path.unlink()
-    assert one(copy).message == "there is no such file"
+    assert one(copy).message == "the file does not exist"
 
 
 def test_keys_ascend_from_shard_to_shard(copy: Path) -> None:
@@ -272,7 +272,7 @@ def test_small_files_that_are_gone(copy: Path) -> None:
 
 
 def test_no_dataset(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="no such directory"):
+    with pytest.raises(DatasetNotFoundError, match="directory does not exist"):
         bd.verify(tmp_path / "nowhere")
     with pytest.raises(DatasetNotFoundError, match="is no dataset"):
         bd.verify(tmp_path)
