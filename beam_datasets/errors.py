@@ -26,15 +26,15 @@ class AlreadyPublishedError(BeamDatasetsError, FileExistsError):
 
 
 class AbandonedError(BeamDatasetsError, RuntimeError):
-    """The run was given up, by its launcher or by `beam-datasets gc`; it publishes nothing."""
+    """The run was abandoned, by its launcher or by `beam-datasets gc`; it publishes nothing."""
 
 
 class VersionError(BeamDatasetsError, ValueError):
-    """A version number promises more than the data keep, or there is no version to check it against."""
+    """A version bump is too small for the changes, or the version to compare with does not exist."""
 
 
 class ResultKeptError(VersionError):
-    """The version number promises more than the data keep; all is written, and kept to be published under another."""
+    """The version bump is too small for the changes; the result is kept, to be published under another number."""
 
 
 class SplitError(BeamDatasetsError, ValueError):
@@ -62,7 +62,7 @@ class PathPermissionError(StorageError, PermissionError):
 
 
 class StoreOptionsError(BeamDatasetsError, ValueError):
-    """Options of an object store are given for a local path."""
+    """Options of an object store are given for a local path, or for an engine whose workers cannot get them."""
 
 
 class CorruptRecordError(BeamDatasetsError, ValueError):

@@ -162,9 +162,9 @@ def test_exceptions_are_in_use() -> None:
     "path, source",
     [
         ("formats/tfrecord.py", "from beam_datasets.storage import exists"),
-        ("formats/tfrecord.py", "from ..model import keys"),
+        ("formats/tfrecord.py", "from ..metadata import keys"),
         ("reading/records.py", "def f():\n    import beam_datasets.generate.plan"),
-        ("reading/records.py", "from beam_datasets import writing"),
+        ("reading/records.py", "from beam_datasets import generate"),
         ("reading/records.py", "def f():\n    import apache_beam as beam"),
         ("cli/main.py", "import apache_beam as beam"),
         ("cli/main.py", "try:\n    import tqdm\nexcept ImportError:\n    tqdm = None"),

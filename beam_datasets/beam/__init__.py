@@ -29,7 +29,7 @@ __all__ = list(_HOMES)
 
 
 def _import_beam() -> None:
-    """Imports Beam without what it logs, under no name, of Google's packages that nobody asked for."""
+    """Imports Beam, and hides its log message about missing apitools."""
     root = logging.getLogger()
     root.addFilter(_not_of_apitools)
     try:

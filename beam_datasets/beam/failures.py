@@ -73,7 +73,7 @@ def pair_of(element: Any, split: str) -> tuple[Any, Any]:
 
 
 def interrupted(error: BaseException | None, before: BaseException | None = None) -> bool:
-    """Returns whether it was Ctrl-C: in a worker within this process, Beam makes an error of its own of it.
+    """Returns whether Ctrl-C caused an error; Beam may have wrapped it.
 
     Args:
         error: that a run raised. What it came of may lead back to itself (`raise error from error`).

@@ -278,7 +278,7 @@ class _Run:
 
 
 def main() -> None:
-    """Is the runner process where it is a new one: standard input holds the pipeline."""
+    """Runs a runner process that was not forked; reads the pipeline from standard input."""
     proto, given, log, scratch, (replies, living, _) = pickle.load(sys.stdin.buffer)
     run = _Run(log, scratch, Connection(replies, readable=False), Connection(living, writable=False))
     options = PipelineOptions([], **given)

@@ -156,8 +156,8 @@ def publishing_in(directory: str) -> Iterator[None]:
 def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
     options = {name: getattr(known, name) for name in _PASSED_ON}
     given = {name: value for name, value in options.items() if value is not None and value is not False}
-    told = {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
-    return given | told | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
+    reports = {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
+    return given | reports | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
 
 
 def _announcement(builder: DatasetBuilder) -> str:

@@ -143,7 +143,7 @@ def _repair(directory: str, known: argparse.Namespace) -> int:
             decode=known.decode,
             jobs=known.jobs,
             progress=progress,
-            told=on_step,
+            on_step=on_step,
         )
     say(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
     return 0 if (done.before if done.after is None else done.after).whole else FOUND

@@ -147,7 +147,7 @@ class Audio(Leaf):
 
     @classmethod
     def from_content(cls, content: Json) -> Audio:
-        """Returns the Audio of such a value."""
+        """Returns the Audio with this content."""
         return cls(
             file_format=content.get("fileFormat") or None,
             shape=shape_from_json(content.get("shape")),

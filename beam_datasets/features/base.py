@@ -127,7 +127,7 @@ class FeatureConnector(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def from_content(cls, content: Json) -> FeatureConnector:
-        """Returns the connector of such a value."""
+        """Builds the connector from the content that `content_json` returned."""
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns the texts of the label files below this feature, by file name; `prefix` is the feature's own name."""

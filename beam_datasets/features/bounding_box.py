@@ -126,7 +126,7 @@ class BBoxFeature(Leaf):
 
     @classmethod
     def from_content(cls, content: Json) -> BBoxFeature:
-        """Returns the BBoxFeature of such a value."""
+        """Returns the BBoxFeature with this content."""
         return cls(bbox_format=content.get("bboxFormat") or None)
 
     def __repr__(self) -> str:

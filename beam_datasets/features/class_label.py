@@ -187,7 +187,7 @@ class ClassLabel(Leaf):
 
     @classmethod
     def from_content(cls, content: Json) -> ClassLabel:
-        """Returns the ClassLabel of such a value, still without names."""
+        """Returns the ClassLabel with this content, still without names."""
         return cls(num_classes=int_from_json(content.get("numClasses")))
 
     def label_files(self, prefix: str = "") -> dict[str, str]:

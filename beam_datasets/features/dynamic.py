@@ -93,5 +93,5 @@ class DynamicTensor(Wrapped):
 
     @classmethod
     def from_content(cls, content: Json) -> DynamicTensor:
-        """Returns the storage of the Tensor of such a value."""
+        """Returns the storage of the Tensor with this content."""
         return cls(tensor=Tensor.from_content(content))

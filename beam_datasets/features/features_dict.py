@@ -194,7 +194,7 @@ class FeaturesDict(FeatureConnector):
 
     @classmethod
     def from_content(cls, content: Json) -> FeaturesDict:
-        """Returns the FeaturesDict of such a value."""
+        """Returns the FeaturesDict with this content."""
         from beam_datasets.features.config import from_json
 
         return cls({name: from_json(node) for name, node in content.get("features", {}).items()})

@@ -195,7 +195,7 @@ class Image(Leaf):
 
     @classmethod
     def from_content(cls, content: Json) -> Image:
-        """Returns the Image of such a value."""
+        """Returns the Image with this content."""
         return cls(**image_arguments(content), use_colormap=bool(content.get("useColormap")))
 
     def __repr__(self) -> str:
@@ -251,7 +251,7 @@ class LabeledImage(Image):
 
     @classmethod
     def from_content(cls, content: Json) -> LabeledImage:
-        """Returns the LabeledImage of such a value, still without names."""
+        """Returns the LabeledImage with this content, still without names."""
         count = int_from_json(content.get("label", {}).get("numClasses", content.get("labels")))
         return cls(**image_arguments(content), labels=count or None)
 
@@ -362,7 +362,7 @@ class Video(Sequence):
 
     @classmethod
     def from_content(cls, content: Json) -> Video:
-        """Returns the Video of such a value."""
+        """Returns the Video with this content."""
         return cls(
             shape=shape_from_json(content.get("shape")) or None,
             dtype=content.get("dtype") or np.uint8,

@@ -159,7 +159,7 @@ def _types_in(value: Any) -> set[type]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value with lists in place of the arrays of other libraries, which thus show what they lack."""
+    """Converts arrays of other libraries to lists, so that missing items become visible."""
     if isinstance(value, (list, tuple)):
         return list(map(_plain, value))
     if isinstance(value, np.ndarray):

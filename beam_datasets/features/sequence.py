@@ -166,7 +166,7 @@ class Sequence(FeatureConnector):
 
     @classmethod
     def from_content(cls, content: Json) -> Sequence:
-        """Returns the Sequence of such a value."""
+        """Returns the Sequence with this content."""
         from beam_datasets.features.config import from_json
 
         length = int_from_json(content.get("length", 0))

@@ -195,7 +195,7 @@ class Tensor(Leaf):
 
     @classmethod
     def from_content(cls, content: Json) -> Tensor:
-        """Returns the Tensor of such a value."""
+        """Returns the Tensor with this content."""
         return cls(
             shape=shape_from_json(content.get("shape")),
             dtype=content["dtype"],

@@ -46,7 +46,7 @@ class Translation(FeaturesDict):
 
     @classmethod
     def from_content(cls, content: Json) -> Translation:
-        """Returns the Translation of such a value."""
+        """Returns the Translation with this content."""
         return cls(content.get("languages", []))
 
 
@@ -130,7 +130,7 @@ class TranslationVariableLanguages(Wrapped):
 
     @classmethod
     def from_content(cls, content: Json) -> TranslationVariableLanguages:
-        """Returns the feature of such a value."""
+        """Returns the feature with this content."""
         return cls(content.get("languages"))
 
     def __repr__(self) -> str:

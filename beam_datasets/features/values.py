@@ -23,7 +23,7 @@ def shape_to_json(shape: Shape) -> Json:
 
 
 def shape_from_json(shape: Any) -> Shape:
-    """Returns the shape of such a value, or of the plain list that old files have.
+    """Returns the shape that the content contains, or of the plain list that old files have.
 
     Raises:
         ValueError: it is not a shape, or NumPy cannot have arrays of it.

@@ -79,7 +79,7 @@ class ShardingOptions:
         return max(filter(None, asked), default=0)
 
     def _take_integers(self) -> None:
-        """Makes int of all numbers: NumPy's, which JSON has not, too."""
+        """Converts all numbers to int: JSON cannot store NumPy's."""
         names = ("min_shard_size", "max_shard_size", "max_examples_per_split", "max_part_size")
         taken: dict[str, Any] = {name: _integer(name, getattr(self, name)) for name in names}
         if isinstance(self.num_shards, Mapping):

@@ -87,7 +87,7 @@ def repair(
     decode: bool = False,
     jobs: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
-    told: Callable[[Step], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     copy_storage_options: Mapping[str, Any] | None = None,
 ) -> Repair:
@@ -103,7 +103,7 @@ def repair(
         decode: see `verify`.
         jobs: see `verify`.
         progress: see `verify`.
-        told: called with each step once it is done.
+        on_step: called with each step once it is done.
         storage_options: of the store of the dataset, if its directory is a URL; see `beam_datasets.builder`.
         copy_storage_options: of the store of the copy; None for those of the dataset if it is in the same bucket.
 
@@ -121,7 +121,7 @@ def repair(
     if copy is not None:
         copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.expected.directory)
         check_copy(copy, before)
-    job = _Job(before, copy, dry_run, told)
+    job = _Job(before, copy, dry_run, on_step)
     if not before.report.whole:
         job.restore_manifest()
         job.restore_files()

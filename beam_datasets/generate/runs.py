@@ -417,7 +417,7 @@ def commit_all(run: Run, decision: Decision) -> None:
 
 
 def abandon(target: str, job: str, *, by: str) -> Decision:
-    """Decides that a run publishes nothing; returns what is decided, which may be that it publishes.
+    """Abandons a run unless it has decided to publish; returns the decision that holds.
 
     Args:
         target: the directory that the run would publish.

@@ -91,7 +91,7 @@ class Job:
         ]
         if self.reshuffle is None and not self.info.disable_shuffling:
             notes += [
-                f"split {split.name!r}: its {len(split.runs)} parts stand one behind the other, so it is not in hash "
+                f"split {split.name!r}: it is a concatenation of {len(split.runs)} parts, so it is not in hash "
                 f"order, and a slice such as {split.name}[:60%] is not a random sample. --reshuffle SALT makes it one."
                 for split in self.splits
                 if not is_in_order(split)

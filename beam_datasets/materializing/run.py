@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.plan import Job
 
-_BUILDER = "beam_datasets.transforms.materialize:Materialize"  # in the manifest: the same bytes, whatever runs it
+_BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
 _BLOCK_SIZE = 16 << 20
 _MAX_THREADS = 8
 _HISTOGRAMS_MERGED = 64  # together

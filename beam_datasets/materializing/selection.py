@@ -228,7 +228,7 @@ def _named(text: Spec) -> tuple[str, Spec]:
     names = {split.partition("[")[0] for _, split in _parted(str(text))}
     name = names.pop()
     if names or name == "all":
-        raise BeamDatasetsError(f"what is {str(text)!r} to be called? Give it a name: NAME={text}")
+        raise BeamDatasetsError(f"{str(text)!r} needs a split name: write NAME={text}")
     return name, text
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 INTERFACE = 12
-"""What `core` must be to the code that calls it; another number wherever a function of _core.pyi changes."""
+"""Version of the C interface. Raise it when a function in `_core.pyi` changes."""
 
 core: ModuleType | None = None
 _problem = ""

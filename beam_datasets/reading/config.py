@@ -135,7 +135,7 @@ class ReadConfig:
         return self.interleave_cycle_length or (1 if ordered else _DEFAULT_CYCLE)
 
     def check_order(self, *, ordered: bool, shuffle_files: bool) -> None:
-        """Does nothing where a dataset's examples come in its own order, or it has none (`ordered` is False).
+        """Checks that a dataset with `disable_shuffling` (`ordered`) is read in its own order.
 
         Raises:
             ValueError: the dataset has `disable_shuffling` and would be read in another order. A UserWarning instead
@@ -201,7 +201,7 @@ class ReadConfig:
 
 
 def read_config_of(given: Any) -> ReadConfig:
-    """Returns an argument that is how to read; that of the defaults where it is None.
+    """Returns `given`, or the default ReadConfig if it is None.
 
     Raises:
         TypeError: it is something else, such as a dict or another library's.

@@ -240,7 +240,7 @@ class Dataset(Frameworks):
         return self.batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)
 
     def _with_filler(self, fill: Any) -> Dataset:
-        """Returns the dataset with nothing missing in its examples: what frameworks take. See `batch` for `fill`."""
+        """Returns the dataset with missing values replaced, as frameworks need it. See `batch` for `fill`."""
         return self._with(steps=with_filler(self._steps, fill))
 
     # --------------------------------------------------------------------------------------------------- dataset order

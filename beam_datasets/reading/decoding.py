@@ -150,7 +150,7 @@ class FillMissing:
 
 
 def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
-    """Returns what is put in the place of what is missing in the items that come out of the steps; see `fill_of`."""
+    """Returns the replacements for missing values in the items that the steps produce; see `fill_of`."""
     first, is_mapped = steps[0], len(steps) > 1
     if not isinstance(first, Decode):
         return fill_of(None, fill, is_mapped=is_mapped)

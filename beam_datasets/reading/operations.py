@@ -91,11 +91,11 @@ class Slice(Operation):
         super().__init__(ENDLESS if endless else self._stop - self._start, child.item_bytes, (*child.texts, text))
 
     def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
-        """Yields those of the child."""
+        """Yields the child's items at these positions."""
         return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns those of the child."""
+        """Returns the child's items at these positions."""
         return self.child.fetch(positions + self._start, epoch)
 
 
@@ -103,7 +103,7 @@ class Left(Operation):
     """What is left of the items when workers, in the middle of blocks, have taken some of each block in a row."""
 
     def __init__(self, child: Operation, start: int, partial: Partial) -> None:
-        """Leaves out the positions before `start`, and of the blocks from there on what the workers have taken."""
+        """Skips positions before `start`, and the items of the next blocks that workers have already taken."""
         self.child = child
         self._firsts = start + np.arange(partial.worker_count) * partial.block
         stops = np.minimum(self._firsts + partial.block, child.length)
@@ -117,7 +117,7 @@ class Left(Operation):
         super().__init__(length, child.item_bytes, child.texts)
 
     def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
-        """Yields those of the child."""
+        """Yields the child's items at these positions."""
         return self.child.blocks((self._below(starts, counts) for starts, counts in spans), epoch, session)
 
     def _below(self, starts: Ints, counts: Ints) -> Spans:
@@ -129,7 +129,7 @@ class Left(Operation):
         return self._sources(cuts), stops - cuts
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns those of the child."""
+        """Returns the child's items at these positions."""
         return self.child.fetch(self._sources(positions), epoch)
 
     def _sources(self, positions: Ints) -> Ints:
@@ -202,11 +202,11 @@ class Shuffle(Operation):
         return _fetched(self, map(_positions, _limited(spans, itertools.repeat(_MAX_FETCHED))), epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns those of the child."""
+        """Returns the child's items at these positions."""
         return self.child.fetch(self.sources(positions, epoch), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
-        """Returns which positions of the child are at positions here."""
+        """Returns the child's position for each shuffled position."""
         return RangeShuffle(self.length, self._seed, epoch).sources(positions)
 
 
@@ -246,11 +246,11 @@ class Window(Operation):
                 yield from _collected(wanted)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns those of the child."""
+        """Returns the child's items at these positions."""
         return self.child.fetch(self.sources(positions, epoch), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
-        """Returns which positions of the child are at positions here."""
+        """Returns the child's position for each shuffled position."""
         return self._shuffle(epoch).sources(positions)
 
     def _shuffle(self, epoch: int) -> WindowShuffle:
@@ -316,14 +316,14 @@ class Group(Operation):
 
 
 def stream_of(operation: Operation) -> Operation:
-    """Returns what workers divide and what is put in batches: the operation below which the order is decided."""
+    """Returns the operation below all `shard` and `batch`: the stream that workers share."""
     while isinstance(operation, (Group, Shared)):
         operation = operation.child
     return operation
 
 
 def reached(operation: Operation, taken: int, *, ended: bool = False) -> tuple[int, Partial | None]:
-    """Returns where the stream goes on when this operation was asked for items, and those of other workers as often.
+    """Returns the stream position after each worker has taken `taken` items, and its unfinished blocks.
 
     Args:
         operation: what one worker reads.
@@ -361,7 +361,7 @@ def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
 
 
 def _of_first_worker(operation: Operation) -> Operation:
-    """Returns what the first worker reads in the same division and batches: as many items as any has, or more."""
+    """Returns the same operation for worker 0, which has at least as many items as any other."""
     if isinstance(operation, Group):
         return Group(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
     if isinstance(operation, _GoneOn):
@@ -380,7 +380,7 @@ class _GoneOn(Slice):
 
 
 def begun(operation: Operation, partial: Partial) -> int:
-    """Returns how many items of its block this worker has taken, where workers are divided as they were; else 0."""
+    """Returns how many items of its current block this worker has taken; 0 if the division changed."""
     shared, unit = _innermost(operation)
     if shared is None or partial.taken % unit:
         return 0
@@ -401,7 +401,7 @@ def _innermost(operation: Operation) -> tuple[Shared | None, int]:
 
 
 def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
-    """Returns the same division and batches of another stream, such as what is left.
+    """Returns the same divisions and batches on top of another stream.
 
     Args:
         operation: what one worker reads.
@@ -433,7 +433,7 @@ def left_of(stream: Operation, position: int, partials: Partials) -> Operation:
 
 
 def settled(stream: Operation, position: int, partials: Partials) -> tuple[int, Partials]:
-    """Returns the position and the partials without those of whose blocks nothing is left."""
+    """Removes blocks that are completely read, and advances the position past them."""
     for place, left in enumerate(_lefts(stream, position, partials)):
         behind = left.position(partials[place][1])
         if behind is not None:

@@ -57,7 +57,7 @@ class Partial:
             raise ValueError(f"taken must be less than block, {self.block}, got {self.taken}")
 
     def times(self, size: int) -> Partial:
-        """Returns the same where each position is so many."""
+        """Returns this Partial in examples, if each position is a batch of `size` examples."""
         return Partial(self.worker_count, self.block * size, self.taken * size)
 
 

@@ -119,7 +119,7 @@ class RangeShuffle:
             raise ValueError(f"length must be in [0, 2^62), got {self.length}")
 
     def source(self, position: int) -> int:
-        """Returns which position of the order below is shown at `position`; IndexError where there is none."""
+        """Returns the unshuffled position of the item at shuffled `position`; IndexError if it is out of range."""
         return self._walk_one(_in_range(position, self.length), self._forward)
 
     def position(self, source: int) -> int:

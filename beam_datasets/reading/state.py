@@ -135,7 +135,7 @@ class ReadState:
         return cls(state["position"], state["epoch"], state["fingerprint"], partials)
 
     def check(self, fingerprint: Mapping[str, str], *, num_examples: int) -> None:
-        """Does nothing where the state fits a reader with this fingerprint and this many examples an epoch.
+        """Checks that the state fits a reader with this fingerprint and this many examples an epoch.
 
         Raises:
             StateError: it does not; the message says what differs.

@@ -181,7 +181,7 @@ def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> Non
 
 
 def test_no_copy(copy: Path, tmp_path: Path) -> None:  # noqa: F811
-    with pytest.raises(PathNotFoundError, match="directory does not exist"):
+    with pytest.raises(PathNotFoundError, match="directory to copy from does not exist"):
         bd.repair(copy, copy=tmp_path / "nowhere")
     with pytest.raises(MetadataError, match="is the dataset itself"):
         bd.repair(copy, copy=copy)

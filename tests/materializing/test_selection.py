@@ -95,7 +95,7 @@ def test_a_source_may_have_a_plus_in_it(data, tmp_path, place):
     ):
         assert reads(plan("one", data, split={"a": text}, to="made")) == {"a": expected}
     assert reads(plan("one", data, split=f"{other}:test", to="made")) == {"test": [(0, "test", 0, 4)]}
-    with pytest.raises(BeamDatasetsError, match="to be called"):
+    with pytest.raises(BeamDatasetsError, match="needs a split name"):
         plan("one", data, split=f"train+{other}:test", to="made")
 
 
@@ -148,8 +148,8 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ),
         ("one", {"split": ["a=train", 5]}, TypeError, "a split is a str or a ReadInstruction, not 5 of type int"),
         ("one", {"split": ["a=train", "a=test"]}, BeamDatasetsError, "split 'a' is given twice"),
-        ("one", {"split": "train+test"}, BeamDatasetsError, "what is 'train.test' to be called"),
-        ("one", {"split": "all"}, BeamDatasetsError, "what is 'all' to be called"),
+        ("one", {"split": "train+test"}, BeamDatasetsError, "'train.test' needs a split name"),
+        ("one", {"split": "all"}, BeamDatasetsError, "'all' needs a split name"),
         ("one", {"split": "=train"}, ValueError, "'' is no split name"),
         ("one", {"features": ["txet"]}, BeamDatasetsError, "one.2.0.0 has no feature 'txet'; .*Did you mean 'text'"),
         ("one", {"features": []}, BeamDatasetsError, "no feature of one"),
@@ -354,7 +354,7 @@ def test_what_readers_may_not_expect(data):
         first, second = job.notes
         assert first.startswith("split 'big': 5 keys occur more than once: one:2.0.0:train[")
         assert first.endswith("All are kept; --refuse_repeats refuses them.")
-        assert re.search(r"2 parts .* big\[:60%\] is not a random sample\. --reshuffle SALT", second)
+        assert re.search(r"2 parts, .* big\[:60%\] is not a random sample\. --reshuffle SALT", second)
         assert len(plan("one", data, split={"big": split}, to="made", reshuffle="x").notes) == 1
         with pytest.raises(DuplicateKeyError, match="split 'big': 5 keys occur more than once"):
             plan("one", data, split={"big": split}, to="made", refuse_repeats=True)
