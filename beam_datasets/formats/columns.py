@@ -27,6 +27,7 @@ KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
 ANY, PADDED = -1, -2
 """Counts: any number of values; any number, filled up with zeros to the longest list."""
 
+_MAX_VALUES = 2**31 - 1  # of a group that the native module parses
 _KIND_OF = {number: kind for kind, number in KINDS.items()}
 
 Parse: TypeAlias = Callable[[Sequence[Buffer]], tuple[Any, ...]]
@@ -53,7 +54,8 @@ def parser(groups: tuple[Group, ...]) -> Parse:
     """Returns the function that parses records; see `parse`."""
     in_python = functools.partial(parse, groups)
     names = [name for group in groups for name in group.names]
-    if core is None or len(set(names)) < len(names):
+    is_large = any(group.num_values > _MAX_VALUES for group in groups)
+    if core is None or is_large or len(set(names)) < len(names):
         return in_python
     schema, native = core.schema(groups), core.parse
 

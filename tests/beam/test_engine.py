@@ -83,7 +83,7 @@ def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch)
         return digests(builder.build(num_workers=1, num_shards={"train": 3, "test": 1}, **options))
 
     expected = build("expected")
-    monkeypatch.setattr(engines, "_HOLD_BUNDLES", frozenset({"fnapi"}))
+    monkeypatch.setattr(engines, "_BUFFER_BUNDLES", frozenset({"fnapi"}))
     monkeypatch.setattr(write, "MAX_BUFFERED_BLOCK_SIZE", 10_000)
     monkeypatch.setattr(write, "MAX_BUFFERED_PART_SIZE", 100_000)
     assert build("held", payload="inline") == expected

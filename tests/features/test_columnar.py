@@ -75,3 +75,11 @@ def test_lists_of_a_feature_of_an_unknown_class() -> None:
         assert example["a"] == 1
     with pytest.raises(FeatureError, match="not known here"):
         F.compile_decoder(feature)(record)
+
+
+def test_a_shape_of_more_values_than_the_native_module_counts() -> None:
+    tree = F.FeaturesDict({"a": F.Tensor(shape=(2**16, 2**16), dtype=np.int64), "b": np.int64})
+    record = serialize({"a": [1], "b": [2]})
+    for decode in (F.compile_decoder(tree), lambda record: compile_batch_decoder(tree)([record])):
+        with pytest.raises(FeatureValueError, match="a: the record has 1 values, expected 4294967296"):
+            decode(record)
