@@ -148,7 +148,7 @@ def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path, run):
     assert run("diff", old, new, "--trust_checksums")[0] == 0
     code, _, err = run("diff", old, new)
     assert code == 2
-    assert "the file does not exist" in err
+    assert "the file or directory does not exist" in err
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         ("spec_inter", {"split": "trian"}, errors.SplitError, "no split 'trian'"),
         ("spec_inter", {"split": "train[:9%"}, errors.SplitError, "cannot read"),
         ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "selects none"),
-        ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "Give it a name: NAME="),
+        ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "write NAME="),
         ("spec_inter", {"features": ["nam"]}, errors.BeamDatasetsError, "no feature 'nam'.* Did you mean 'name'"),
         ("spec_inter", {"binary": ["idx"]}, errors.BeamDatasetsError, "'idx' is no feature of text or bytes; .* name"),
         ("spec_inter", {"num_shards": 0}, ValueError, "num_shards is 0"),
