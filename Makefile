@@ -100,8 +100,9 @@ wheels: .venv/.ready
 		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl; \
 	else cp build/wheels/*.whl dist; fi
 
+WHEEL = "$$(ls dist/*.whl)[beam,image,remote,files,export,test]"
 .venv-wheel/.ready:
-	$(call environment,.venv-wheel,"$$(ls dist/*.whl)[beam,image,remote,files,export,test]")
+	$(call environment,.venv-wheel,$(WHEEL))
 
 # The tests are copied, so that the checkout is not imported.
 test-wheel: wheels
