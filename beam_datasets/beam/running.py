@@ -24,7 +24,7 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog, storage
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam import flink, local_runner, logging_filters, portable
+from beam_datasets.beam import failures, flink, local_runner, portable
 from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
 from beam_datasets.errors import JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
@@ -71,10 +71,10 @@ def run_pipeline(
         local_runner.served_grpc = True
         own = engines.starts_engine(pipeline.options)
         if own:
-            logging_filters.quiet_at_exit()
-        with logging_filters.beam_silenced() if own else logging_filters.job_reported():
+            failures.quiet_at_exit()
+        with failures.beam_silenced() if own else failures.job_reported():
             return _run_job(pipeline, own=own, wait=wait)
-    with logging_filters.beam_silenced(), _readable_errors():
+    with failures.beam_silenced(), _readable_errors():
         try:
             if not isinstance(pipeline.runner, local_runner.LocalRunner):
                 with watching:

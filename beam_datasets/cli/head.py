@@ -16,8 +16,8 @@ from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import say
 from beam_datasets.errors import MissingDependencyError
 from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
+from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.features.unknown import UnknownFeature
 from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.opening import open_published
 

@@ -4,6 +4,6 @@ from beam_datasets.diffing.diffing import diff as diff
 from beam_datasets.diffing.result import DatasetDiff as DatasetDiff
 from beam_datasets.diffing.result import ExampleChange as ExampleChange
 from beam_datasets.diffing.result import FeatureChange as FeatureChange
+from beam_datasets.diffing.result import Reason as Reason
 from beam_datasets.diffing.result import SplitDiff as SplitDiff
-from beam_datasets.diffing.verdict import Reason as Reason
-from beam_datasets.diffing.verdict import Verdict as Verdict
+from beam_datasets.diffing.result import Verdict as Verdict

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
-from beam_datasets.diffing.features import compare_features
-from beam_datasets.diffing.result import DatasetDiff
+from beam_datasets.diffing.features import Reader, compare_features
+from beam_datasets.diffing.result import DatasetDiff, judge
 from beam_datasets.diffing.splits import Options, diff_split
-from beam_datasets.diffing.values import Reader
-from beam_datasets.diffing.verdict import judge
 from beam_datasets.errors import SplitError, StoreOptionsError
 from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.reading.opening import ReadOnlyBuilder

@@ -7,6 +7,7 @@ from beam_datasets.features.bounding_box import BBoxFormat as BBoxFormat
 from beam_datasets.features.class_label import ClassLabel as ClassLabel
 from beam_datasets.features.compiler import compile_decoder as compile_decoder
 from beam_datasets.features.compiler import compile_encoder as compile_encoder
+from beam_datasets.features.config import UnknownFeature as UnknownFeature
 from beam_datasets.features.config import from_json as from_json
 from beam_datasets.features.config import from_json_text as from_json_text
 from beam_datasets.features.config import to_json_text as to_json_text
@@ -14,14 +15,13 @@ from beam_datasets.features.features_dict import FeaturesDict as FeaturesDict
 from beam_datasets.features.image import Image as Image
 from beam_datasets.features.image import LabeledImage as LabeledImage
 from beam_datasets.features.image import Video as Video
-from beam_datasets.features.nested import Dataset as Dataset
-from beam_datasets.features.nested import NestedDataset as NestedDataset
 from beam_datasets.features.ragged import RaggedArray as RaggedArray
+from beam_datasets.features.sequence import Dataset as Dataset
+from beam_datasets.features.sequence import NestedDataset as NestedDataset
 from beam_datasets.features.sequence import Sequence as Sequence
 from beam_datasets.features.tensor import Encoding as Encoding
 from beam_datasets.features.tensor import Scalar as Scalar
 from beam_datasets.features.tensor import Tensor as Tensor
-from beam_datasets.features.text import Text as Text
+from beam_datasets.features.tensor import Text as Text
 from beam_datasets.features.translation import Translation as Translation
 from beam_datasets.features.translation import TranslationVariableLanguages as TranslationVariableLanguages
-from beam_datasets.features.unknown import UnknownFeature as UnknownFeature

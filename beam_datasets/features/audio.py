@@ -12,13 +12,12 @@ import numpy as np
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
-from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
+from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.image import read_file
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, convert
 from beam_datasets.features.raw import one_value_codec
 from beam_datasets.features.tensor import Encoding, Tensor
-from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,11 +10,11 @@ import numpy as np
 
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError
+from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
-from beam_datasets.features.values import int_from_json
 from beam_datasets.formats import example
 
 if TYPE_CHECKING:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.config import StoredLists
+from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
 from beam_datasets.features.image_codec import decode_into
@@ -25,8 +27,6 @@ from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.tree import innermost
-from beam_datasets.features.unknown import StoredLists
-from beam_datasets.features.values import size_of
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
 from beam_datasets.formats.example import spans_of
 from beam_datasets.native import core

@@ -8,7 +8,7 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
-from beam_datasets.features.libraries import recorded
+from beam_datasets.features.raw import recorded
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.stacking import KEEP
 from beam_datasets.formats.example import Buffer, record

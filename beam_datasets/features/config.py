@@ -7,11 +7,27 @@ Classes are looked up in a table of our own; a name that is not in it is never i
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from beam_datasets.errors import MetadataError
-from beam_datasets.features.base import CLASS_PREFIX, Documentation, FeatureConnector, Json
+from beam_datasets.errors import FeatureTypeError, MetadataError
+from beam_datasets.features.base import (
+    CLASS_PREFIX,
+    Decode,
+    Documentation,
+    Encode,
+    FeatureConnector,
+    ItemDecode,
+    Json,
+    RowsEncode,
+)
+from beam_datasets.formats.example import parse_feature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beam_datasets.formats.example import Kind
 
 
 def to_json_text(feature: FeatureConnector) -> str:
@@ -50,7 +66,7 @@ def from_json(node: Any) -> FeatureConnector:
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        from beam_datasets.features.unknown import UnknownFeature
+        from beam_datasets.features.config import UnknownFeature
 
         return UnknownFeature(node=node)
     feature = connector.from_content(_camel(contents[0]) if contents else {})
@@ -64,7 +80,7 @@ def _from_legacy(node: Json) -> FeatureConnector:
         content = json.loads(content)
     connector = _connectors().get(name)
     if connector is None:
-        from beam_datasets.features.unknown import UnknownFeature
+        from beam_datasets.features.config import UnknownFeature
 
         return UnknownFeature(node=node)
     if name == "features_dict.FeaturesDict" and not node.get("proto_cls"):
@@ -93,3 +109,87 @@ def _connectors() -> dict[str, type[FeatureConnector]]:
 
     known = [value for value in vars(features).values() if isinstance(value, type) and hasattr(value, "PATH")]
     return {connector.PATH: connector for connector in known} | {"feature.Tensor": features.Tensor}
+
+
+@dataclass(frozen=True, repr=False)
+class UnknownFeature(FeatureConnector):
+    """A feature whose class features.json names, but which is none of ours. Nothing is ever imported by that name.
+
+    The rest of the dataset reads as usual, with `decode.PartialDecoding` that leaves this feature out, or with
+    `decode.SkipDecoding` for it, which yields what the record has under its name. To decode it is an error.
+
+    Attributes:
+        node: what features.json says of it; it is written back unchanged.
+    """
+
+    node: Json = field(kw_only=True)
+
+    PATH: ClassVar[str] = ""
+    shape: ClassVar[None] = None
+    dtype: ClassVar[None] = None
+
+    @property
+    def python_class_name(self) -> str:
+        """The class's name in features.json."""
+        return str(self.node.get("pythonClassName", self.node.get("type")))
+
+    def to_json(self) -> Json:
+        """Returns what was read."""
+        return self.node
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns nothing of its own: see `to_json`."""
+        return "jsonFeature", {}
+
+    @classmethod
+    def from_content(cls, content: Json) -> UnknownFeature:
+        """Returns the feature of a node."""
+        return cls(node=content)
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise FeatureTypeError(
+            f"{path}: features of the class {self.python_class_name!r} are not known here. Leave this one out with "
+            "decode.PartialDecoding, or get what is stored with decode.SkipDecoding()"
+        )
+
+    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
+        """Returns the feature's own name; there may be others below it."""
+        return (name,)
+
+    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
+        """Returns nothing, as the kinds of its lists are not known."""
+        return ()
+
+    def encoder(self, name: str) -> Encode:
+        """Refuses."""
+        self._refuse(name)
+
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Refuses."""
+        self._refuse(name)
+
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns a function that refuses."""
+        return lambda lists: self._refuse(name)
+
+    def item_decoder(self, name: str, rank: int) -> ItemDecode:
+        """Returns a function that refuses."""
+        return lambda lists: self._refuse(name)
+
+    def stored(self) -> FeatureConnector:
+        """Returns the connector of what the record has."""
+        return StoredLists(node=self.node)
+
+
+class StoredLists(UnknownFeature):
+    """What a record has under a name and below it, undecoded: a dict of lists, as of `formats.example.parse`."""
+
+    def stored_decoder(self, name: str) -> Callable[[bytes, dict[bytes, tuple[int, int]]], dict[str, Any]]:
+        """Returns the function from a record and its spans, see `spans_of`, to the lists by their whole names."""
+        key = name.encode("utf-8")
+
+        def decode(data: bytes, spans: dict[bytes, tuple[int, int]]) -> dict[str, Any]:
+            found = {k: span for k, span in spans.items() if k == key or k.startswith(key + b"/")}
+            return {k.decode("utf-8"): parse_feature(data, *span) for k, span in found.items()}
+
+        return decode

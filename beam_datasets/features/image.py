@@ -16,14 +16,20 @@ from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.features.class_label import ClassLabel
-from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
+from beam_datasets.features.dtypes import (
+    STRING,
+    dtype_name,
+    int_from_json,
+    shape_from_json,
+    shape_to_json,
+    size_of,
+    to_dtype,
+)
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.libraries import recorder
 from beam_datasets.features.numbers import check_shape, check_unmasked, shape_fits
-from beam_datasets.features.raw import no_items, one_value_codec
+from beam_datasets.features.raw import no_items, one_value_codec, recorder
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

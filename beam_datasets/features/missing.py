@@ -18,8 +18,7 @@ from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.raw import to_bytes
-from beam_datasets.features.tensor import Tensor
-from beam_datasets.features.text import Text
+from beam_datasets.features.tensor import Tensor, Text
 
 if TYPE_CHECKING:
     from beam_datasets.features.base import FeatureConnector

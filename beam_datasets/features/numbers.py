@@ -12,8 +12,8 @@ import numpy as np
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
+from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
-from beam_datasets.features.values import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

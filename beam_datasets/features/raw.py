@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
-from beam_datasets.features.libraries import recorder
 from beam_datasets.features.numbers import check_shape, reshape, reshape_items
-from beam_datasets.features.values import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -181,3 +182,22 @@ def inflate(data: bytes, size: int | None, path: str) -> bytes:
     if not inflater.eof:
         raise FeatureValueError(f"{path}: the stored compressed bytes are incomplete")
     return plain
+
+
+_used: ContextVar[set[str] | None] = ContextVar("used", default=None)
+
+
+@contextmanager
+def recorded(used: set[str] | None) -> Iterator[None]:
+    """Lets encoders that are made meanwhile add the libraries they use to a set, as name and version; None for none."""
+    token = _used.set(used)
+    try:
+        yield
+    finally:
+        _used.reset(token)
+
+
+def recorder() -> Callable[[str], None]:
+    """Returns the function that records a library, for the encoder that is being made."""
+    used = _used.get()
+    return (lambda library: None) if used is None else used.add

@@ -1,4 +1,4 @@
-"""Tensor and Scalar: numbers and strings of any shape."""
+"""Tensor, Scalar and Text: numbers and strings of any shape."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy as np
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
-from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
+from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
-from beam_datasets.features.values import int_from_json, shape_from_json, shape_to_json
 
 if TYPE_CHECKING:
     from beam_datasets.features.base import (
@@ -173,7 +172,7 @@ class Tensor(Leaf):
         return Tensor(shape=(), dtype=STRING, optional=self.optional)
 
     def _dynamic(self) -> FeatureConnector:
-        from beam_datasets.features.dynamic import DynamicTensor
+        from beam_datasets.features.wrapped import DynamicTensor
 
         return DynamicTensor(tensor=self)
 
@@ -266,3 +265,39 @@ def _bound_to_json(key: str, bound: Any) -> str:
     if isinstance(bound, (int, np.integer)):
         return str(int(bound))
     raise FeatureTypeError(f"{key}={bound!r} cannot be saved: features.json has only integers for bounds")
+
+
+class Text(Tensor):
+    """Text, stored as UTF-8; bytes are taken and stored as they are. Decodes to bytes.
+
+    Args:
+        encoder: must be None: texts encoded as numbers, which old datasets have, are not supported.
+        encoder_config: must be None.
+        doc: what it means.
+        optional: None is a value. features.json cannot say so; hence any Text that a record lacks decodes to None.
+    """
+
+    PATH: ClassVar[str] = "text_feature.Text"
+
+    def __init__(
+        self, encoder: None = None, encoder_config: None = None, *, doc: DocArg = None, optional: bool = False
+    ) -> None:
+        if encoder is not None or encoder_config is not None:
+            raise ValueError("Text does not support an encoder; encode the text to a Sequence of integers before")
+        super().__init__(shape=(), dtype=STRING, doc=doc, optional=optional)
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Returns True, see `optional`."""
+        return True
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'text' and nothing."""
+        return "text", {}
+
+    @classmethod
+    def from_content(cls, content: Json) -> Text:
+        """Returns a Text."""
+        if content.get("use_encoder"):
+            raise ValueError("the dataset has text encoded as numbers by an encoder; that is not supported")
+        return cls()

@@ -9,7 +9,7 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import Sequence
-from beam_datasets.features.text import Text
+from beam_datasets.features.tensor import Text
 from beam_datasets.features.wrapped import Wrapped
 
 if TYPE_CHECKING:

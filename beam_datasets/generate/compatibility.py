@@ -50,7 +50,7 @@ def check_known(published_dir: str, info: DatasetInfo) -> None:
         VersionError: the number promises more than they keep; the message contains what differs and a number to use.
     """
     from beam_datasets.diffing.features import compare_features
-    from beam_datasets.diffing.verdict import judge
+    from beam_datasets.diffing.result import judge
     from beam_datasets.reading.opening import builder_from_directory
 
     old = builder_from_directory(published_dir).info

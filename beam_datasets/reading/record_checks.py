@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
-from beam_datasets.features.nested import NestedDataset
+from beam_datasets.features.sequence import NestedDataset
 from beam_datasets.formats.example import ExampleError, spans_of
 
 if TYPE_CHECKING:

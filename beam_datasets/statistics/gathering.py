@@ -14,8 +14,7 @@ from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.undecoded import place_of
-from beam_datasets.statistics.leaves import Leaf, compile_columns, leaves_of, stored_tree
-from beam_datasets.statistics.summary import Summary, add, empty
+from beam_datasets.statistics.summary import Leaf, Summary, add, compile_columns, empty, leaves_of, stored_tree
 
 if TYPE_CHECKING:
     import os

@@ -12,11 +12,9 @@ from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.formats.tfrecord import crc32c
-from beam_datasets.statistics.codes import values_of
 from beam_datasets.statistics.gathering import gather, merge, prepare
-from beam_datasets.statistics.leaves import LABEL, TEXT, Leaf
-from beam_datasets.statistics.spread import Spread, histogram
-from beam_datasets.statistics.summary import SHOWN_BYTES, Summary, empty
+from beam_datasets.statistics.sketches import Spread, histogram, values_of
+from beam_datasets.statistics.summary import LABEL, SHOWN_BYTES, TEXT, Leaf, Summary, empty
 
 if TYPE_CHECKING:
     import os

@@ -5,19 +5,195 @@ from __future__ import annotations
 import io
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.features.base import dtype_of
+from beam_datasets.features import Audio, ClassLabel, FeaturesDict, Image, RaggedArray, Sequence, UnknownFeature
+from beam_datasets.features.base import dtype_of, shape_of
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.dtypes import STRING
-from beam_datasets.statistics.codes import codes_of, hashes_of, mixed, occurrences, widened
-from beam_datasets.statistics.leaves import IMAGE, LABEL, NUMBER, TEXT, Column, Leaf
-from beam_datasets.statistics.spread import Spread
-from beam_datasets.statistics.values import Values
+from beam_datasets.features.features_dict import join
+from beam_datasets.features.translation import TranslationVariableLanguages
+from beam_datasets.statistics.sketches import Spread, Values, codes_of, hashes_of, mixed, occurrences, widened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from beam_datasets.features.base import FeatureConnector
+
+NUMBER, LABEL, TEXT, IMAGE, FILE = "number", "label", "text", "image", "file"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A feature that has no features below it.
+
+    Attributes:
+        keys: the names of the dicts' entries from the top to it.
+        kind: `NUMBER`, `LABEL`, `TEXT`, `IMAGE` or `FILE`.
+        feature: the connector.
+        sequences: number of sequences around it.
+        fixed_size: whether each example has the same number of values.
+    """
+
+    keys: tuple[str, ...]
+    kind: str
+    feature: FeatureConnector
+    sequences: int
+    fixed_size: bool
+
+    @property
+    def path(self) -> str:
+        """The keys with slashes between."""
+        return "/".join(self.keys)
+
+    def is_below(self, path: str) -> bool:
+        """Returns whether the leaf is the feature of a path, or below it."""
+        return any("/".join(self.keys[: count + 1]) == path for count in range(len(self.keys)))
+
+    def value_of(self, example: Any) -> Any:
+        """Returns the leaf's value in an example."""
+        for key in self.keys:
+            example = example[key]
+        return example
+
+    @property
+    def type(self) -> str:
+        """The type in a word, with `[]` for each sequence around it."""
+        dtype = dtype_of(self.feature)
+        name = self.kind if self.kind in (IMAGE, LABEL, TEXT) else type(self.feature).__name__.lower()
+        if self.kind == NUMBER:
+            shape = shape_of(self.feature)
+            name = dtype.name + ("[" + ",".join("?" if n is None else str(n) for n in shape) + "]" if shape else "")
+        return name + "[]" * self.sequences
+
+
+@dataclass(frozen=True)
+class Column:
+    """The values of a leaf in a block of records.
+
+    Attributes:
+        present: the indices in the block of the records that have the feature.
+        values: all values in order: numbers, or a list of bytes.
+        counts: number of values of each of these records; an integer if all have the same number.
+        lengths: number of items of the outermost sequence of each; None if that is fixed.
+    """
+
+    present: NDArray[np.int64]
+    values: Any
+    counts: NDArray[np.int64] | int
+    lengths: NDArray[np.int64] | None = None
+
+
+def leaves_of(feature: FeatureConnector) -> tuple[list[Leaf], list[str]]:
+    """Returns the leaves of a tree, and the paths of features of unknown classes."""
+    leaves: list[Leaf] = []
+    unknown: list[str] = []
+
+    def visit(node: FeatureConnector, keys: tuple[str, ...], sequences: int) -> None:
+        if isinstance(node, FeaturesDict):
+            for name, child in node.items():
+                visit(child, (*keys, name), sequences)
+        elif isinstance(node, Sequence):
+            visit(node.feature, keys, sequences + 1)
+        elif isinstance(node, TranslationVariableLanguages):
+            visit(node.inner(), keys, sequences)
+        elif isinstance(node, UnknownFeature):
+            unknown.append("/".join(keys))
+        else:
+            leaves.append(Leaf(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
+
+    visit(feature, (), 0)
+    return leaves, unknown
+
+
+def _kind(feature: FeatureConnector) -> str:
+    if isinstance(feature, ClassLabel):
+        return LABEL
+    if isinstance(feature, Image):
+        return IMAGE
+    if isinstance(feature, Audio) and feature.lazy_decode:
+        return FILE
+    return TEXT if dtype_of(feature) == STRING else NUMBER
+
+
+def _has_fixed_size(feature: FeatureConnector) -> bool:
+    if isinstance(feature, (Audio, Image)):
+        return isinstance(feature, Image)
+    shape = shape_of(feature)
+    missing = shape and getattr(feature, "is_optional", False)  # a number or a text that is missing leaves a None
+    return None not in shape and not missing
+
+
+def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:
+    """Returns the features to read, reduced to some leaves; None if there are none."""
+    if isinstance(feature, FeaturesDict):
+        children = {name: stored_tree(child, paths, join(path, name)) for name, child in feature.items()}
+        kept = {name: child for name, child in children.items() if child is not None}
+        return FeaturesDict(kept) if kept else None
+    if isinstance(feature, Sequence):  # a Video and a Dataset too, which are stored as sequences are
+        item = stored_tree(feature.feature, paths, path)
+        return None if item is None else Sequence(item, feature.length)
+    if isinstance(feature, TranslationVariableLanguages):
+        return stored_tree(feature.inner(), paths, path)
+    if path not in paths or isinstance(feature, UnknownFeature):
+        return None
+    return feature.stored() if _kind(feature) in (IMAGE, FILE) else feature
+
+
+def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[list[Any]], list[Column]]:
+    """Returns the function from records to the columns of the leaves.
+
+    Args:
+        feature: of the dataset.
+        leaves: which leaves of it.
+    """
+    tree = stored_tree(feature, {leaf.path for leaf in leaves})
+    decode = (lambda records: None) if tree is None else ColumnarDecoder(chosen(tree)).columns
+
+    def columns(records: list[Any]) -> list[Column]:
+        found = decode(records)
+        return [_column(leaf.value_of(found), leaf) for leaf in leaves]
+
+    return columns
+
+
+def _column(values: Any, leaf: Leaf) -> Column:
+    """Returns the column of the values of each record: an array, or a list with None where they are missing."""
+    if isinstance(values, np.ndarray):
+        return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
+    present = np.flatnonzero([value is not None for value in values])
+    some = [value for value in values if value is not None]
+    parts = [_flat(value) for value in some]
+    counts: Any = np.fromiter(map(len, parts), np.int64, len(parts))
+    lengths = None
+    if leaf.fixed_size:
+        counts = len(parts[0]) if parts else 1
+    elif not (some and isinstance(some[0], bytes)):
+        lengths = np.fromiter((np.shape(value)[0] for value in some), np.int64, len(some))
+    if dtype_of(leaf.feature) == STRING or leaf.kind in (IMAGE, FILE):
+        return Column(present, list(chain.from_iterable(parts)), counts, lengths)
+    numbers = np.concatenate(parts) if parts else np.zeros(0, dtype_of(leaf.feature))
+    return Column(present, numbers, counts, lengths)
+
+
+def _flat(value: Any) -> Any:
+    """Returns the numbers of a value as an array, or its texts or files as a list."""
+    if isinstance(value, bytes):
+        return [value]
+    if isinstance(value, RaggedArray):
+        return _flat(value.flat_values)
+    if isinstance(value, list):  # of arrays of different shapes
+        parts = list(map(_flat, value))
+        return np.concatenate(parts) if parts and isinstance(parts[0], np.ndarray) else list(chain.from_iterable(parts))
+    flat = np.reshape(value, -1)
+    return flat.tolist() if flat.dtype == STRING else flat
+
 
 SHOWN_BYTES = 80
 """Number of bytes of a text that are shown. One more is kept, so that longer texts are recognized."""

@@ -19,6 +19,8 @@ from beam_datasets.storage.files import create_bytes as create_bytes
 from beam_datasets.storage.files import create_copy as create_copy
 from beam_datasets.storage.files import exists as exists
 from beam_datasets.storage.files import file_sizes as file_sizes
+from beam_datasets.storage.files import glob as glob
+from beam_datasets.storage.files import has_wildcard as has_wildcard
 from beam_datasets.storage.files import is_dir as is_dir
 from beam_datasets.storage.files import is_link as is_link
 from beam_datasets.storage.files import link as link
@@ -49,5 +51,3 @@ from beam_datasets.storage.paths import join as join
 from beam_datasets.storage.paths import normalize as normalize
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
-from beam_datasets.storage.patterns import glob as glob
-from beam_datasets.storage.patterns import has_wildcard as has_wildcard

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.features import FeaturesDict
-from beam_datasets.features.unknown import UnknownFeature
+from beam_datasets.features.config import UnknownFeature
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns

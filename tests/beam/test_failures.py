@@ -93,7 +93,7 @@ def test_a_folder_called_as_the_package_may_hold_an_author_s_files():
 
 def test_the_place_is_the_author_s_and_not_where_it_was_raised():
     site = "/usr/local/lib/python3.11/site-packages"
-    author, ours, library = "/home/me/digits.py", "/opt/beam_datasets/statistics/spread.py", f"{site}/pandas/core.py"
+    author, ours, library = "/home/me/digits.py", "/opt/beam_datasets/statistics/sketches.py", f"{site}/pandas/core.py"
     around = ["apache_beam/runners/common.py", "/usr/local/lib/python3.11/concurrent/futures/thread.py"]
 
     def place(*files: str) -> str:

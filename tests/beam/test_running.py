@@ -10,7 +10,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets import errors
-from beam_datasets.beam import logging_filters, running
+from beam_datasets.beam import failures, running
 
 
 class Job:
@@ -170,7 +170,7 @@ def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
     """P8: one line each, and no hook of the process is replaced."""
     configure_nothing(monkeypatch)
     hooks = threading.excepthook, sys.excepthook
-    with logging_filters.job_reported():
+    with failures.job_reported():
         assert (threading.excepthook, sys.excepthook) == hooks
         of_beam(logging.INFO, "Job job-1 is in state JOB_STATE_RUNNING")
         of_beam(logging.INFO, "some detail")
@@ -194,7 +194,7 @@ def test_a_local_run_shows_nothing_of_beam(monkeypatch, capsys):
     """P8: filters of handlers alone, which are removed afterwards."""
     configure_nothing(monkeypatch)
     hooks, level = (threading.excepthook, sys.excepthook), logging.getLogger("apache_beam").level
-    with logging_filters.beam_silenced():
+    with failures.beam_silenced():
         assert (threading.excepthook, sys.excepthook) == hooks
         assert logging.getLogger("apache_beam").level == level
         of_beam(logging.ERROR, "boom")

@@ -13,7 +13,7 @@ import pytest
 
 from beam_datasets import features
 from beam_datasets.diffing import diff
-from beam_datasets.diffing.values import identical
+from beam_datasets.diffing.features import identical
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.features import RaggedArray
 from beam_datasets.formats import tfrecord

@@ -21,7 +21,7 @@ from beam_datasets.exporting.array_record import ArrayRecord
 from beam_datasets.exporting.formats import NAMES, format_of
 from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.run import finish, staged_bytes, staging, write_shard
-from beam_datasets.features.unknown import UnknownFeature
+from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
 from tests.reading.conftest import write_dataset

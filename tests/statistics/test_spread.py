@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.statistics.codes import codes_of, values_of
 from beam_datasets.statistics.page import number_text
-from beam_datasets.statistics.spread import MAX_BINS, UNIT, Spread, exact_sums, histogram
+from beam_datasets.statistics.sketches import MAX_BINS, UNIT, Spread, codes_of, exact_sums, histogram, values_of
 
 RANDOM = np.random.default_rng(0)
 NUMBERS = {

@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from beam_datasets.statistics.codes import mixed, occurrences
-from beam_datasets.statistics.values import COLUMNS, MAX_VALUES, MIN_SHARE, Values
+from beam_datasets.statistics.sketches import COLUMNS, MAX_VALUES, MIN_SHARE, Values, mixed, occurrences
 
 
 def values_of(numbers, order=None, parts=1):
