@@ -15,7 +15,7 @@ DATA := build/quickstart
 BIN := .venv/bin
 INTEROP := .venv-interop/bin
 ADAPTERS := .venv-adapters/bin
-SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch])
+SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch]) beam_datasets/native/_core.pyi
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 

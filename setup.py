@@ -2,6 +2,7 @@
 
 import os
 import sys
+import zlib
 from glob import glob
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 LIMITED_API = sys.version_info >= (3, 11)  # the first whose limited API has the buffer protocol
+STUBS = "beam_datasets/native/_core.pyi"
+INTERFACE = zlib.crc32(Path(STUBS).read_bytes()) & 0x7FFFFFFF  # beam_datasets/native/__init__.py compares it
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=sorted(glob("beam_datasets/native/*.c")),
-    depends=sorted(glob("beam_datasets/native/*.h")),
-    define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [],
+    depends=[*sorted(glob("beam_datasets/native/*.h")), STUBS],
+    define_macros=[("INTERFACE", str(INTERFACE)), *([("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [])],
     py_limited_api=LIMITED_API,
     extra_compile_args=[]
     if sys.platform == "win32"

@@ -10,13 +10,15 @@ import functools
 import importlib
 import os
 import warnings
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-INTERFACE = 12
-"""Version of the C interface. Raise it when a function in `_core.pyi` changes."""
+INTERFACE = zlib.crc32(Path(__file__).with_name("_core.pyi").read_bytes()) & 0x7FFFFFFF
+"""Identifies the C interface: a checksum of its stubs, which setup.py compiles into the module."""
 
 core: ModuleType | None = None
 _problem = ""

@@ -6,9 +6,6 @@
  */
 #include "native.h"
 
-/* What beam_datasets/native/__init__.py expects; another number wherever a function of _core.pyi changes. */
-#define INTERFACE 12
-
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_core",
@@ -22,6 +19,7 @@ static int add_everything(PyObject *module) {
                             runs_methods,    chunks_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
+    /* A checksum of _core.pyi, which setup.py passes; native/__init__.py expects that of the stubs beside it. */
     if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) return -1;
     return block_add(module);
 }
