@@ -23,8 +23,7 @@ from beam_datasets.cli.options import (
     parse_with_beam,
     with_underscores,
 )
-from beam_datasets.cli.printing import say, splits_table
-from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
+from beam_datasets.cli.printing import ProgressBar, ProgressLines, say, splits_table
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.generate import compatibility

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.examples import feature_at, line_width, value_text
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
-from beam_datasets.cli.printing import say, table
-from beam_datasets.cli.progress_bar import progress_bar
+from beam_datasets.cli.printing import progress_bar, say, table
 from beam_datasets.diffing import diff
 from beam_datasets.diffing.diffing import open_versions
 from beam_datasets.diffing.result import KINDS

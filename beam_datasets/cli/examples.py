@@ -12,7 +12,7 @@ import numpy as np
 from beam_datasets.cli.printing import printable
 from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.tree import innermost
+from beam_datasets.features.sequence import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

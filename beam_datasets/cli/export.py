@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, UsageError, as_usage_errors, num_shards
-from beam_datasets.cli.printing import say, size_text, table
-from beam_datasets.cli.progress_bar import bytes_bar
-from beam_datasets.exporting.formats import NAMES
+from beam_datasets.cli.printing import bytes_bar, say, size_text, table
+from beam_datasets.exporting.plan import NAMES
 
 if TYPE_CHECKING:
     import argparse
@@ -82,8 +81,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _plan(known: argparse.Namespace) -> ExportPlan:
-    from beam_datasets.exporting.formats import format_of
-    from beam_datasets.exporting.plan import ExportRequest
+    from beam_datasets.exporting.plan import ExportRequest, format_of
 
     options = {"row_group_bytes": known.row_group_size, "group_size": known.group_size}
     given = {field.name: getattr(known, field.name) for field in fields(ExportRequest)}

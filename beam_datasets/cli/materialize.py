@@ -18,8 +18,7 @@ from beam_datasets.cli.options import (
     as_usage_errors,
     num_shards,
 )
-from beam_datasets.cli.printing import say, size_text, splits_table, table
-from beam_datasets.cli.progress_bar import bytes_bar
+from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import make_importable
 from beam_datasets.reading.opening import builder_from_directory
 

@@ -17,8 +17,7 @@ from beam_datasets.cli.options import (
     import_beam,
     until_dashes,
 )
-from beam_datasets.cli.printing import plural, say, size_text
-from beam_datasets.cli.progress_bar import bytes_bar
+from beam_datasets.cli.printing import bytes_bar, plural, say, size_text
 from beam_datasets.generate.repair import repair
 from beam_datasets.verifying import verify
 

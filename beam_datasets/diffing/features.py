@@ -22,7 +22,7 @@ from beam_datasets.features import (
 )
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.tree import below, innermost
+from beam_datasets.features.sequence import below, innermost
 from beam_datasets.formats.example import spans_of
 
 if TYPE_CHECKING:

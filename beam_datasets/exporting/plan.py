@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, PathExistsError
-from beam_datasets.exporting.formats import format_of
+from beam_datasets.exporting.array_record import ArrayRecord
+from beam_datasets.exporting.jsonl import JsonLines
+from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.schema import schema_of
+from beam_datasets.exporting.webdataset import WebDataset
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.plan import choose_shards
 from beam_datasets.generate.runs import EXPORT_FILE, Run
 from beam_datasets.materializing.plan import plan_job, target_dir
+from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import FileInstructions, shard_ends
 
 if TYPE_CHECKING:
@@ -27,6 +31,30 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.selection import NameOrDir
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.lineage import Lineage
+
+_FORMATS: dict[str, type[Format]] = {kind.name: kind for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
+NAMES = tuple(_FORMATS)
+
+
+def format_of(name: str, **options: Any) -> Format:
+    """Returns a format by its name.
+
+    Args:
+        name: one of `NAMES`.
+        **options: of the format; those that are None are left out.
+
+    Raises:
+        BeamDatasetsError: the format or its option does not exist.
+        ValueError: an option's value is unusable.
+    """
+    if name not in _FORMATS:
+        known = ", ".join(NAMES)
+        raise BeamDatasetsError(f"there is no format {name!r}; known are {known}.{did_you_mean(name, NAMES)}")
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in {field.name for field in fields(_FORMATS[name])}:
+            raise BeamDatasetsError(f"{option} is no option of the format {name}.")
+    return _FORMATS[name](**given)
 
 
 @dataclass(frozen=True)

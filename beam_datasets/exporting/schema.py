@@ -22,7 +22,7 @@ from beam_datasets.features import (
 )
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.tree import below, innermost
+from beam_datasets.features.sequence import below, innermost
 from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
-from beam_datasets.features.sequence import Sequence
+from beam_datasets.features.sequence import Sequence, innermost
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.features.tree import innermost
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
 from beam_datasets.formats.example import spans_of
 from beam_datasets.native import core

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as AbstractSequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +23,7 @@ from beam_datasets.features.base import (
     shape_of,
 )
 from beam_datasets.features.dtypes import int_from_json
-from beam_datasets.features.features_dict import FeaturesDict, check_unique, to_feature
+from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -287,3 +288,30 @@ class Dataset(Sequence):
             return NestedDataset(count, item)
 
         return decode
+
+
+def innermost(feature: Any) -> Any:
+    """Returns a feature without the sequences around it.
+
+    >>> import numpy as np
+    >>> innermost(Sequence(Sequence(np.int64)))
+    int64
+    """
+    while isinstance(feature, Sequence):
+        feature = feature.feature
+    return feature
+
+
+def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Yields each feature below another, whatever its depth: its name, the steps that lead to it, and the feature.
+
+    >>> import numpy as np
+    >>> [name for name, _, _ in below(FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})}))]
+    ['id', 'objects', 'objects/label']
+    """
+    tree = innermost(tree)
+    if isinstance(tree, FeaturesDict):
+        for step, child in tree.items():
+            steps = (*path, step)
+            yield reduce(join, steps), steps, child
+            yield from below(child, steps)

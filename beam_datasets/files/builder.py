@@ -12,13 +12,12 @@ import apache_beam as beam
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError
 from beam_datasets.features import FeaturesDict
-from beam_datasets.files.exported import Export, export_of
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.images import check_exif_orientation
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, Piece, find, pieces
 from beam_datasets.files.rows import Bad, Example, Key, ReadFiles, Rows, log_left_out, place_of
-from beam_datasets.files.splits import Share, shares
+from beam_datasets.files.splits import Export, Share, export_of, shares
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import check_dataset_name
 

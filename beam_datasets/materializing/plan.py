@@ -13,7 +13,7 @@ from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOpti
 from beam_datasets.features import FeaturesDict, Sequence, UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.tree import below, innermost
+from beam_datasets.features.sequence import below, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.materializing.copying import plan_copy
 from beam_datasets.materializing.records import RANGE_BYTES, Filter, RecordRanges, Transform, salt_of
@@ -26,10 +26,10 @@ from beam_datasets.materializing.selection import (
     select_splits,
 )
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.info_json import names_in
 from beam_datasets.metadata.lineage import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.metadata.names import DatasetName, did_you_mean
 from beam_datasets.metadata.split_info import SplitDict
-from beam_datasets.metadata.supervised_keys import names_in
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:

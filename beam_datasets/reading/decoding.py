@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.features.compiler import chosen, compile_batch_decoder, compile_block_decoder, compile_decoder
-from beam_datasets.features.missing import Fill, fill_of
-from beam_datasets.features.stacking import KEEP, stack
+from beam_datasets.features.stacking import KEEP, Fill, fill_of, stack
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.metadata.supervised_keys import check_supervised_keys
+from beam_datasets.metadata.info_json import check_supervised_keys
 
 Function: TypeAlias = Callable[[Any], Any]
 

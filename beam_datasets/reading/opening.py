@@ -12,11 +12,11 @@ from beam_datasets import catalog, features, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import DatasetNotFoundError, FeatureError, MetadataError, PathNotFoundError
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
+from beam_datasets.metadata.info_json import check_supervised_keys
 from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, between
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
-from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.reading.config import read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode

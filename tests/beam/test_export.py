@@ -14,8 +14,8 @@ from apache_beam.transforms.display import DisplayData
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.beam import Export
-from beam_datasets.exporting.formats import NAMES
 from beam_datasets.exporting.parquet import Parquet
+from beam_datasets.exporting.plan import NAMES
 from tests.exporting.conftest import INTER, MANY
 from tests.exporting.conftest import export as export_here
 from tests.reading.conftest import write_dataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from beam_datasets.cli.progress_bar import ProgressBar, ProgressLines
+from beam_datasets.cli.printing import ProgressBar, ProgressLines
 from beam_datasets.generate.progress import Progress
 
 

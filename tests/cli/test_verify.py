@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from beam_datasets.cli.progress_bar import bytes_bar
+from beam_datasets.cli.printing import bytes_bar
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import contents
 

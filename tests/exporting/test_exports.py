@@ -18,8 +18,8 @@ import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.exporting.array_record import ArrayRecord
-from beam_datasets.exporting.formats import NAMES, format_of
 from beam_datasets.exporting.parquet import Parquet
+from beam_datasets.exporting.plan import NAMES, format_of
 from beam_datasets.exporting.run import finish, staged_bytes, staging, write_shard
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs

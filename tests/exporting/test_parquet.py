@@ -16,8 +16,7 @@ from pyarrow import parquet
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.exporting.arrow import arrow_converter, arrow_schema
-from beam_datasets.exporting.parquet import Parquet
+from beam_datasets.exporting.parquet import Parquet, arrow_converter, arrow_schema
 from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.exporting.writing import Block
 from beam_datasets.features import compile_decoder

@@ -15,7 +15,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.compiler import compile_batch_decoder
-from beam_datasets.features.missing import fill_of
+from beam_datasets.features.stacking import fill_of
 from beam_datasets.formats import columns
 from tests.strategies import DTYPES, assert_equal
 
