@@ -82,7 +82,7 @@ test: .venv/.ready
 	exit $$failed
 
 test-slow: .venv/.ready
-	$(BIN)/pytest -n 2 --dist loadfile -m slow $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal -m slow $(PYTEST_ARGS)
 
 test-all:
 	@failed=0; \

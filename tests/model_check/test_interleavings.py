@@ -1,0 +1,24 @@
+"""Interleavings of runs that publish to an object store or a local disk; see `model`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model_check import model
+
+CHUNK = 5000  # so that the processes that test end at about the same time
+
+
+@pytest.mark.parametrize("kind, count", [("store", 1500), ("disk", 700)])
+def test_some_interleavings(kind: str, count: int) -> None:
+    """P1, P4: no interleaving of attempts, runs, gc, crashes and lost replies publishes a version that is not whole."""
+    model.check(kind, range(count))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, number", [*(("store", n) for n in range(14)), *(("disk", n) for n in range(6))])
+def test_a_hundred_thousand_interleavings(kind: str, number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """P1, P4: the same for many more, of other seeds."""
+    counted = model.check(kind, range(1_000_000 + number * CHUNK, 1_000_000 + (number + 1) * CHUNK))
+    with capsys.disabled():
+        print("\n" + counted)
