@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,14 @@ from beam_datasets.arguments import asks_for_beam
 from beam_datasets.errors import without_beam
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from beam_datasets.exporting.plan import ExportPlan
     from beam_datasets.exporting.writing import Format
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir
+
+_ENGINE = ("num_workers", "payload", "spill_dir", "block_size", "shared_disk", "wait", "progress")
 
 
 def export(
@@ -75,26 +77,7 @@ def export(
     return run_export(plan, beam_options, engine)
 
 
-def materialize(
-    source: NameOrDir,
-    *,
-    split: Any = None,
-    to: str | None = None,
-    data_dir: NameOrDir | None = None,
-    source_data_dir: NameOrDir | None = None,
-    sources: Mapping[str, NameOrDir] | None = None,
-    features: Collection[str] | None = None,
-    filter: str | Callable[[Any], Any] | None = None,
-    reshuffle: str | None = None,
-    refuse_repeats: bool = False,
-    num_shards: int | Mapping[str, int] | None = None,
-    min_shard_size: int | None = None,
-    max_shard_size: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    source_storage_options: Mapping[str, Any] | None = None,
-    beam_options: Any | Sequence[str] | None = None,
-    **engine: Any,
-) -> str:
+def materialize(source: NameOrDir, *, beam_options: Any | Sequence[str] | None = None, **options: Any) -> str:
     """Writes slices of published datasets as a dataset of its own, and returns its directory.
 
     Dataset order is kept: example i of a split is example i of the slice, `a+b` is b behind a. Records are copied as
@@ -103,33 +86,38 @@ def materialize(
     Args:
         source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, those
             that TensorFlow Datasets wrote too.
-        split: {name of a split: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or texts
-            'NAME=EXPRESSION', one or several. None for all splits, as they are. A term of an expression may name
-            another dataset, with the same features: 'train+other:train[:10%]'.
-        to: `name[/config][:version]` of what is written. What is left open is the source's.
-        data_dir: root of the datasets, for what is written; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
-            ~/beam_datasets.
-        source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of that
-            name, the one without `data_dir`.
-        sources: {label: name or directory} of other datasets, for expressions.
-        features: which features are kept, nested ones as 'objects/label'; None for all.
-        filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
-            'module:function' or 'path/to/file.py:function'.
-        reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their keys.
-        refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in 'train+more:train'
-            of datasets with common keys; otherwise all examples are kept, and a warning shows two of them.
-        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
-        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
-        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
-        storage_options: of the store of `data_dir`, for what is written; see `beam_datasets.builder`. Two arguments,
-            because source and target often are two stores, and credentials of one are not to be sent to the other.
-        source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in the
-            bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give what
-            `beam_datasets.storage.with_options(url, options)` returns. Both are for workers that this process starts.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
             this process does all, without Beam: it copies with several threads, and filters and shuffles with one.
-        **engine: as of `DatasetBuilder.build`: num_workers, payload, spill_dir, block_size, shared_disk, wait,
-            progress.
+        **options: what to materialize, and how:
+
+            * split: {name of a split: expression}, such as {'train': 'train[:80%]', 'validation': 'train[80%:]'}; or
+              texts 'NAME=EXPRESSION', one or several. None for all splits, as they are. A term of an expression may
+              name another dataset, with the same features: 'train+other:train[:10%]'.
+            * to: `name[/config][:version]` of what is written. What is left open is the source's.
+            * data_dir: root of the datasets, for what is written; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
+              ~/beam_datasets.
+            * source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of
+              that name, the one without `data_dir`.
+            * sources: {label: name or directory} of other datasets, for expressions.
+            * features: which features are kept, nested ones as 'objects/label'; None for all.
+            * filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
+              'module:function' or 'path/to/file.py:function'.
+            * reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their
+              keys.
+            * refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in
+              'train+more:train' of datasets with common keys; otherwise all examples are kept, and a warning shows two
+              of them.
+            * num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+            * min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+            * max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+            * storage_options: of the store of `data_dir`, for what is written; see `beam_datasets.builder`. Two
+              arguments, because source and target often are two stores, and credentials of one are not to be sent to
+              the other.
+            * source_storage_options: of the stores of sources and of `source_data_dir`; None for `storage_options` in
+              the bucket of `data_dir`, elsewhere for what the environment says. For sources in several stores, give
+              what `beam_datasets.storage.with_options(url, options)` returns. Both are for workers that this process
+              starts.
+            * num_workers, payload, spill_dir, block_size, shared_disk, wait, progress: as of `DatasetBuilder.build`.
 
     Raises:
         DatasetNotFoundError: the source does not exist.
@@ -142,47 +130,16 @@ def materialize(
     """
     from beam_datasets.materializing.plan import plan_job
 
-    job = plan_job(
-        source,
-        split=split,
-        to=to,
-        data_dir=data_dir,
-        source_data_dir=source_data_dir,
-        sources=sources,
-        features=features,
-        filter=filter,
-        reshuffle=reshuffle,
-        refuse_repeats=refuse_repeats,
-        num_shards=num_shards,
-        min_shard_size=min_shard_size,
-        max_shard_size=max_shard_size,
-        storage_options=storage_options,
-        source_storage_options=source_storage_options,
-    )
+    engine = {name: options.pop(name) for name in _ENGINE if name in options}
+    job = plan_job(source, **options)
     for note in job.notes:
         warnings.warn(note, stacklevel=2)
     return run_job(job, beam_options, engine)
 
 
 def run_export(plan: ExportPlan, beam_options: Any, engine: dict[str, Any]) -> str:
-    """Exports by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
-
-    Args:
-        plan: what to export.
-        beam_options: see `export`.
-        engine: `num_workers`, `shared_disk` and `progress`, see `export`.
-
-    Raises:
-        MissingDependencyError: Beam is asked for and not installed.
-        BeamDatasetsError: any other reason why nothing was exported.
-    """
-    if asks_for_beam(beam_options, engine):
-        with _needs_beam():
-            from beam_datasets.beam import export as pipeline
-        return pipeline.run(plan, beam_options=beam_options, **engine)
-    from beam_datasets.exporting.run import run_in_process
-
-    return run_in_process(plan, **engine)
+    """Exports by Beam if a runner or workers are asked for, otherwise in this process; see `run_job`."""
+    return _run("export", "beam_datasets.exporting.run", plan, beam_options, engine)
 
 
 def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
@@ -191,25 +148,21 @@ def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
     Args:
         job: what to materialize.
         beam_options: see `materialize`.
-        engine: see `materialize`.
+        engine: the options of `materialize` that change no byte.
 
     Raises:
         MissingDependencyError: Beam is asked for and not installed.
         BeamDatasetsError: any other reason why nothing was published.
     """
-    if asks_for_beam(beam_options, engine):
-        with _needs_beam():
-            from beam_datasets.beam import materialize as pipeline
-        return pipeline.run(job, beam_options=beam_options, **engine)
-    from beam_datasets.materializing.run import run_in_process
-
-    return run_in_process(job, **engine)
+    return _run("materialize", "beam_datasets.materializing.run", job, beam_options, engine)
 
 
-@contextlib.contextmanager
-def _needs_beam() -> Iterator[None]:
-    """Raises MissingDependencyError if an import fails."""
+def _run(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[str, Any]) -> str:
+    """Runs a plan by the pipeline of this name, or by the function `run_in_process` of a module without Beam."""
+    if not asks_for_beam(beam_options, engine):
+        return str(importlib.import_module(in_process).run_in_process(plan, **engine))
     try:
-        yield
+        pipeline = importlib.import_module(f"beam_datasets.beam.{name}")
     except ImportError as error:
         raise without_beam("a run with a runner or num_workers", error) from error
+    return str(pipeline.run(plan, beam_options=beam_options, **engine))

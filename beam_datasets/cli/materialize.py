@@ -61,6 +61,20 @@ source SOURCE
     usage="SOURCE [options] [options of Beam]",
     settings={"--source": {"dest": "sources"}},
 )
+_REQUEST = (
+    "split",
+    "to",
+    "data_dir",
+    "source_data_dir",
+    "features",
+    "filter",
+    "reshuffle",
+    "refuse_repeats",
+    "min_shard_size",
+    "max_shard_size",
+    "storage_options",
+    "source_storage_options",
+)
 
 
 def run(args: Sequence[str]) -> int:
@@ -108,23 +122,9 @@ def _job(known: argparse.Namespace) -> Job:
 
     if known.filter and known.filter.rpartition(":")[0].endswith(".py"):
         make_importable(os.path.dirname(os.path.abspath(known.filter.rpartition(":")[0])))
-    return plan_job(
-        known.source,
-        split=known.split,
-        to=known.to,
-        data_dir=known.data_dir,
-        source_data_dir=known.source_data_dir,
-        sources=dict(map(_labelled, known.sources or ())),
-        features=known.features,
-        filter=known.filter,
-        reshuffle=known.reshuffle,
-        refuse_repeats=known.refuse_repeats,
-        num_shards=num_shards(known.num_shards),
-        min_shard_size=known.min_shard_size,
-        max_shard_size=known.max_shard_size,
-        storage_options=known.storage_options,
-        source_storage_options=known.source_storage_options,
-    )
+    request = {name: getattr(known, name) for name in _REQUEST}
+    sources, count = dict(map(_labelled, known.sources or ())), num_shards(known.num_shards)
+    return plan_job(known.source, sources=sources, num_shards=count, **request)
 
 
 def _labelled(text: str) -> tuple[str, str]:
