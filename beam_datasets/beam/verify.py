@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -67,14 +66,13 @@ class VerifyDataset(beam.PTransform):
         """Checks that the workers reach the dataset, and builds the flow."""
         engines.begins_on(begin, self, self._shared_disk, dataset=self._expected.directory)
         features = self._expected.record_features(decode=self._decode)
-        small = replace(self._expected, names=None, manifest_text=None)  # sent to the workers
         return (
             begin
             | "Shards" >> beam.Create(list(enumerate(self._expected.filenames)), reshuffle=False)
             | "ReshuffleShards" >> beam.Reshuffle()
             | "Read" >> beam.ParDo(_ReadShards(self.directory, features, self._decode))
             | "Collect" >> beam.combiners.ToList()
-            | "Conclude" >> beam.Map(_conclude, small)
+            | "Conclude" >> beam.Map(_conclude, self._expected)
         )
 
     def display_data(self) -> dict[str, Any]:

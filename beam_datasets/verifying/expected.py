@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -14,6 +15,7 @@ from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.features import FeaturesDict
 from beam_datasets.features.config import UnknownFeature
+from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
@@ -53,9 +55,8 @@ class ExpectedSplit:
         return list(accumulate(self.num_examples or (), initial=0))
 
 
-@dataclass(frozen=True)
 class Expected:
-    """What a dataset should contain.
+    """What a dataset should contain, by its small files; what cannot be read of these becomes a finding.
 
     Attributes:
         directory: of the version.
@@ -70,16 +71,44 @@ class Expected:
         not_known: what cannot be checked because no file records it.
     """
 
-    directory: str
-    manifest: Manifest | None
-    manifest_text: bytes | None
-    info: DatasetInfo | None
-    features: Any
-    splits: tuple[ExpectedSplit, ...]
-    names: tuple[str, ...] | None
-    indexed: bool
-    findings: tuple[Finding, ...]
-    not_known: tuple[str, ...]
+    def __init__(self, directory: str, instead: Mapping[str, bytes]) -> None:
+        """Reads the small files; see `read_expected`."""
+        self.directory = directory
+        self._texts: dict[str, bytes | None] = dict(instead)
+        self._found: dict[str, Finding] = {}
+        self.not_known: list[str] = []
+        self.manifest: Manifest | None = None
+        self.info: DatasetInfo | None = None
+        self.features: Any = None
+        self._lineage: Lineage | None = None
+        self.names = self._list()
+        self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
+        texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
+        has_shards = any(map(ShardFilename.is_valid, self.names or ()))
+        if not has_shards and all(text is None for text in texts.values()):
+            raise DatasetNotFoundError(f"{directory} is no dataset: it has no {INFO_FILE}, and no shards.")
+        self.manifest_text = texts[MANIFEST_FILE]
+        self._read_manifest()
+        self._check_sums()
+        for name, read in ((INFO_FILE, self._read_info), (catalog.FEATURES_FILE, self._read_features)):
+            text = texts[name]
+            if text is None:
+                self._miss(name)
+            else:
+                read(text)
+        self._read_metadata()
+        self._compare()
+        self.splits = tuple(self._splits())
+        self._find_unexpected()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what workers need: not the names and contents of files."""
+        return self.__dict__ | {"names": None, "manifest_text": None, "_texts": {}}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings, one for each file."""
+        return tuple(self._found.values())
 
     @property
     def full_name(self) -> str:
@@ -109,7 +138,7 @@ class Expected:
         totals = [
             sum(split.columns.file_bytes)
             if split.columns
-            else (split.num_bytes or 0) + 16 * sum(split.num_examples or ())
+            else (split.num_bytes or 0) + OVERHEAD * sum(split.num_examples or ())
             for split in self.splits
         ]
         return sum(totals) or None
@@ -123,58 +152,6 @@ class Expected:
             {**self.features.features, **{name: feature.stored() for name, feature in unknown}}
         )
 
-
-def read_expected(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Expected:
-    """Returns what a dataset's directory should contain.
-
-    Args:
-        dataset_dir: the directory, or its URL.
-        instead: file name -> content of small files that replaces what they contain.
-
-    Raises:
-        DatasetNotFoundError: the directory does not exist, or contains no file of a dataset.
-        MetadataError: the shards have a format that cannot be read.
-    """
-    small = _SmallFiles(storage.normalize(dataset_dir), instead or {})
-    small.read_all()
-    if small.info is not None and small.info.file_format != "tfrecord" and not small.is_damaged(INFO_FILE):
-        raise MetadataError(
-            f"{small.directory}: the examples are stored as {small.info.file_format}; only tfrecord can be verified."
-        )
-    splits = tuple(small.splits())
-    shards = set(chain.from_iterable(split.filenames for split in splits))
-    other_formats = small.info.alternative_file_formats if small.info is not None else ()
-    extra = _find_unexpected(small.directory, small.names, shards, other_formats)
-    return Expected(
-        small.directory,
-        small.manifest,
-        small.manifest_text,
-        small.info,
-        small.features,
-        splits,
-        small.names,
-        small.indexed,
-        (*small.findings, *extra),
-        tuple(small.not_known),
-    )
-
-
-class _SmallFiles:
-    """The small files of a directory; what cannot be read becomes a finding."""
-
-    def __init__(self, directory: str, instead: Mapping[str, bytes]) -> None:
-        self.directory = directory
-        self._texts: dict[str, bytes | None] = dict(instead)
-        self.findings: list[Finding] = []
-        self.not_known: list[str] = []
-        self.manifest: Manifest | None = None
-        self.manifest_text: bytes | None = None
-        self.info: DatasetInfo | None = None
-        self.features: Any = None
-        self._lineage: Lineage | None = None
-        self.names = self._list()
-        self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
-
     def _list(self) -> tuple[str, ...] | None:
         try:
             return tuple(storage.list_dir(self.directory))
@@ -185,28 +162,6 @@ class _SmallFiles:
                 raise
             self.not_known.append(f"whether there are unexpected files: {error}")
             return None
-
-    def read_all(self) -> None:
-        """Reads all small files.
-
-        Raises:
-            DatasetNotFoundError: there are no files of a dataset.
-        """
-        texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
-        has_shards = any(map(ShardFilename.is_valid, self.names or ()))
-        if not has_shards and all(text is None for text in texts.values()):
-            raise DatasetNotFoundError(f"{self.directory} is no dataset: it has no {INFO_FILE}, and no shards.")
-        self.manifest_text = texts[MANIFEST_FILE]
-        self._read_manifest()
-        self._check_sums()
-        for name, read in ((INFO_FILE, self._read_info), (catalog.FEATURES_FILE, self._read_features)):
-            text = texts[name]
-            if text is None:
-                self._miss(name)
-            else:
-                read(text)
-        self._read_metadata()
-        self._compare()
 
     def _read(self, name: str) -> bytes | None:
         if name not in self._texts:
@@ -221,13 +176,8 @@ class _SmallFiles:
 
     def _find(self, name: str, kind: str, message: str) -> None:
         """Adds a finding; only the first of each file."""
-        if not self.is_damaged(name):
-            path = storage.join(self.directory, name)
-            self.findings.append(Finding(name, None, None, kind, message.removeprefix(path).lstrip(": ")))
-
-    def is_damaged(self, name: str) -> bool:
-        """Returns whether a file has a finding."""
-        return any(finding.file == name for finding in self.findings)
+        message = message.removeprefix(storage.join(self.directory, name)).lstrip(": ")
+        self._found.setdefault(name, Finding(name, None, None, kind, message))
 
     def _miss(self, name: str) -> None:
         self._find(name, "missing", "the file does not exist")
@@ -283,7 +233,7 @@ class _SmallFiles:
             tree = self._with_labels(tree, name)
         if unknown := [name for name, _ in _unknown(tree)]:
             self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
-        if not self.is_damaged(catalog.FEATURES_FILE):
+        if catalog.FEATURES_FILE not in self._found:
             self.features = tree  # features of another version would fit no record
 
     def _with_labels(self, tree: Any, file: str) -> Any:
@@ -320,7 +270,7 @@ class _SmallFiles:
                     message = f"by it split {name!r} has {size} bytes, by {MANIFEST_FILE} {sum(columns.num_bytes)}"
                     self._find(INFO_FILE, "metadata", message)
 
-    def splits(self) -> Iterator[ExpectedSplit]:
+    def _splits(self) -> Iterator[ExpectedSplit]:
         """Yields what each split should contain: by the manifest, else dataset_info.json, else the names of files."""
         if self.manifest is not None:
             for name, columns in self.manifest.splits.items():
@@ -349,7 +299,7 @@ class _SmallFiles:
         if known is None or known.filename_template is None:
             return usual
         told = FilenameTemplate(dataset, split, template=known.filename_template.template)
-        return usual if self.is_damaged(INFO_FILE) and usual.filename(0, num_shards) in (self.names or ()) else told
+        return usual if INFO_FILE in self._found and usual.filename(0, num_shards) in (self.names or ()) else told
 
     def _splits_by_name(self) -> Iterator[ExpectedSplit]:
         self.not_known.append("how many examples each shard should have: no file records it")
@@ -357,46 +307,53 @@ class _SmallFiles:
         for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):
             yield ExpectedSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
 
+    def _find_unexpected(self) -> None:
+        """Adds a finding for each file that looks like a shard, an index or an unfinished file and is not expected."""
+        shards = set(self.filenames)
+        others = [name for name in self._listed(shards) if name.removesuffix(INDEX_SUFFIX) not in shards]
+        forms = {_form(name) for name in shards} if others else set()
+        other_formats = self.info.alternative_file_formats if self.info is not None else ()
+        for name in others:
+            shard = storage.basename(name).removesuffix(INDEX_SUFFIX)
+            if storage.is_temporary(shard):
+                self._find(name, "leftover", "an unfinished file, left by a run that was killed")
+            elif _form(name.removesuffix(INDEX_SUFFIX)) in forms or (
+                ShardFilename.is_valid(shard) and ShardFilename.parse(shard).fileformat not in other_formats
+            ):
+                self._find(name, "extra", "no split of the dataset has this file")
+
+    def _listed(self, shards: Collection[str]) -> Iterator[str]:
+        """Yields the files in the directory, and in those below it that should contain shards."""
+        yield from self.names or ()
+        for folder in sorted({name.rpartition("/")[0] for name in shards} - {""}) if self.names is not None else ():
+            with contextlib.suppress(PathNotFoundError):  # each of its shards has a finding
+                yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(self.directory, folder)))
+
+
+def read_expected(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Expected:
+    """Returns what a dataset's directory should contain.
+
+    Args:
+        dataset_dir: the directory, or its URL.
+        instead: file name -> content of small files that replaces what they contain.
+
+    Raises:
+        DatasetNotFoundError: the directory does not exist, or contains no file of a dataset.
+        MetadataError: the shards have a format that cannot be read.
+    """
+    expected = Expected(storage.normalize(dataset_dir), instead or {})
+    info = expected.info
+    if info is not None and info.file_format != "tfrecord" and not any(f.file == INFO_FILE for f in expected.findings):
+        raise MetadataError(
+            f"{expected.directory}: the examples are stored as {info.file_format}; only tfrecord can be verified."
+        )
+    return expected
+
 
 def _unknown(tree: Any) -> list[tuple[str, Any]]:
     """Returns the top-level features whose class is not known here."""
     fields = tree.features if isinstance(tree, FeaturesDict) else {}
     return [(name, feature) for name, feature in fields.items() if isinstance(feature, UnknownFeature)]
-
-
-def _find_unexpected(
-    directory: str, names: Collection[str] | None, shards: Collection[str], other_formats: Collection[str]
-) -> Iterator[Finding]:
-    """Yields a finding for each file that looks like a shard, an index or an unfinished file and is not expected.
-
-    Args:
-        directory: of the dataset.
-        names: of what is in it; None if it cannot be listed.
-        shards: names of the shards that should exist, relative to the directory.
-        other_formats: formats in which the shards also exist.
-    """
-    listed = _listed(directory, names, shards) if names is not None else ()
-    others = [name for name in listed if not (name in shards or name.removesuffix(INDEX_SUFFIX) in shards)]
-    forms = {_form(name) for name in shards} if others else set()
-    for name in others:
-        base = storage.basename(name)
-        shard = base.removesuffix(INDEX_SUFFIX)
-        if storage.is_temporary(base):
-            yield Finding(name, None, None, "leftover", "an unfinished file, left by a run that was killed")
-        elif _form(name.removesuffix(INDEX_SUFFIX)) in forms or (
-            ShardFilename.is_valid(shard) and ShardFilename.parse(shard).fileformat not in other_formats
-        ):
-            yield Finding(name, None, None, "extra", "no split of the dataset has this file")
-
-
-def _listed(directory: str, names: Collection[str], shards: Collection[str]) -> Iterator[str]:
-    """Yields the files in the directory, and in those below it that should contain shards."""
-    yield from names
-    for folder in sorted({name.rpartition("/")[0] for name in shards if "/" in name} - {""}):
-        try:
-            yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(directory, folder)))
-        except PathNotFoundError:
-            continue  # each of its shards has a finding
 
 
 def _form(name: str) -> str:

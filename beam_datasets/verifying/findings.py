@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -100,15 +99,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the finding as JSON values."""
-        return {
-            "file": self.file,
-            "offset": self.offset,
-            "record": self.record,
-            "kind": self.kind,
-            "message": self.message,
-            "lost": None if self.lost is None else str(self.lost),
-            "remedy": self.remedy,
-        }
+        return asdict(self) | {"lost": None if self.lost is None else str(self.lost), "remedy": self.remedy}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
@@ -147,16 +138,14 @@ class Report:
     @property
     def lost(self) -> tuple[Lost, ...]:
         """All lost examples, as ranges that neither overlap nor touch."""
-        united: dict[str, list[list[int]]] = defaultdict(list)
         lost = [finding.lost for finding in self.findings if finding.lost is not None]
         order = list(dict.fromkeys(one.split for one in lost))
+        united: list[Lost] = []
         for one in sorted(lost, key=lambda one: (order.index(one.split), one.start)):
-            ranges = united[one.split]
-            if ranges and one.start <= ranges[-1][1]:
-                ranges[-1][1] = max(one.stop, ranges[-1][1])
-            else:
-                ranges.append([one.start, one.stop])
-        return tuple(Lost(split, start, stop) for split, ranges in united.items() for start, stop in ranges)
+            if united and united[-1].split == one.split and one.start <= united[-1].stop:
+                one = Lost(one.split, united[-1].start, max(one.stop, united.pop().stop))
+            united.append(one)
+        return tuple(united)
 
     @property
     def num_lost(self) -> int:

@@ -182,7 +182,7 @@ def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
         expected.full_name,
         expected.directory,
         tuple(findings),
-        expected.not_known,
+        tuple(expected.not_known),
         sum(shard.problem is None for shard in facts),
         sum(shard.num_records for shard in facts),
         sum(shard.size for shard in facts),
