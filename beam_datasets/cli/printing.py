@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import io
 import sys
@@ -18,23 +17,13 @@ if TYPE_CHECKING:
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - set(map(ord, "\n\t"))
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # let a line be shown in another order
 _ESCAPES = {code: ascii(chr(code))[1:-1] for code in _CONTROLS | _DIRECTIONS}
-_SHAPES = dict(zip("▕▏·░▒▓█▀", '||.-=+#"'))  # of the bars of `slices` and the thumbnails of `head`
 
 
 def escape_unencodable() -> None:
     """Makes standard output and error escape the characters that their encoding lacks, instead of failing."""
-    codecs.register_error("beam_datasets_escape", _escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="beam_datasets_escape")
-
-
-def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
-    r"""Returns the ASCII to print for the first character that cannot be encoded: a shape of its own, or `\xe9`."""
-    assert isinstance(error, UnicodeEncodeError)
-    error.end = error.start + 1
-    shape = _SHAPES.get(error.object[error.start])
-    return (shape, error.end) if shape else codecs.backslashreplace_errors(error)
+            stream.reconfigure(errors="backslashreplace")
 
 
 def printable(text: str) -> str:

@@ -21,6 +21,7 @@ from beam_datasets.features import (
     compile_decoder,
 )
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.formats.example import spans_of
@@ -72,17 +73,6 @@ def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "
     if inner.old is None or inner.new is None:
         return Comparison(changes)
     return Comparison(changes, _rewrapped(old, inner.old), _rewrapped(new, inner.new))
-
-
-def readable(feature: FeatureConnector) -> FeatureConnector:
-    """Returns the tree with what is stored in place of features of unknown classes, which cannot be decoded."""
-    if isinstance(feature, UnknownFeature):
-        return feature.stored()
-    if isinstance(feature, FeaturesDict):
-        return feature.with_features({name: readable(child) for name, child in feature.items()})
-    if isinstance(feature, Sequence):
-        return feature.with_feature(readable(feature.feature))
-    return feature
 
 
 def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Comparison:
@@ -301,7 +291,9 @@ def _wire_names(feature: FeatureConnector | None) -> frozenset[bytes]:
 
 
 def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], Any]:
-    return compile_decoder(readable(feature)) if feature is not None else lambda record: {}
+    if feature is None:
+        return lambda record: {}
+    return compile_decoder(feature, decoders=skip_decoding(feature, UnknownFeature))
 
 
 def _flat(decode: Callable[[Buffer], Any]) -> Callable[[Buffer], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Experiment(enum.Enum):
     DUMMY = 1  # does nothing; for tests
 
 
+@functools.total_ordering
 class Version:
     """A version of a dataset, ordered by its three numbers.
 
@@ -145,15 +147,6 @@ class Version:
 
     def __lt__(self, other: VersionOrStr) -> bool:
         return self.tuple < _operand(other)
-
-    def __le__(self, other: VersionOrStr) -> bool:
-        return self.tuple <= _operand(other)
-
-    def __gt__(self, other: VersionOrStr) -> bool:
-        return self.tuple > _operand(other)
-
-    def __ge__(self, other: VersionOrStr) -> bool:
-        return self.tuple >= _operand(other)
 
 
 def _parse(version: VersionOrStr) -> tuple[int, int, int]:

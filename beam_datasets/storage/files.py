@@ -192,10 +192,12 @@ def create_copy(source: PathLike, target: PathLike) -> None:
         FileExistsError: the target exists.
         StorageError: the paths are not in one object store.
     """
-    (one, source), (other, target) = _at(source), _at(target)
-    if one is not other or one is local or _root(source) != _root(target):
+    source, target = paths.normalize(source), paths.normalize(target)
+    if paths.scheme(source) not in _OBJECT_STORES or _root(source) != _root(target):
         raise StorageError(f"{source}: expected a file in the object store of {target}")
-    one.create_copy(source, target)
+    from beam_datasets.storage import objects
+
+    objects.create_copy(source, target)
 
 
 def file_sizes(path: PathLike) -> dict[str, int]:

@@ -260,11 +260,6 @@ def copy(source: str, target: str) -> None:
         copy_bytes(reader, writer)
 
 
-def create_copy(source: str, target: str) -> None:
-    """Is not needed: a local directory is renamed."""
-    raise NotImplementedError
-
-
 def usage(path: str) -> Usage:
     """Returns what a file or a directory takes."""
     with _named(path):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
-from beam_datasets.features import FeaturesDict
 from beam_datasets.features.config import UnknownFeature
+from beam_datasets.features.decode import apply_decoders, skip_decoding
+from beam_datasets.features.sequence import below
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
@@ -145,12 +146,7 @@ class Expected:
 
     def record_features(self, *, decode: bool) -> Any:
         """Returns the features to check records against; None if they are not known."""
-        unknown = _unknown(self.features) if decode else []
-        if not unknown:
-            return self.features
-        return self.features.with_features(
-            {**self.features.features, **{name: feature.stored() for name, feature in unknown}}
-        )
+        return apply_decoders(self.features, skip_decoding(self.features, UnknownFeature)) if decode else self.features
 
     def _list(self) -> tuple[str, ...] | None:
         try:
@@ -231,7 +227,7 @@ class Expected:
         tree.load_labels(lambda name: label_files.append(name))
         for name in label_files:
             tree = self._with_labels(tree, name)
-        if unknown := [name for name, _ in _unknown(tree)]:
+        if unknown := [name for name, _, feature in below(tree) if isinstance(feature, UnknownFeature)]:
             self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
         if catalog.FEATURES_FILE not in self._found:
             self.features = tree  # features of another version would fit no record
@@ -348,12 +344,6 @@ def read_expected(dataset_dir: str, instead: Mapping[str, bytes] | None = None) 
             f"{expected.directory}: the examples are stored as {info.file_format}; only tfrecord can be verified."
         )
     return expected
-
-
-def _unknown(tree: Any) -> list[tuple[str, Any]]:
-    """Returns the top-level features whose class is not known here."""
-    fields = tree.features if isinstance(tree, FeaturesDict) else {}
-    return [(name, feature) for name, feature in fields.items() if isinstance(feature, UnknownFeature)]
 
 
 def _form(name: str) -> str:
