@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from beam_datasets.diffing import diff as diff
     from beam_datasets.features import decode as decode
     from beam_datasets.generate.repair import repair as repair
+    from beam_datasets.generate.units import SourceUnits as SourceUnits
     from beam_datasets.jobs import export as export
     from beam_datasets.jobs import materialize as materialize
     from beam_datasets.metadata.info import DatasetInfo as DatasetInfo
@@ -60,6 +61,7 @@ _HOMES = {
     ".diffing": ("DatasetDiff", "diff"),
     ".verifying": ("verify",),
     ".generate.repair": ("repair",),
+    ".generate.units": ("SourceUnits",),
 }
 __version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.metadata.version import VersionOrStr
 
-Source = Any  # a Beam PTransform or PCollection, an iterable of (key, example), or a callable that returns one
+Source = Any  # SourceUnits, a Beam PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
 )  # fmt: skip
@@ -126,9 +126,9 @@ class DatasetBuilder:
     def _split_generators(self, *args: Any) -> Mapping[str, Source]:
         """Returns {split name: source of (key, example)}.
 
-        A source is a Beam PTransform or PCollection, an iterable, or a callable that returns an iterable. Iterables are
-        made and consumed on a worker. A parameter called `pipeline` gets the pipeline; any other positional one, which
-        is the download manager of TensorFlow Datasets, gets one that cannot download.
+        A source is a `SourceUnits`, a Beam PTransform or PCollection, an iterable, or a callable that returns an
+        iterable. Iterables are made and consumed on one worker. A parameter called `pipeline` gets the pipeline; any
+        other positional one, which is the download manager of TensorFlow Datasets, gets one that cannot download.
         """
         raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
 

@@ -29,6 +29,10 @@ class AbandonedError(BeamDatasetsError, RuntimeError):
     """The run was abandoned, by its launcher or by `beam-datasets gc`; it publishes nothing."""
 
 
+class ResumeError(BeamDatasetsError, RuntimeError):
+    """A failed run cannot be resumed: its builder has changed, or it is still active."""
+
+
 class VersionError(BeamDatasetsError, ValueError):
     """A version bump is too small for the changes, or the version to compare with does not exist."""
 

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import apache_beam as beam
 import numpy as np
 
+from beam_datasets import storage
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam.encode import UnitReader
 from beam_datasets.beam.failures import pair_of
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.resume import Resumable, command_to_resume, find_attempts, fingerprint
 from beam_datasets.generate.spill_dir import choose_spill_dir
+from beam_datasets.generate.units import SourceUnits, read_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
-    from beam_datasets.beam.write import Reader
     from beam_datasets.generate.progress import Progress
+    from beam_datasets.generate.publish import Publication
     from beam_datasets.metadata.info import DatasetInfo
 
 
@@ -59,6 +63,7 @@ def generate(
     block_size: int | None = None,
     shared_disk: bool = False,
     check_against: str | None = None,
+    resume: bool | str = False,
     wait: bool = True,
     progress: Callable[[Progress], None] | None = None,
     counters: Callable[[Mapping[str, Any]], None] | None = None,
@@ -82,6 +87,9 @@ def generate(
         check_against: a published version, or 'latest' for the highest one below this. Features and description are
             compared before the job starts, the examples before publishing. If the number promises more than the data
             keep, nothing is published, and the result is kept to be published under another number.
+        resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
+            fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
+            option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
         wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
@@ -91,6 +99,7 @@ def generate(
         AlreadyPublishedError: the version is published already.
         VersionError: its number promises more than features or description keep, or there is no version to compare.
         ResultKeptError: its number promises more than the examples keep; all is written.
+        ResumeError: the builder has changed since the run that is to be resumed, or that run is active.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
@@ -112,14 +121,22 @@ def generate(
         builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
         check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
     )
+    if resume and payload == "inline":
+        raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
+    payload = "spilled" if resume else payload
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled)
+    publication, resumable = _resumed(builder, publication, resume)
     transport = engine.transport(spilled, block_size)
 
     def build(pipeline: beam.Pipeline) -> None:
-        examples, readers = _examples(builder, pipeline)
-        examples | WriteExamples(publication, sharding, transport, readers)
+        if spilled is not None:
+            resumable.save(spilled)
+        sources = builder.split_generators(pipeline)
+        directories = [attempt.spill_dir for attempt in publication.attempts]
+        examples, readers = _examples(builder, pipeline, sources, directories)
+        examples | WriteExamples(publication, sharding, transport, readers, list(sources))
 
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
@@ -127,21 +144,43 @@ def generate(
     return publication.dataset_dir
 
 
-def _examples(builder: Builder, pipeline: beam.Pipeline) -> tuple[dict[str, beam.PCollection], dict[str, Reader]]:
-    """Returns {split: PCollection} in the builder's order, and for those that are iterables {split: what reads them}.
+def _resumed(builder: Builder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
+    """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
+    target = storage.url(publication.dataset_dir)
+    own = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
+    if not resume:
+        return publication, own
+    attempts, own = find_attempts(own, publication.run, resume)
+    return dataclasses.replace(publication, attempts=tuple(attempts)), own
 
-    The PCollection of an iterable has one element, where it is read.
+
+def _examples(
+    builder: Builder, pipeline: beam.Pipeline, sources: Mapping[str, Any], directories: Sequence[str]
+) -> tuple[dict[str, beam.PCollection], dict[str, UnitReader]]:
+    """Returns the input of `WriteExamples`, and the readers of those that are sources of units; iterables are one unit.
+
+    Args:
+        builder: which has the sources.
+        pipeline: to which they are added.
+        sources: split -> source.
+        directories: with checkpoints of earlier runs.
     """
     examples: dict[str, beam.PCollection] = {}
-    readers: dict[str, Reader] = {}
-    for split, source in builder.split_generators(pipeline).items():
+    readers: dict[str, UnitReader] = {}
+    units: dict[str, SourceUnits] = {}
+    for split, source in sources.items():
         if isinstance(source, beam.PCollection):
             examples[split] = source
         elif isinstance(source, beam.PTransform):
             examples[split] = pipeline | f"Generate {split}" >> source
+        elif isinstance(source, SourceUnits):
+            units[split] = source
         else:
-            examples[split] = pipeline | f"Start {split}" >> beam.Impulse()
-            readers[split] = functools.partial(_read_iterable, split, builder)
+            units[split] = SourceUnits(["all"], functools.partial(_read_iterable, split, builder))
+    for splits in read_together(units):
+        reader = UnitReader.of({split: units[split] for split in splits}, directories)
+        examples[splits[0]] = pipeline | f"Start {reader.label}" >> beam.Impulse()
+        readers[splits[0]] = reader
     return examples, readers
 
 

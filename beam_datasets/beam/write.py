@@ -16,15 +16,13 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
-from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import KV, with_input_types, with_output_types
-from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.beam import coders
-from beam_datasets.beam.failures import SourceError, pair_of
-from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -32,34 +30,29 @@ from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import runs, shard_writer
 from beam_datasets.generate.blocks import (
     Block,
-    BlockBuilder,
     SpilledBlock,
-    histogram_of,
     merge_unique,
     split_by_key,
 )
-from beam_datasets.generate.progress import reported
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.native import note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from beam_datasets.beam.encode import UnitReader
     from beam_datasets.generate.blocks import AnyBlock
 
-    Reader = Callable[[Any], Iterable[tuple[Any, Any]]]
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
 # For engines that buffer what a bundle yields, and send a hundred messages ahead of any size: docs/how-to/flink.md.
 MAX_BUFFERED_BLOCK_SIZE = 1 << 20
 MAX_BUFFERED_PART_SIZE = 8 << 20
-MAX_BUFFERED_BUNDLE_SIZE = 64 << 20
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
 SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
-_HISTOGRAMS = "histograms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +108,15 @@ class WriteExamples(beam.PTransform):
         publication: what is published, and where.
         sharding: how many shards, and which examples.
         engine: how records travel.
-        readers: split -> what makes its examples on a worker, in place of a PCollection of them: it is called for each
-            element of the split's PCollection.
+        readers: key of `examples` -> reader of units of some splits; the PCollection has one element, of any value.
+        splits: the splits, in their order; by default the keys of `examples`.
     """
 
     publication: publishing.Publication
     sharding: planning.ShardingOptions = field(default_factory=planning.ShardingOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
-    readers: Mapping[str, Reader] = field(default_factory=dict)
+    readers: Mapping[str, UnitReader] = field(default_factory=dict)
+    splits: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -130,20 +124,27 @@ class WriteExamples(beam.PTransform):
     def expand(self, examples: Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Builds the flow: Encode, Plan, Route, group, Write, Join, Publish."""
         note_if_missing()  # before worker processes, which inherit that it was said
-        self.sharding.check_splits(examples)
+        splits = list(self.splits or examples)
+        self.sharding.check_splits(splits)
         compile_encoder(self.publication.features)  # what cannot be encoded is refused before anything runs
-        encoded = [self._encode(split, pcoll) for split, pcoll in examples.items()]
+        encoded = [outputs for split, pcoll in examples.items() for outputs in self._encode(split, pcoll)]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
             distinct = blocks | "CountDistinct" >> _CountDistinct()
-            histograms_of_all = [outputs[_HISTOGRAMS] for outputs in encoded] | "AllHistograms" >> beam.Flatten()
+            histograms_of_all = [outputs[HISTOGRAMS] for outputs in encoded] | "AllHistograms" >> beam.Flatten()
             libraries = histograms_of_all | "Libraries" >> beam.MapTuple(_libraries_alone).with_output_types(COUNTS)
             counts = [distinct, libraries] | "MergeHistograms" >> beam.Flatten()
         else:
-            counts = [outputs[_HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
-        return write_blocks(blocks, counts, list(examples), self.publication, self.sharding, self.engine)
+            counts = [outputs[HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
+        return write_blocks(blocks, counts, splits, self.publication, self.sharding, self.engine)
 
-    def _encode(self, split: str, examples: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
+    def _encode(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
+        shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
+        outputs: dict[str, Any] = {"blocks": self.engine.block_type, HISTOGRAMS: COUNTS}
+        if reader := self.readers.get(split):
+            encode = EncodeUnits(reader, self.publication.features, self.engine, shift, outputs)
+            found: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> encode
+            return found
         if not examples.is_bounded:
             raise ValueError(
                 f"split {split!r} is an unbounded PCollection, which never ends; a dataset is published when all its "
@@ -153,12 +154,9 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
-        options = split, self.publication.features, self.engine, shift
-        reader = self.readers.get(split)
-        encode = _EncodeBlocks(*options) if reader is None else _ReadAndEncodeBlocks(*options, reader)
-        typed = beam.ParDo(encode).with_output_types(self.engine.block_type, histograms=COUNTS)
-        return examples | f"Encode {split}" >> typed.with_outputs(_HISTOGRAMS, main="blocks")
+        encoder = EncodeBlocks(split, self.publication.features, self.engine, shift)
+        typed = beam.ParDo(encoder).with_output_types(outputs["blocks"], **{HISTOGRAMS: COUNTS})
+        return [examples | f"Encode {split}" >> typed.with_outputs(HISTOGRAMS, main="blocks")]
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a job's page shows of this transform."""
@@ -275,101 +273,6 @@ def publish_shards(
 def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     """Returns how finely to count: more finely for many shards, and where they may become many."""
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
-
-
-class _EncodeBlocks(beam.DoFn):
-    """(key, example) -> blocks, and beside them a histogram of each: of hashes so coarse, or of integers."""
-
-    def __init__(self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None) -> None:
-        self._split = split
-        self._features = features
-        self._engine = engine
-        self._hash_shift = hash_shift
-        self._examples = Metrics.counter("beam_datasets", "examples_encoded")
-        self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
-
-    def setup(self) -> None:
-        self._libraries: set[str] = set()
-        self._builder = BlockBuilder(
-            self._split,
-            compile_encoder(self._features, self._libraries),
-            block_size=self._engine.bytes_per_block,
-            ordered=self._hash_shift is None,
-            spill_dir=self._engine.spill_dir,
-        )
-
-    def start_bundle(self) -> None:
-        self._builder.reset()
-        self._libraries.clear()
-        self._bundle_examples = self._bundle_bytes = 0
-
-    def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
-        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
-        return self._outputs() if self._builder.add(key, example) else None
-
-    def finish_bundle(self) -> Iterator[Any]:
-        window = GlobalWindow()
-        for output in self._outputs():
-            if isinstance(output, beam.pvalue.TaggedOutput):
-                value = WindowedValue(output.value, window.max_timestamp(), (window,))
-                yield beam.pvalue.TaggedOutput(output.tag, value)
-            else:
-                yield WindowedValue(output, window.max_timestamp(), (window,))
-        self._builder.reset()
-
-    def _outputs(self) -> Iterator[Any]:
-        try:
-            block = self._builder.flush()
-        except InvalidKeyError as error:
-            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
-        if block is None:
-            return
-        counts = histogram_of(block, self._hash_shift or 0)
-        counts = dataclasses.replace(counts, libraries=frozenset(self._libraries))
-        self._libraries.clear()
-        self._examples.inc(len(block))
-        self._bytes.inc(block.num_bytes)
-        self._bundle_examples += len(block)
-        self._bundle_bytes += block.num_bytes
-        if self._engine.buffers_bundles and self._bundle_bytes > MAX_BUFFERED_BUNDLE_SIZE:
-            raise BeamDatasetsError(
-                f"split {self._split!r}: with payload='inline' one bundle has more than "
-                f"{MAX_BUFFERED_BUNDLE_SIZE >> 20} MiB, which this engine would hold in memory until the bundle ends, "
-                "or hang. Use payload='spilled'."
-            )
-        yield block
-        yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (self._split, counts))
-
-
-class _ReadAndEncodeBlocks(_EncodeBlocks):
-    """Anything -> blocks of the examples that a reader makes of it, and beside them a histogram of each."""
-
-    def __init__(self, split: str, features: Any, engine: EngineOptions, shift: int | None, reader: Reader) -> None:
-        super().__init__(split, features, engine, shift)
-        self._reader = reader
-
-    def process(self, element: Any) -> Iterator[Any]:
-        encode, pair = super().process, None
-        try:
-            with reported(self._engine.progress_dir, self._split, self._encoded):
-                for pair in self._reader(element):
-                    outputs = encode(pair)
-                    if outputs is not None:
-                        yield from outputs
-        except Exception as error:
-            if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
-                raise  # as it is: ours say where by themselves
-            raise SourceError.after(error, pair[0], self._encoded()[0], self._split) from None
-
-    def _encoded(self) -> tuple[int, int]:
-        """Returns (examples, bytes of their records) of this bundle so far."""
-        return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
-
-
-def _is_of_encoding(error: Exception) -> bool:
-    """Returns whether an error came to its place in this module from another one, not from a reader."""
-    below = error.__traceback__ and error.__traceback__.tb_next
-    return below is not None and below.tb_frame.f_globals is globals()
 
 
 @with_input_types(histograms.Histogram)
@@ -529,3 +432,5 @@ def _make_visible(decided: Decided, _: Any) -> str:
 def _remove_spilled(publication: publishing.Publication) -> None:
     if publication.spill_dir is not None:
         storage.remove_tree(publication.spill_dir)
+    for attempt in publication.attempts:
+        attempt.remove()

@@ -51,6 +51,8 @@ dataset NAME_OR_FILE
 --skip_published  succeed if the version is already published
 --check_against [VERSION]  compare with a published version, by default the highest one below; if the number promises
   more than features or data keep, publish nothing, and keep the result to be published under another
+--resume [changed]  reuse what failed runs of this version had finished; refused if the dataset's code or options have
+  changed since, unless --resume changed. A run with this option keeps what it has finished if it fails
 --debug  show the traceback of an error
 {SHARDS.strip()}
 --max_examples_per_split N  keep the N of the lowest hashes
@@ -58,7 +60,7 @@ dataset NAME_OR_FILE
 {ENGINE}
 """,
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
-    settings={"--check_against": {"const": "latest"}},
+    settings={"--check_against": {"const": "latest"}, "--resume": {"const": True, "choices": [True, "changed"]}},
 )
 _PASSED_ON = (
     "min_shard_size",
@@ -70,6 +72,7 @@ _PASSED_ON = (
     "spill_dir",
     "shared_disk",
     "check_against",
+    "resume",
 )
 
 

@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug or not (ours or place):  # an error of this package's own code is a bug, and its traceback is needed
             error.__suppress_context__ = False  # what a runner raised, too
             raise
-        say(f"beam-datasets: {error if ours else _described(error, place)}", file=sys.stderr)
+        notes = getattr(error, "__notes__", [])
+        say("\n".join([f"beam-datasets: {error if ours else _described(error, place)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 

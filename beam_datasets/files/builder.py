@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import abc
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-
-import apache_beam as beam
 
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError
@@ -16,8 +14,9 @@ from beam_datasets.files.fields import Field, override, parse_field, problems, t
 from beam_datasets.files.images import check_exif_orientation
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, Piece, find, pieces
-from beam_datasets.files.rows import Bad, Example, Key, ReadFiles, Rows, log_left_out, place_of
+from beam_datasets.files.rows import Bad, Example, Key, Rows, log_left_out, place_of, read_piece
 from beam_datasets.files.splits import Export, Share, export_of, shares
+from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import check_dataset_name
 
@@ -209,20 +208,13 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _info(self) -> DatasetInfo:
         return DatasetInfo(builder=self, features=self._features(), description=self._description)
 
-    def _split_generators(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection[tuple[Key, Example]]]:
+    def _split_generators(self) -> dict[str, SourceUnits]:
         """Reads each pattern once, however many splits share its rows."""
-        rows = {
-            pattern: pipeline
-            | f"Rows of {pattern}" >> ReadFiles(self._rows_reader(), self._pieces(files), self._skip_bad)
-            for pattern, files in self._files.items()
-        }
-        return {name: of_share(name, rows[share.pattern], share) for name, share in self._shares.items()}
+        read = partial(read_piece, reader=self._rows_reader(), skip_bad=self._skip_bad)
+        pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
+        return {name: units_of(share, pieces[share.pattern], read) for name, share in self._shares.items()}
 
 
-def of_share(name: str, rows: beam.PCollection, share: Share) -> beam.PCollection:
-    """Returns the rows that belong to a split's share."""
-    return rows if share.is_all else rows | f"Share {name}" >> beam.Filter(_belongs, share)
-
-
-def _belongs(row: tuple[Key, Example], share: Share) -> bool:
-    return share.has(row[0])
+def units_of(share: Share, pieces: Sequence[Any], read: Callable[[Any], Iterator[tuple[Key, Example]]]) -> SourceUnits:
+    """Returns the source of a split that has a share of the rows of some pieces."""
+    return SourceUnits(pieces, read, None if share.is_all else share.has)

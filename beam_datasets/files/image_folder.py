@@ -10,22 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
-from beam_datasets.files.builder import FilesBuilder, of_share
+from beam_datasets.files.builder import FilesBuilder, units_of
 from beam_datasets.files.images import storable_image
 from beam_datasets.files.inputs import find, open_bytes
-from beam_datasets.files.rows import Bad, ReadFiles
+from beam_datasets.files.rows import Bad, read_piece
 from beam_datasets.files.splits import shares
+from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    import apache_beam as beam
 
     from beam_datasets.files.inputs import InputFile
     from beam_datasets.files.rows import Example, Key
@@ -70,17 +69,17 @@ class ImageFolder(FilesBuilder):
             builder=self, features=features, supervised_keys=("image", "label"), description=self._description
         )
 
-    def _split_generators(self, pipeline: beam.Pipeline) -> dict[str, beam.PCollection[tuple[Key, Example]]]:
+    def _split_generators(self) -> dict[str, SourceUnits]:
         misplaced = [("", file) for file in self._folder.misplaced]  # to be counted, once
         rows = {}
         for split, images in self._folder.splits.items():
             listed, misplaced = [*images, *misplaced], []
             batches = [listed[i : i + _BATCH] for i in range(0, len(listed), _BATCH)]
-            read = ReadFiles(ImageRows(self._exif_orientation), batches, self._skip_bad)
-            rows[split] = pipeline | f"Images of {split}".strip() >> read
+            rows[split] = batches
+        read = partial(read_piece, reader=ImageRows(self._exif_orientation), skip_bad=self._skip_bad)
         if self._folder.has_splits:
-            return rows
-        return {name: of_share(name, rows[""], share) for name, share in self._shares.items()}
+            return {name: SourceUnits(batches, read) for name, batches in rows.items()}
+        return {name: units_of(share, rows[""], read) for name, share in self._shares.items()}
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import logging
-import pickle
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.errors import InputError
@@ -19,7 +16,7 @@ from beam_datasets.files.images import StorableImage
 from beam_datasets.files.inputs import LineAt, count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from beam_datasets.files.fields import Field
     from beam_datasets.files.inputs import InputFile, Piece
@@ -133,41 +130,6 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     if isinstance(key, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
         return str(as_text(key))
     raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")
-
-
-@dataclass
-class ReadFiles(beam.PTransform):
-    """Reads the rows of files as (key, example).
-
-    Attributes:
-        reader: of the files' format.
-        pieces: what to read.
-        skip_bad: whether rows that cannot be used are counted and left out; else the first is an error.
-    """
-
-    reader: Reader
-    pieces: Sequence[Any]
-    skip_bad: bool = False
-
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[tuple[Key, Example]]:
-        """Shares the pieces out and reads them."""
-        return (
-            begin
-            | "Pieces" >> beam.Create([_packed(self.pieces)], reshuffle=False)
-            | "Unpack" >> beam.FlatMap(_unpacked)
-            | "Share" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(read_piece, self.reader, self.skip_bad)
-        )
-
-
-def _packed(pieces: Sequence[Any]) -> bytes:
-    """Returns the pieces in a tenth to a seventieth of their size; engines limit that of a graph."""
-    return zlib.compress(pickle.dumps(list(pieces)))
-
-
-def _unpacked(packed: bytes) -> list[Any]:
-    pieces: list[Any] = pickle.loads(zlib.decompress(packed))
-    return pieces
 
 
 def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key, Example]]:

@@ -10,7 +10,9 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.resume import hint
 from beam_datasets.generate.runs import RESULT_DIR
+from beam_datasets.generate.spill_dir import has_units
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.version import Version
@@ -218,6 +220,9 @@ class _Search:
         if kind == "staging" and _belongs_to_holder(path):
             return None  # shown with the reservation
         abandoned, reason = self._whose(owner, usage.modified)
+        if kind == "staging" and has_units(path):
+            abandoned = abandoned and self.now - usage.modified >= self.older_than
+            reason = f"{reason}; finished units, which are reused by: {hint(path)}"
         if owner is None and kind == "staging" and (result := _kept_result(path)):
             reason = f"refused for its number: beam-datasets publish {result} --version NUMBER publishes it; {reason}"
         return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)

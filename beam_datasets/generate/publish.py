@@ -33,7 +33,7 @@ from beam_datasets.errors import (
     ResultKeptError,
     StorageError,
 )
-from beam_datasets.generate import compatibility, runs, shard_writer
+from beam_datasets.generate import compatibility, resume, runs, shard_writer
 from beam_datasets.generate.owners import OWNER_FILE, Owner
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
@@ -66,6 +66,7 @@ class Publication:
         check_against: directory of a published version, to whose readers this one must keep what its number promises.
         spill_dir: directory of intermediate files; None if there are none.
         notes: remarks for readers, for run.json.
+        attempts: failed runs of which this one reuses what they had finished.
     """
 
     info: DatasetInfo
@@ -78,6 +79,7 @@ class Publication:
     check_against: str | None = None
     spill_dir: str | None = None
     notes: Sequence[str] = ()
+    attempts: Sequence[resume.Attempt] = ()
 
     @property
     def name(self) -> str:
@@ -231,8 +233,9 @@ def reserve(publication: HasRun) -> None:
 def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
     """Reserves a directory for the duration of a run; if the run fails, gives it up and removes what it wrote.
 
-    Nothing is removed if the engine has not confirmed that the job ended (JobStateUnknownError), if the run has decided
-    to publish and only the last steps failed, and if the result is kept to be published under another number.
+    Nothing is removed if finished units are kept for `--resume` (see `resume.keeps_units`), if the engine has not
+    confirmed that the job ended (JobStateUnknownError), if the run has decided to publish and only the last steps
+    failed, and if the result is kept to be published under another number.
 
     Args:
         publication: what is published.
@@ -274,6 +277,11 @@ def _give_up(run: Run, error: BaseException) -> None:
                     f"failed: {error}. To finish it, run the same command again, or "
                     f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
+            return
+        if resume.keeps_units(run):
+            for directory in (run.staging_dir, run.spill_place):  # this process is done with them
+                storage.remove(storage.join(directory, OWNER_FILE))
+            error.add_note(f"What was finished is kept. To continue: {resume.hint(run.spill_place)}")
             return
         if run.spill_dir:
             storage.remove_tree(run.spill_dir)
@@ -651,6 +659,7 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -
             "python": platform.python_version(),
             "machine": platform.platform(),
             **({"notes": list(publication.notes)} if publication.notes else {}),
+            **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
         }
     )
 

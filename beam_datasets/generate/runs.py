@@ -39,6 +39,7 @@ import crc32c
 from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, AlreadyPublishedError, PathNotFoundError, StorageError
 from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.spill_dir import has_units
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
 
@@ -85,6 +86,11 @@ class Run:
     def staging_dir(self) -> str:
         """Directory in which the run puts its files together."""
         return staging_dir(self.target, self.job)
+
+    @property
+    def spill_place(self) -> str:
+        """Directory of its spilled payload, if there is any."""
+        return self.spill_dir or storage.join(self.staging_dir, "spill")
 
     @property
     def is_remote(self) -> bool:
@@ -434,10 +440,14 @@ def abandon(target: str, job: str, *, by: str) -> Decision:
 
 
 def discard(run: Run, *, by: str) -> bool:
-    """Abandons a run and deletes its files; returns False if it has decided to publish, and deletes nothing then."""
+    """Abandons a run and deletes its files; returns False if it has decided to publish, and deletes nothing then.
+
+    The files of a run with finished units stay: `--resume` reuses them, and gc deletes them when they are old.
+    """
     if abandon(run.target, run.job, by=by).kind == PUBLISH:
         return False
-    _delete_staged(run)
+    if not has_units(run.spill_place):
+        _delete_staged(run)
     return True
 
 

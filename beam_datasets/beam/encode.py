@@ -1,0 +1,315 @@
+"""Encode: from the source of a split to blocks of encoded records, and beside them a histogram of each."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_datasets.beam.failures import SourceError, pair_of
+from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.features import compile_encoder
+from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate.blocks import BlockBuilder, SpilledBlock, histogram_of, key_array, size_array
+from beam_datasets.generate.progress import reported
+from beam_datasets.generate.units import Checkpoint, checksum, choose, load_checkpoints, named_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from beam_datasets.beam.write import EngineOptions
+    from beam_datasets.generate.units import SourceUnits
+
+MAX_BUFFERED_BUNDLE_SIZE = 64 << 20
+CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
+HISTOGRAMS = "histograms"
+_FINISHED, _DAMAGED = "finished", "damaged"
+NamedUnit = tuple[str, Any]
+
+
+class EncodeBlocks(beam.DoFn):
+    """(key, example) -> blocks, and beside them a histogram of each: of hashes so coarse, or of integers."""
+
+    def __init__(self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None) -> None:
+        self._split = split
+        self._features = features
+        self._engine = engine
+        self._hash_shift = hash_shift
+        self._examples = Metrics.counter("beam_datasets", "examples_encoded")
+        self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
+
+    def setup(self) -> None:
+        """Compiles the encoder."""
+        self._libraries: set[str] = set()
+        self._builder = BlockBuilder(
+            self._split,
+            compile_encoder(self._features, self._libraries),
+            block_size=self._engine.bytes_per_block,
+            ordered=self._hash_shift is None,
+            spill_dir=self._engine.spill_dir,
+        )
+
+    def start_bundle(self) -> None:
+        """Forgets what a bundle that failed had collected."""
+        self._builder.reset()
+        self._libraries.clear()
+        self.made: list[tuple[SpilledBlock, int, Collection[str]]] = []
+        self._bundle_examples = self._bundle_bytes = 0
+
+    def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
+        """Encodes an example; returns outputs if a block is full."""
+        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
+        return self.outputs() if self._builder.add(key, example) else None
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields the last block."""
+        yield from map(_in_window, self.outputs())
+        self._builder.reset()
+
+    @property
+    def encoded(self) -> tuple[int, int]:
+        """(examples, bytes of their records) of this bundle so far."""
+        return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
+
+    def outputs(self) -> Iterator[Any]:
+        """Yields the block of what was collected, and its histogram."""
+        try:
+            block = self._builder.flush()
+        except InvalidKeyError as error:
+            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
+        if block is None:
+            return
+        keys, sizes = block.load()
+        counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
+        counts = dataclasses.replace(counts, libraries=frozenset(self._libraries))
+        if isinstance(block, SpilledBlock):
+            self.made.append((block, checksum(keys, sizes), counts.libraries))
+        self._libraries.clear()
+        self._examples.inc(len(block))
+        self._bytes.inc(block.num_bytes)
+        self._bundle_examples += len(block)
+        self._bundle_bytes += block.num_bytes
+        if self._engine.buffers_bundles and self._bundle_bytes > MAX_BUFFERED_BUNDLE_SIZE:
+            raise BeamDatasetsError(
+                f"split {self._split!r}: with payload='inline' one bundle has more than "
+                f"{MAX_BUFFERED_BUNDLE_SIZE >> 20} MiB, which this engine would hold in memory until the bundle ends, "
+                "or hang. Use payload='spilled'."
+            )
+        yield block
+        yield beam.pvalue.TaggedOutput(HISTOGRAMS, (self._split, counts))
+
+
+@dataclass(frozen=True)
+class UnitReader:
+    """How the examples of some splits are read.
+
+    Attributes:
+        units: (name, unit) of all units.
+        read: unit -> iterable of (key, example).
+        splits: split -> which keys belong to it; None for all.
+        directories: with checkpoints of earlier runs.
+    """
+
+    units: Sequence[NamedUnit]
+    read: Callable[[Any], Iterable[tuple[Any, Any]]]
+    splits: Mapping[str, Callable[[Any], bool] | None]
+    directories: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, sources: Mapping[str, SourceUnits], directories: Sequence[str]) -> UnitReader:
+        """Returns the reader of splits whose sources have the same units and function."""
+        one = next(iter(sources.values()))
+        named = named_units(list(sources), one.units)
+        return cls(named, one.read, {split: source.keep for split, source in sources.items()}, directories)
+
+    @property
+    def label(self) -> str:
+        """Names of the splits, for stages."""
+        return ", ".join(self.splits)
+
+
+@dataclass
+class EncodeUnits(beam.PTransform):
+    """One element -> the blocks of all units, and their histograms; finished units of earlier runs are not read.
+
+    Attributes:
+        reader: of the units.
+        features: the feature tree.
+        engine: how records travel.
+        hash_shift: as of `EncodeBlocks`.
+        outputs: type hints of the blocks and of the histograms.
+    """
+
+    reader: UnitReader
+    features: Any
+    engine: EngineOptions
+    hash_shift: int | None
+    outputs: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def expand(self, begin: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
+        """Lists the units, shares them out, and encodes them; verifies and reuses those that are finished."""
+        reader, encoded = self.reader, []
+        units = begin | "List" >> beam.ParDo(_ListUnits(reader)).with_outputs(_FINISHED, main="units")
+        left = units.units
+        if reader.directories:
+            reuse = self._typed(_ReuseUnits(self.hash_shift), (_DAMAGED,))
+            reused = units[_FINISHED] | "ShareFinished" >> beam.Reshuffle() | "Reuse" >> reuse
+            encoded.append(reused)
+            left = (left, reused[_DAMAGED]) | "Unfinished" >> beam.Flatten()
+        if len(reader.units) > 1:
+            left |= "Share" >> beam.Reshuffle()
+        return [*encoded, left | "Read" >> self._typed(_EncodeUnits(self), ())]
+
+    def _typed(self, function: beam.DoFn, tags: Sequence[str]) -> beam.PTransform:
+        main, histograms = self.outputs["blocks"], self.outputs[HISTOGRAMS]
+        typed = beam.ParDo(function).with_output_types(main, **{HISTOGRAMS: histograms}, **dict.fromkeys(tags, Any))
+        return typed.with_outputs(HISTOGRAMS, *tags, main="blocks")
+
+
+class _ListUnits(beam.DoFn):
+    """Anything -> (name, unit) of the units to encode, and beside them (checkpoint, its units) of those to reuse.
+
+    The units travel with the function, which Beam compresses: engines limit the size of a graph.
+    """
+
+    def __init__(self, reader: UnitReader) -> None:
+        self._units, self._directories = reader.units, reader.directories
+
+    def process(self, _: Any) -> Iterator[Any]:
+        units = dict(self._units)
+        checkpoints = load_checkpoints(self._directories) if self._directories else ()
+        for checkpoint in choose(checkpoints, units):
+            own = [(name, units.pop(name)) for name in checkpoint.units]
+            yield beam.pvalue.TaggedOutput(_FINISHED, (checkpoint, own))
+        yield from units.items()
+
+
+class _ReuseUnits(beam.DoFn):
+    """(checkpoint, its units) -> its blocks and their histograms, if it is whole; else its units, to encode again."""
+
+    def __init__(self, hash_shift: int | None) -> None:
+        self._hash_shift = hash_shift
+        self._units = Metrics.counter("beam_datasets", "units_reused")
+        self._damaged = Metrics.counter("beam_datasets", "units_damaged")
+
+    def process(self, element: tuple[Checkpoint, list[NamedUnit]]) -> Iterator[Any]:
+        checkpoint, units = element
+        if not checkpoint.is_whole:
+            self._damaged.inc(len(units))
+            yield from (beam.pvalue.TaggedOutput(_DAMAGED, unit) for unit in units)
+            return
+        self._units.inc(len(units))
+        for block in checkpoint.blocks:
+            counts = histogram_of(block, self._hash_shift or 0)
+            counts = dataclasses.replace(counts, libraries=frozenset(checkpoint.libraries))
+            yield block
+            yield beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
+
+
+class _EncodeUnits(beam.DoFn):
+    """(name, unit) -> the blocks of its examples, and beside them a histogram of each.
+
+    If payload is spilled, checkpoints record which units are finished: once they make a block, and at the end of a
+    bundle.
+    """
+
+    def __init__(self, options: EncodeUnits) -> None:
+        self._read, self._splits, self._label = options.reader.read, options.reader.splits, options.reader.label
+        self._engine = options.engine
+        self._encoders = {
+            split: EncodeBlocks(split, options.features, options.engine, options.hash_shift)
+            for split in options.reader.splits
+        }
+        self._encoded = Metrics.counter("beam_datasets", "units_encoded")
+        self._reporting = contextlib.ExitStack()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reporting": None}
+
+    def setup(self) -> None:
+        self._reporting = contextlib.ExitStack()
+        for encoder in self._encoders.values():
+            encoder.setup()
+
+    def start_bundle(self) -> None:
+        self._reporting.close()
+        for encoder in self._encoders.values():
+            encoder.start_bundle()
+        self._units: list[str] = []
+        self._since, self._bytes_before = time.monotonic(), 0
+        if len(self._encoders) == 1:
+            [(split, encoder)] = self._encoders.items()
+            self._reporting.enter_context(
+                reported(self._engine.progress_dir, split, functools.partial(getattr, encoder, "encoded"))
+            )
+
+    def process(self, element: NamedUnit) -> Iterator[Any]:
+        name, unit = element
+        pair: Any = None
+        count = 0
+        encoders = [(self._encoders[split].process, keep) for split, keep in self._splits.items()]
+        try:
+            for pair in self._read(unit):
+                count += 1
+                for encode, keep in encoders:
+                    if keep is None or keep(pair_of(pair, self._label)[0]):
+                        outputs = encode(pair)
+                        if outputs is not None:
+                            yield from outputs
+        except Exception as error:
+            self._reporting.close()
+            if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
+                raise  # as it is: ours say where by themselves
+            raise SourceError.after(error, pair[0], count, self._label) from None
+        self._encoded.inc()
+        if self._engine.spill_dir is not None:
+            self._units.append(name)
+            num_bytes = sum(encoder.encoded[1] for encoder in self._encoders.values())
+            late = time.monotonic() - self._since >= CHECKPOINT_SECONDS
+            if late or num_bytes - self._bytes_before >= self._engine.bytes_per_block:
+                self._bytes_before = num_bytes
+                yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(_in_window, self._flush())
+        self._reporting.close()
+        for encoder in self._encoders.values():
+            encoder.start_bundle()  # gives its memory back
+
+    def _flush(self) -> Iterator[Any]:
+        for encoder in self._encoders.values():
+            yield from encoder.outputs()
+        if self._units and self._engine.spill_dir is not None:
+            made = [each for encoder in self._encoders.values() for each in encoder.made]
+            libraries = sorted({name for *_, names in made for name in names})
+            blocks, checksums = tuple(block for block, *_ in made), tuple(crc for _, crc, _ in made)
+            Checkpoint(tuple(self._units), blocks, checksums, tuple(libraries)).save(self._engine.spill_dir)
+        for encoder in self._encoders.values():
+            encoder.made.clear()
+        self._units, self._since = [], time.monotonic()
+
+
+def _in_window(output: Any) -> Any:
+    """Returns an output of `finish_bundle`, which must name its window."""
+    window = GlobalWindow()
+    if isinstance(output, beam.pvalue.TaggedOutput):
+        value = WindowedValue(output.value, window.max_timestamp(), (window,))
+        return beam.pvalue.TaggedOutput(output.tag, value)
+    return WindowedValue(output, window.max_timestamp(), (window,))
+
+
+def _is_of_encoding(error: Exception) -> bool:
+    """Returns whether an error came to its place in this module from another one, not from a reader."""
+    below = error.__traceback__ and error.__traceback__.tb_next
+    return below is not None and below.tb_frame.f_globals is globals()

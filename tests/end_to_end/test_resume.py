@@ -1,0 +1,164 @@
+"""A failed or killed run that is started again with --resume: same bytes, and little is done twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from beam_datasets.errors import BeamDatasetsError, ResumeError
+from beam_datasets.generate.leftovers import find_leftovers
+from tests.directories import digests
+from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.units_dataset import FILES, Units, write_sources
+from tests.processes import kill, started
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = {"num_workers": 1, "block_size": 1000, "num_shards": 2}
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("UNITS_LOG", str(tmp_path / "log"))
+    return write_sources(tmp_path / "sources")
+
+
+def finished(tmp_path: Path) -> list[str]:
+    """Returns the files that were read to their ends, by all attempts; forgets them."""
+    log = tmp_path / "log"
+    names = [Path(line).name for line in log.read_text().splitlines()] if log.exists() else []
+    log.unlink(missing_ok=True)
+    return names
+
+
+def content(directory: str) -> dict[str, str]:
+    """Returns the digests of all files but run.json."""
+    return {name: digest for name, digest in digests(directory).items() if name != "run.json"}
+
+
+def fail(builder: Units, monkeypatch: pytest.MonkeyPatch, bad: int = 12, **options: object) -> BeamDatasetsError:
+    """Runs a build that fails in the file of this number."""
+    monkeypatch.setenv("UNITS_BAD", f"{bad}.txt")
+    with pytest.raises(BeamDatasetsError, match="a bad record") as caught:
+        builder.build(**OPTIONS | options)
+    monkeypatch.delenv("UNITS_BAD")
+    return caught.value
+
+
+def test_a_bad_record_is_mended_and_the_run_continues(tmp_path, paths, monkeypatch):
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
+    assert sorted(finished(tmp_path)) == [Path(path).name for path in paths]
+    builder = Units(data_dir=tmp_path / "data", paths=paths)
+    error = fail(builder, monkeypatch, resume=True)
+    assert "To continue: the same command with --resume" in error.__notes__[0]
+    [left] = find_leftovers(tmp_path / "data", older_than=0)
+    assert "finished units, which are reused by" in left.reason
+    first = finished(tmp_path)
+    directory = builder.build(**OPTIONS, resume=True)
+    second = finished(tmp_path)
+    assert content(directory) == content(whole)
+    assert len(first) >= 10
+    assert sorted(first + second) == [Path(path).name for path in paths]
+    [job] = json.loads(Path(directory, "run.json").read_text())["resumed"]
+    assert job in left.path
+    assert os.listdir(tmp_path / "data" / "units") == ["1.0.0"]
+
+
+def test_without_the_option_a_short_run_leaves_nothing(tmp_path, paths, monkeypatch):
+    fail(Units(data_dir=tmp_path / "data", paths=paths), monkeypatch)
+    assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    monkeypatch.setattr("beam_datasets.generate.resume.KEEP_SECONDS", 0)
+    fail(Units(data_dir=tmp_path / "data", paths=paths), monkeypatch)
+    assert list((tmp_path / "data").rglob("*.units.json"))
+
+
+def test_a_changed_builder_is_refused_unless_its_units_stay_valid(tmp_path, paths, monkeypatch):
+    fail(Units(data_dir=tmp_path, paths=paths), monkeypatch, resume=True)
+    first = finished(tmp_path)
+    changed = Units(data_dir=tmp_path, paths=paths, scale=2)
+    with pytest.raises(ResumeError, match=r"argument scale: 1 -> 2\nIf its finished units are valid .*--resume chang"):
+        changed.build(**OPTIONS, resume=True)
+    fail(changed, monkeypatch, bad=17, resume="changed")
+    changed.build(**OPTIONS, resume=True)  # a run with this code has accepted them
+    assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
+
+
+@pytest.mark.parametrize("damage", ["payload", "keys", "cut", "gone", "record"])
+def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
+    builder = Units(data_dir=tmp_path / "data", paths=paths)
+    fail(builder, monkeypatch, resume=True)
+    finished(tmp_path)
+    [checkpoint, *_] = sorted((tmp_path / "data").rglob("*.units.json"))
+    facts = json.loads(checkpoint.read_text())
+    block = checkpoint.parent / facts["blocks"][0]["path"]
+    data = bytearray(block.read_bytes())
+    if damage == "gone":
+        block.unlink()
+    elif damage == "record":
+        checkpoint.write_text("{")
+    else:
+        data[{"payload": -5, "keys": 3, "cut": 0}[damage]] ^= 1
+        block.write_bytes(data[: -1 if damage == "cut" else None])
+    directory = builder.build(**OPTIONS, resume=True)
+    again = [text.split(": ")[1].strip("'") for text in facts["units"]]
+    assert {Path(path).name for path in again} < set(finished(tmp_path))
+    assert content(directory) == content(whole)
+
+
+def test_generators_and_free_pipelines(tmp_path):
+    whole = Numbers(data_dir=tmp_path / "whole", count=400).build(num_workers=1)
+    builder = Numbers(data_dir=tmp_path / "data", count=400)
+    with pytest.raises(BeamDatasetsError, match="too few for 1000 shards"):
+        builder.build(num_workers=1, resume=True, num_shards=1000)
+    [checkpoint] = (tmp_path / "data").rglob("*.units.json")
+    assert json.loads(checkpoint.read_text())["units"] == ["test: 'all'"]
+    assert content(builder.build(num_workers=1, resume=True)) == content(whole)
+
+
+def test_usage(tmp_path, paths):
+    builder = Units(data_dir=tmp_path, paths=paths)
+    with pytest.raises(ValueError, match="resume needs payload='spilled'"):
+        builder.build(resume=True, payload="inline")
+    with pytest.raises(BeamDatasetsError, match="expected units that differ in their repr, got 2 such"):
+        Units(data_dir=tmp_path, paths=[*paths, paths[0]]).build(num_workers=1)
+    assert Path(builder.build(**OPTIONS, resume=True)).is_dir()  # nothing to resume: a run like any other
+
+
+SCRIPT = """
+import sys
+from tests.end_to_end.units_dataset import Units
+Units(data_dir=sys.argv[1], paths=sys.argv[2:]).build(num_workers=2, block_size=1000, num_shards=2, resume=True)
+"""
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments(tmp_path, paths):
+    """Kills launcher and workers of run after run, until as many kills are reached ($KILLS; 3)."""
+    kills = int(os.environ.get("KILLS", "3"))
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
+    finished(tmp_path)
+    chosen = random.Random(kills)
+    environment = os.environ | {"UNITS_DELAY": "0.2"}
+    killed = runs = work = 0
+    while killed < kills:
+        runs += 1
+        data_dir = tmp_path / f"run{runs}"
+        command = [sys.executable, "-c", SCRIPT, data_dir, *paths]
+        while not (data_dir / "units" / "1.0.0").exists():
+            with started(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as process:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    _, error = process.communicate(timeout=chosen.uniform(2, 6) if killed < kills else 60)
+                    assert process.returncode == 0, error.decode()
+                    continue
+                kill(process)
+                killed += 1
+        assert content(str(data_dir / "units" / "1.0.0")) == content(whole)
+        work += len(finished(tmp_path))
+    assert work <= 1.3 * FILES * runs
