@@ -16,6 +16,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.config import StoredLists
+from beam_datasets.features.decode import Decoded
 from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
@@ -23,7 +24,7 @@ from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
-from beam_datasets.features.sequence import Sequence, innermost
+from beam_datasets.features.sequence import Sequence, below, innermost
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
@@ -40,10 +41,13 @@ if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
     from beam_datasets.formats.example import Buffer
 
+    Parts: TypeAlias = tuple[list[Callable[[], None]], Callable[[], Any]]
     Place: TypeAlias = "tuple[View, int] | dict[str, Place]"
     Nest: TypeAlias = "int | dict[str, Nest]"
 
 _LARGE = 1 << 16  # bytes of a decoded value of which not many are held
+_TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # decoded by a thread at a time, which is much longer than it waits for the GIL
+_PIXEL_DIMS = 4  # of a batch of images
 _STORED = (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint64))  # dtypes whose arrays are the parsed bytes
 _SIZE_OF_COUNT = 8  # bytes
 _DTYPES: dict[int, Any] = {KINDS["float"]: np.dtype(np.float32), KINDS["int64"]: np.dtype(np.int64)}
@@ -54,6 +58,7 @@ class ColumnarDecoder:
 
     Attributes:
         is_small: whether decoded examples are known to be not much larger than records, so that many may be held.
+        is_for_threads: whether several threads decode faster than one, because what takes long releases the GIL.
     """
 
     def __init__(self, feature: FeatureConnector, *, pad: bool = False, fill: Any = KEEP, batch: bool = False) -> None:
@@ -79,6 +84,7 @@ class ColumnarDecoder:
         self._nest = _numbered(place, {id(view): first for view, first in zip(self._views, firsts)})
         self._makers = tuple(view.maker() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
+        self.is_for_threads = not self.is_small and _has_images(feature)
 
     def one(self) -> Callable[[Buffer], Any]:
         """Returns the function from a record to its example.
@@ -116,6 +122,15 @@ class ColumnarDecoder:
         for view, column in zip(self._views, self._columns(records)):
             arrays += view.batch(column, len(records), self._pad, self._fills)
         return _placed(self._nest, arrays)
+
+    def batch_in_parts(self, records: Any) -> Parts:
+        """Returns tasks, and what returns `batch(records)` when these were run, in any threads and order."""
+        tasks, finishes, n = [], [], len(records)
+        for view, column in zip(self._views, self._columns(records)):
+            some, finish = view.batch_in_parts(column, n, self._pad, self._fills)
+            tasks += some
+            finishes.append(finish)
+        return tasks, lambda: _placed(self._nest, [array for finish in finishes for array in finish()])
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
         """Returns the column of each view; of a `Connected` one the records, and a column for each of its lists."""
@@ -180,7 +195,7 @@ def _leaf_view(feature: Any, name: str) -> View:
         size = 0 if codec.from_bytes is bytes else _decoded_size(feature)
         common["is_optional"] |= feature.may_be_missing
         common["is_small"] = size is not None and size <= _LARGE
-        if isinstance(feature, Image) and feature.has_fixed_form:
+        if isinstance(feature, Image) and feature.has_plain_form:
             return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
         return Values([name], unpack=codec.from_bytes, **common)
     if codec.numbers is None or not codec.size:
@@ -196,6 +211,14 @@ def _decoded_size(feature: Any) -> int | None:
         return None
     count = size_of(feature.shape or (None,))
     return None if count is None else count * int(feature.dtype.itemsize)
+
+
+def _has_images(feature: Any) -> bool:
+    """Returns whether there are images, and nothing is decoded by a class or function of a user."""
+    kinds = [type(innermost(child)) for _, _, child in below(feature)]
+    package = __name__.partition(".")[0]
+    is_ours = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
+    return is_ours and any(issubclass(kind, Image) for kind in kinds)
 
 
 def _is_dynamic(feature: FeatureConnector) -> bool:
@@ -282,6 +305,13 @@ class View(abc.ABC):
             else stack_decoded(values, pad=pad, path=path, fill=fills.get(path, KEEP))
             for path, values in zip(self.paths, self.columns(column, n, fills))
         ]
+
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
+        """Returns tasks, for any threads, and what returns `batch` when they are done."""
+        if self.is_small:
+            return [], functools.partial(self.batch, column, n, pad, fills)
+        arrays: list[Any] = []
+        return [lambda: arrays.extend(self.batch(column, n, pad, fills))], lambda: arrays
 
 
 @dataclass(kw_only=True)
@@ -433,18 +463,55 @@ class Values(View):
 
 @dataclass(kw_only=True)
 class Images(Values):
-    """Images of one shape and dtype."""
+    """Images that are usually decoded straight into an array of their dtype.
+
+    Attributes:
+        shape: height, width and channels; height and width may be None.
+        dtype: of pixels.
+    """
 
     shape: Any
     dtype: np.dtype[Any]
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns one array, into which the files are decoded."""
-        pixels = np.empty((n, *self.shape), self.dtype)
-        for data, target in zip(column, pixels[..., 0] if self.shape[2] == 1 else pixels):
-            if not decode_into(data, target):
-                target[...] = self.unpack(data).reshape(target.shape)
-        return [pixels]
+        """Returns one array, into which the files are decoded, if the feature has one shape."""
+        return self.batch(column, n, False, fills) if size_of(self.shape) else super().columns(column, n, fills)
+
+    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+        """Returns the array of the pixels."""
+        tasks, finish = self.batch_in_parts(column, n, pad, fills)
+        for task in tasks:
+            task()
+        return finish()  # type: ignore[no-any-return]
+
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
+        """Returns tasks that decode a few files each; where the feature has no one shape, that of the first file."""
+        first = None if size_of(self.shape) else self.unpack(column[0])
+        shape = self.shape if first is None else first.shape
+        pixels = np.empty((n, *shape), self.dtype)
+        if first is not None:
+            pixels[0] = first
+        targets = pixels[..., 0] if pixels.shape[-1] == 1 and pixels.ndim == _PIXEL_DIMS else pixels
+        others: dict[int, NDArray[Any]] = {}  # images of other shapes
+
+        def decode(start: int) -> None:
+            for i in range(start, min(start + size, n)):
+                if decode_into(column[i], targets[i]):
+                    continue
+                image = self.unpack(column[i])
+                if image.shape == shape:
+                    pixels[i] = image
+                else:
+                    others[i] = image
+
+        def finish() -> list[Any]:
+            if not others:
+                return [pixels]
+            images = [others.get(i, image) for i, image in enumerate(pixels)]
+            return [stack_decoded(images, pad=pad, path=self.paths[0], fill=fills.get(self.paths[0], KEEP))]
+
+        size = max(1, min(_TASK_IMAGES, _TASK_BYTES * n // max(pixels.nbytes, 1)))
+        return [functools.partial(decode, start) for start in range(int(first is not None), n, size)], finish
 
 
 @dataclass(kw_only=True)

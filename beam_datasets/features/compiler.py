@@ -86,6 +86,11 @@ def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[li
     return decoder.examples if decoder.is_small else None
 
 
+def is_for_threads(feature: Any, *, decoders: Any = None) -> bool:
+    """Returns whether several threads decode faster than one: large images, and nothing that a user's function does."""
+    return ColumnarDecoder(chosen(feature, decoders)).is_for_threads
+
+
 def compile_batch_decoder(
     feature: Any, *, decoders: Any = None, pad: bool = False, fill: Any = KEEP
 ) -> Callable[[list[Buffer]], Any]:
@@ -101,6 +106,16 @@ def compile_batch_decoder(
         ValueError: see `compile_decoder`, also for what the returned function raises.
     """
     return ColumnarDecoder(chosen(feature, decoders), pad=pad, fill=fill, batch=True).batch
+
+
+def compile_batch_in_parts(
+    feature: Any, *, decoders: Any = None, pad: bool = False, fill: Any = KEEP
+) -> Callable[[list[Buffer]], tuple[list[Callable[[], None]], Callable[[], Any]]]:
+    """Returns the function from records to tasks, and to what returns their batch when the tasks were run.
+
+    The tasks may be run in any threads and order. See `compile_batch_decoder` for the arguments.
+    """
+    return ColumnarDecoder(chosen(feature, decoders), pad=pad, fill=fill, batch=True).batch_in_parts
 
 
 def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:

@@ -61,7 +61,7 @@ class FunctionDecoder(Decoder):
         """Returns the connector that calls the function; the items of a sequence are decoded one by one."""
         if isinstance(feature, Sequence):
             return feature.with_feature(self.applied(feature.feature))
-        return _Decoded(feature=feature, function=self)
+        return Decoded(feature=feature, function=self)
 
 
 def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., FunctionDecoder]]:
@@ -98,7 +98,7 @@ class PartialDecoding:
 
 
 @dataclass(frozen=True, repr=False)
-class _Decoded(Wrapped):
+class Decoded(Wrapped):
     """A feature whose stored form is decoded by a function."""
 
     feature: FeatureConnector = field(kw_only=True)

@@ -178,11 +178,11 @@ class Image(Leaf):
         return unpack
 
     @property
-    def has_fixed_form(self) -> bool:
-        """Whether files are usually decoded straight into an array of the feature's shape and dtype."""
+    def has_plain_form(self) -> bool:
+        """Whether files are usually decoded straight into an array of the feature's channels and dtype."""
         shape = self.shape or ()
         is_plain = self.dtype.kind == "u" and len(shape) == 3 and shape[2] in (1, 3, 4)
-        return is_plain and bool(size_of(shape)) and type(self).unpacker is Image.unpacker
+        return is_plain and size_of(shape) != 0 and type(self).unpacker is Image.unpacker
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of the file's bytes."""

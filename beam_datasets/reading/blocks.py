@@ -85,6 +85,35 @@ def regrouped(blocks: Iterable[Items], size: int) -> Iterator[Items]:
         yield held
 
 
+def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:
+    """Yields the items in blocks of these counts; where the next ones are an error, first those before it.
+
+    The blocks that it is given are its own then, and may be changed.
+
+    >>> list(map(len, paced([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
+    [1, 4, 4, 4]
+    """
+    size = next(counts)
+    held: Items = []
+    try:
+        for block in blocks:
+            held = joined((held, block))
+            del block  # it would hold its items while the next ones are read
+            place = 0
+            while place + size <= len(held):
+                some = held if size == len(held) else held[place : place + size]
+                place += size
+                size = next(counts)
+                yield some
+            held = held[place:] if place else held
+    except Exception:
+        if held:
+            yield held
+        raise
+    if held:
+        yield held
+
+
 def sizes(item_bytes: float) -> Iterator[int]:
     """Yields without end how many items to handle at once: few at first, for which the first one has to wait.
 

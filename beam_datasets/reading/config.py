@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEFAULT_CYCLE = 16
+_AUTOTUNE = -1  # of tf.data
 _FLAGS = (
     "add_tfds_id",
     "enable_ordering_guard",
@@ -43,8 +44,8 @@ class InputContext(Protocol):
 class ReadConfig:
     """How files are read; the read order is a function of it, of the epoch and of what is read.
 
-    The fields in the second half are there so that a TFDS configuration can be taken as it is: none changes what is
-    read.
+    The fields in the second half do not change what is read. Most are there so that a TFDS configuration can be taken
+    as it is.
 
     Attributes:
         shuffle_seed: seed of the shuffle of files, any integer; None counts as 0, so that the order is always the same.
@@ -65,8 +66,9 @@ class ReadConfig:
         assert_cardinality: without effect: the number of examples is always checked.
         try_autocache: without effect.
         skip_prefetch: without effect.
-        num_parallel_calls_for_decode: without effect on the order, like every number of threads.
-        num_parallel_calls_for_interleave_files: likewise.
+        num_parallel_calls_for_decode: number of threads that decode images, at least 1. None, or -1 as tf.data's
+            AUTOTUNE, is the number of cores that the process may use. It changes nothing of what is read.
+        num_parallel_calls_for_interleave_files: without effect.
         override_buffer_size: without effect.
         options: without effect: order is always deterministic.
         file_format: without effect: the dataset's own format is read.
@@ -100,6 +102,8 @@ class ReadConfig:
         for name in ("interleave_cycle_length", "interleave_block_length"):
             if getattr(self, name) is not None:
                 self._take(name, partial(integer, at_least=1))
+        if self.num_parallel_calls_for_decode not in (None, _AUTOTUNE):
+            self._take("num_parallel_calls_for_decode", partial(integer, at_least=1))
         for name in _FLAGS:
             self._take(name, boolean)
         if self.repeat_filenames:
@@ -114,6 +118,11 @@ class ReadConfig:
     def sort_fn(self) -> Callable[[list[Any]], Sequence[Any]] | None:
         """The function that orders file instructions, by whichever name it was given."""
         return self.interleave_sort_fn or self.experimental_interleave_sort_fn
+
+    @property
+    def num_decode_threads(self) -> int | None:
+        """How many threads decode images; None for as many as there are usable cores."""
+        return None if self.num_parallel_calls_for_decode == _AUTOTUNE else self.num_parallel_calls_for_decode
 
     @property
     def seed(self) -> int:

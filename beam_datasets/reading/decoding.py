@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from beam_datasets.errors import FeatureError
-from beam_datasets.features.compiler import chosen, compile_batch_decoder, compile_block_decoder, compile_decoder
+from beam_datasets.features.compiler import (
+    chosen,
+    compile_batch_decoder,
+    compile_batch_in_parts,
+    compile_block_decoder,
+    compile_decoder,
+    is_for_threads,
+)
 from beam_datasets.features.stacking import KEEP, Fill, fill_of, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info_json import check_supervised_keys
+from beam_datasets.reading.threads import TASK_BYTES, Ahead, Start, Started, made_at_once, one_by_one, usable_cores
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -57,12 +66,14 @@ class Decode:
         decoders: see `features.compile_decoder`; a `decode.PartialDecoding` too.
         with_ids: whether items are pairs of an id and a record; the examples then have `tfds_id`.
         supervised_keys: which features to yield as a tuple; None for the whole example.
+        threads: how many threads decode what is decoded by several; None for as many as there are usable cores.
     """
 
     features: Any
     decoders: Any = None
     with_ids: bool = False
     supervised_keys: tuple[Any, ...] | None = None
+    threads: int | None = None
     kind: ClassVar[str] = "decode"
 
     def compile(self) -> Function:
@@ -96,6 +107,16 @@ class Decode:
         pick = picker(self.supervised_keys)
         return lambda items: pick(decode(items))
 
+    def num_threads(self) -> int:
+        """Returns on how many threads to decode; 1 where the calling thread is as fast."""
+        threads = usable_cores() if self.threads is None else self.threads
+        return threads if threads > 1 and is_for_threads(self.features, decoders=self.decoders) else 1
+
+    def compile_ahead(self) -> Ahead | None:
+        """Returns what decodes blocks of records on threads; None where there is one thread."""
+        threads = self.num_threads()
+        return Ahead(one_by_one(self.compile(), TASK_BYTES), threads) if threads > 1 else None
+
 
 @dataclass(frozen=True)
 class Map:
@@ -124,6 +145,21 @@ class Batch:
     fill: Fill = field(default_factory=Fill)
     kind: ClassVar[str] = "batch"
 
+    def compile_ahead(self) -> Ahead | None:
+        """Returns what decodes records of batches on threads; None where there is one thread."""
+        first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
+        threads = first.num_threads() if isinstance(first, Decode) else 1
+        if threads == 1 or not isinstance(first, Decode):
+            return None
+        relabel = fill.relabeler() or (lambda batch: batch)
+        if len(self.steps) == 1 and not first.with_ids:
+            start = compile_batch_in_parts(first.features, decoders=first.decoders, pad=pad, fill=self.fill.values)
+            pick = picker(first.supervised_keys)
+            return Ahead(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
+        rest = compose(self.steps[1:]) if len(self.steps) > 1 else (lambda example: example)
+        join = lambda examples: relabel(stack(list(map(rest, examples)), pad=pad, fill=fill.values))  # noqa: E731
+        return Ahead(_of_one(one_by_one(first.compile()), join), threads, is_whole=True)
+
     def compile(self) -> Function:
         """Returns the function from a list of items."""
         first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
@@ -134,6 +170,17 @@ class Batch:
             make = lambda items: stack(made(items), pad=pad, fill=fill.values)  # noqa: E731
         relabel = fill.relabeler()
         return make if relabel is None else lambda items: relabel(make(items))
+
+
+def _of_one(start: Callable[[Any], tuple[Any, Callable[[], Any]]], then: Function) -> Start:
+    """Returns what starts a block of one item, whose value `then` makes of what was started."""
+
+    def start_block(items: Any) -> Started:
+        (item,) = items
+        tasks, finish = start(item)
+        return tasks, lambda: [then(finish())]
+
+    return start_block
 
 
 @dataclass(frozen=True)
@@ -194,7 +241,11 @@ def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
     """Returns the function from a list of items to the list of what `compose(steps)` makes of each."""
     first, *others = steps
     each, rest = compose(steps), compose(tuple(others)) if others else None
-    whole = first.compile_block() if isinstance(first, Decode) else None
+    whole: Function | None = None
+    if isinstance(first, Decode):
+        threads, whole = first.num_threads(), first.compile_block()
+        if threads > 1:
+            whole = partial(made_at_once, first.compile(), threads=threads)
 
     def of_block(items: list[Any]) -> list[Any]:
         if whole is None:
@@ -234,7 +285,12 @@ def _with_ids(decode: Function) -> Function:
 
 
 def picker(nest: Any) -> Function:
-    """Returns the function that picks features out of an example, in the structure of a nest of their names."""
+    """Returns the function that picks features out of an example, in the structure of a nest of their names.
+
+    The whole example for None.
+    """
+    if nest is None:
+        return lambda example: example
     if isinstance(nest, str):
         return lambda example: example[nest]
     if isinstance(nest, Mapping):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,6 +11,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.reading.blocks import intact
 from beam_datasets.reading.operations import Repeat, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
+from beam_datasets.reading.threads import Later
 from beam_datasets.reading.undecoded import UNDECODED, Undecoded
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class DatasetIterator(Iterator[Any]):
         self._stop = 0  # how many items were handed out when those of the block were
         self._finish: Function | None = None  # makes what is handed out of an item
         self._is_decoded = False  # whether the items of blocks are decoded already
+        self._process = os.getpid()  # that reads ahead
         self._stream = stream_of(dataset._operation)
         self._go(epoch, 0, ())
 
@@ -80,6 +83,8 @@ class DatasetIterator(Iterator[Any]):
 
     def _read_block(self) -> None:
         """Goes on to the items of the next block; raises StopIteration if there is none."""
+        if self._process != os.getpid():  # threads and processes of a parent do not work for the child that it forked
+            self.close()
         try:
             block = next(self._blocks or self._open(), None)
         except BaseException as error:
@@ -96,10 +101,11 @@ class DatasetIterator(Iterator[Any]):
 
     def _open(self) -> Iterator[list[Any]]:
         """Returns the blocks of what is left, and begins to read."""
+        self._process = os.getpid()
         where = whole(self._taken, self._operation.length)
         self._session = self._dataset._source.session()
         items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
-        self._finish, self._is_decoded = maker.rest, maker.whole is not None
+        self._finish, self._is_decoded = maker.rest, maker.whole is not None or maker.ahead is not None
         self._blocks = maker.make(items, self._operation.item_bytes)
         return self._blocks
 
@@ -108,8 +114,9 @@ class DatasetIterator(Iterator[Any]):
             return self._finish(item)  # type: ignore[misc]
         except BaseException as error:
             self._stop -= 1  # it was not handed out
-            if isinstance(error, UNDECODED) and not self._is_decoded:
-                self._name_record(error, item)
+            is_later = type(item) is Later
+            if isinstance(error, UNDECODED) and (is_later or not self._is_decoded):
+                self._name_record(error, item.item if is_later else item)
             self.close()
             if isinstance(error, StopIteration):  # it would look like the end
                 raise RuntimeError("a function given to map() raised StopIteration") from error
@@ -170,7 +177,9 @@ class DatasetIterator(Iterator[Any]):
     def close(self) -> None:
         """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
         self._stop, self._items = self._taken, iter(())
-        self._blocks = None
+        blocks, self._blocks = self._blocks, None
+        if isinstance(blocks, Generator):
+            blocks.close()
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -181,7 +181,8 @@ class ReadOnlyBuilder:
             check_supervised_keys(info.supervised_keys, info.features, path=storage.join(self._dir, INFO_FILE))
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
             raise ValueError(f"{info.display_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
-        step = Decode(info.features, decoders, config.add_tfds_id, info.supervised_keys if as_supervised else None)
+        supervised_keys = info.supervised_keys if as_supervised else None
+        step = Decode(info.features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
         with self._named():
             step.compile()  # what does not fit is to be said here
         return step

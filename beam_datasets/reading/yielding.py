@@ -6,12 +6,13 @@ block are made one by one, so that all good ones before the bad one are yielded,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from beam_datasets.reading.blocks import Items, joined, sizes
+from beam_datasets.reading.blocks import Items, paced, sizes
 from beam_datasets.reading.decoding import UNDECODED, Step, compose
+from beam_datasets.reading.threads import Ahead, Later
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -30,6 +31,14 @@ class BlockStep(Protocol):
         """
 
 
+@runtime_checkable
+class ThreadedStep(Protocol):
+    """A step that threads can do ahead."""
+
+    def compile_ahead(self) -> Ahead | None:
+        """Returns what does it on threads; None where one thread does it."""
+
+
 @dataclass(frozen=True)
 class Maker:
     """What makes values of items.
@@ -38,16 +47,21 @@ class Maker:
         each: makes the first step's value of an item.
         whole: the same from a list to a list; None where there is none.
         rest: what is made of that, one by one when it is yielded; None for nothing.
+        ahead: makes the first step's values on threads; None where this thread does.
     """
 
     each: Function | None
     whole: Callable[[Items], Items] | None
     rest: Function | None
+    ahead: Ahead | None = None
 
     @classmethod
     def of(cls, steps: tuple[Step, ...]) -> Maker:
         """Returns what does the steps."""
         first, *others = steps
+        ahead = first.compile_ahead() if isinstance(first, ThreadedStep) else None
+        if ahead is not None:
+            return cls(None, None, _finishing(steps), ahead)
         whole = first.compile_block() if isinstance(first, BlockStep) else None
         if whole is None:
             return cls(None, None, compose(steps))
@@ -60,6 +74,9 @@ class Maker:
             blocks: of items, in order.
             item_bytes: about how many bytes an item has.
         """
+        if self.ahead is not None:
+            yield from self.ahead.make(blocks)
+            return
         if self.whole is None or self.each is None:
             yield from map(list, blocks)
             return
@@ -73,30 +90,14 @@ class Maker:
                 yield values
 
 
-def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:
-    """Yields the items in blocks of these counts; where the next ones are an error, first those before it.
+def _finishing(steps: tuple[Step, ...]) -> Function:
+    """Returns the function from the first step's values, or from items that are `Later`, to values."""
+    each = compose(steps)
+    rest = compose(steps[1:]) if len(steps) > 1 else None
 
-    The blocks that it is given are its own then, and may be changed.
+    def finish(value: Any) -> Any:
+        if type(value) is Later:
+            return each(value.item)
+        return value if rest is None else rest(value)
 
-    >>> list(map(len, paced([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
-    [1, 4, 4, 4]
-    """
-    size = next(counts)
-    held: Items = []
-    try:
-        for block in blocks:
-            held = joined((held, block))
-            del block  # it would hold its items while the next ones are read
-            place = 0
-            while place + size <= len(held):
-                some = held if size == len(held) else held[place : place + size]
-                place += size
-                size = next(counts)
-                yield some
-            held = held[place:] if place else held
-    except Exception:
-        if held:
-            yield held
-        raise
-    if held:
-        yield held
+    return finish

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.errors import FeatureError
 from beam_datasets.reading import dataset as dataset_module
-from beam_datasets.reading.blocks import BLOCK_BYTES, sizes
-from beam_datasets.reading.yielding import Maker, paced
+from beam_datasets.reading.blocks import BLOCK_BYTES, paced, sizes
+from beam_datasets.reading.yielding import Maker
 
 BLOCKS = st.lists(st.lists(st.integers(), max_size=20), max_size=12)
 

@@ -1,0 +1,222 @@
+"""Images decoded on threads: the same examples, states and errors as with one thread, and nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_datasets as bd
+from beam_datasets import features
+from beam_datasets.features import image_codec
+from beam_datasets.reading import threads
+from beam_datasets.reading.threads import usable_cores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNT, BAD = 150, 97
+HEIGHT, WIDTH = 80, 96  # large enough for threads
+
+
+class Photos(bd.DatasetBuilder, skip_registration=True):
+    """Photos with ids; in split `bad`, photo `BAD` is damaged; in split `shapes`, each fifth is smaller."""
+
+    VERSION = "1.0.0"
+
+    def _info(self) -> bd.DatasetInfo:
+        image, fixed = features.Image(encoding_format="jpeg"), features.Image(shape=(HEIGHT, WIDTH, 1))
+        tree = {"image": image, "mask": fixed, "id": np.int64}
+        return bd.DatasetInfo(builder=self, features=features.FeaturesDict(tree), disable_shuffling=True)
+
+    def _split_generators(self) -> dict[str, Any]:
+        return {name: self._generate_examples(name) for name in ("good", "bad", "shapes")}
+
+    def _generate_examples(self, split: str) -> Any:
+        for i in range(COUNT):
+            height = HEIGHT - 8 * (split == "shapes" and i % 5 == 0)
+            pixels = np.add.outer(np.arange(height) + i, np.arange(WIDTH)).astype(np.uint8)
+            image: Any = np.stack([pixels] * 3, axis=2)
+            if split == "bad" and i == BAD:
+                image = image_codec.encode(image, "jpeg")[:200]
+            mask = np.resize(pixels, (HEIGHT, WIDTH, 1))
+            yield i, {"image": image, "mask": mask, "id": i}
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = Photos(data_dir=tmp_path_factory.mktemp("photos"))
+    made.build(num_shards=3)
+    return bd.builder_from_directory(made.dataset_dir)
+
+
+def read(builder: Any, split: str, num_threads: int | None) -> Any:
+    config = bd.ReadConfig(interleave_cycle_length=1, num_parallel_calls_for_decode=num_threads)
+    return builder.as_dataset(split, read_config=config)
+
+
+def drain(iterator: Any) -> tuple[list[Any], list[Any], str]:
+    """Returns the items, the states before each and after the last, and the error."""
+    items, states, error = [], [iterator.get_state()], ""
+    try:
+        for item in iterator:
+            items.append(item)
+            states.append(iterator.get_state())
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    return items, states, error
+
+
+def crop(example: Any) -> Any:
+    return {**example, "image": example["image"][..., 8:, :]}
+
+
+def fail_at_60(example: Any) -> Any:
+    if np.any(example["id"] == 60):
+        raise StopIteration
+    return example
+
+
+STEPS: dict[str, Any] = {
+    "shuffle": lambda d: d.shuffle(1),
+    "window": lambda d: d.shuffle(2, 30),
+    "repeat": lambda d: d.repeat(2),
+    "skip": lambda d: d.skip(7),
+    "take": lambda d: d.take(110),
+    "shard": lambda d: d.shard(1, 2, block=5),
+    "map": lambda d: d.map(crop),
+    "fail": lambda d: d.map(fail_at_60),
+    "batch": lambda d: d.batch(40),
+    "padded": lambda d: d.padded_batch(16),
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    split=st.sampled_from(["good", "bad", "shapes"]),
+    chain=st.lists(st.sampled_from(sorted(STEPS)), max_size=4),
+    count=st.integers(2, 5),
+    data=st.data(),
+)
+def test_threads_change_nothing(builder: Any, split: str, chain: list[str], count: int, data: Any) -> None:
+    serial, parallel = read(builder, split, 1), read(builder, split, count)
+    for step in chain:
+        serial, parallel = STEPS[step](serial), STEPS[step](parallel)
+    expected, found = drain(iter(serial)), drain(iter(parallel))
+    np.testing.assert_equal(found, expected)
+    start = data.draw(st.integers(0, len(expected[0])))
+    rest = drain(parallel.iterate(state=expected[1][start]))
+    np.testing.assert_equal(rest, (expected[0][start:], expected[1][start:], expected[2]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_lists_are_decoded_on_threads(builder: Any, count: int) -> None:
+    dataset = read(builder, "bad", count).map(crop)
+    picks = [5, 149, 3, 3, *range(40, 90)]
+    np.testing.assert_equal(dataset[picks], [dataset[i] for i in picks])
+    assert dataset[[]] == []
+    with pytest.raises(bd.errors.FeatureError, match=r"image: .*truncated file.*record 47"):
+        dataset[[0, 1, 2, 3, 4, 5, BAD, 6]]
+
+
+@pytest.mark.parametrize("size", [None, 30])
+@pytest.mark.parametrize("end", ["close", "delete", "error", "finish"])
+def test_no_thread_is_left(builder: Any, size: int | None, end: str) -> None:
+    dataset = read(builder, "bad" if end == "error" else "good", 3)
+    iterator = iter(dataset if size is None else dataset.batch(size))
+    next(iterator), next(iterator)
+    if size is None:
+        list(itertools.islice(iterator, 20))
+    assert decoding_threads()
+    if end == "close":
+        iterator.close()
+    elif end == "delete":
+        del iterator
+        gc.collect()
+    elif end == "error":
+        with pytest.raises(bd.errors.FeatureError):
+            list(iterator)
+    else:
+        list(iterator)
+    assert not decoding_threads()
+
+
+def decoding_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("beam_datasets-decode")]
+
+
+def test_one_thread_starts_none(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", None)
+    assert len(list(read(builder, "good", 1))) == COUNT
+    assert len(read(builder, "good", 1)[:50]) == 50
+    by_default = builder.as_dataset("good", decoders={"image": bd.decode.SkipDecoding(), "mask": user_decoder()})
+    assert len(list(by_default)) == COUNT
+
+
+@bd.decode.make_decoder()
+def user_decoder(stored: Any, feature: Any) -> Any:
+    """Users' functions are called by the thread that iterates."""
+    assert threading.current_thread() is threading.main_thread()
+    return len(stored)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_goes_on_with_threads_of_its_own(builder: Any) -> None:
+    iterator = iter(read(builder, "good", 2))
+    before = [int(next(iterator)["id"]) for _ in range(30)]
+    process = os.fork()
+    if not process:
+        rest = [int(example["id"]) for example in iterator]
+        os._exit(rest != list(range(30, COUNT)))
+    assert os.waitpid(process, 0)[1] == 0
+    assert before + [int(example["id"]) for example in iterator] == list(range(COUNT))
+
+
+def test_what_is_made_ahead_is_bounded(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One iterator has not decoded more than a few tasks of each thread when the first example is taken."""
+    decoded = []
+    decode = image_codec._decode
+    monkeypatch.setattr(image_codec, "_decode", lambda data, gray: decoded.append(1) or decode(data, gray=gray))
+    monkeypatch.setattr(threads, "TASK_ITEMS", 4)
+    iterator = iter(read(builder, "good", 2))
+    for _ in range(10):
+        next(iterator)
+    iterator.close()
+    assert len(decoded) <= 2 * (10 + 4 * 6)  # two images in each example
+
+
+def test_a_surprisingly_large_value_is_made_when_it_is_taken() -> None:
+    tasks, finish = threads.one_by_one(lambda size: bytes(size), limit=100)([10, 200, 5, 5])
+    for task in tasks:
+        task()
+    assert [type(value).__name__ for value in finish()] == ["bytes", "bytes", "Later", "Later"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, []),
+        ({"cpu.max": "max 100000\n"}, []),
+        ({"cpu.max": "150000 100000\n"}, [1.5]),
+        ({"a/cpu.max": "50000 100000\n", "a/b/cpu.max": "400000 100000\n", "c/cpu.max": "1 1"}, [0.5, 4]),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, []),
+        ({"cpu/a/b/cpu.cfs_quota_us": "200000\n", "cpu/a/b/cpu.cfs_period_us": "100000\n"}, [2]),
+    ],
+)
+def test_quotas_of_control_groups(tmp_path: Path, files: dict[str, str], expected: list[float]) -> None:
+    for name, text in files.items():
+        path = tmp_path / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    own = tmp_path / "cgroup"
+    own.write_text("1:name=systemd:/\n0::/a/b\n")
+    assert sorted(threads._quotas(tmp_path / "fs", own)) == expected
+    assert list(threads._quotas(tmp_path / "fs", tmp_path / "none")) in ([], [1.5])
+    assert usable_cores() >= 1
