@@ -23,14 +23,13 @@ from beam_datasets.formats.varint import (
     ExampleError as ExampleError,
 )
 from beam_datasets.formats.varint import (
-    decode_varints,
     encode_varints,
     read_varint,
     varint,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +41,7 @@ Kind: TypeAlias = Literal["bytes", "float", "int64"]
 
 _ENTRY, _NAME, _FEATURE, _VALUES = b"\x0a", b"\x0a", b"\x12", b"\x0a"
 _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
+_DTYPES = {"float": np.float32, "int64": np.int64}
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
@@ -203,56 +203,22 @@ def message(name: str, data: Buffer) -> Any:
     return parsed
 
 
-def int_list(data: bytes, start: int, stop: int) -> NDArray[np.int64]:
-    """Returns the list of integers at [start, stop) of a record."""
-    payload = _packed(data, start, stop, 26)
-    if payload is not None:
-        return decode_varints(payload)
-    return np.array(_slow_list(data, start, stop, "int64"), np.int64)
+def read_list(data: bytes, start: int, stop: int, kind: Kind) -> Values:
+    """Returns the list at [start, stop) of a record; see `values_of`."""
+    return values_of(message("Feature", data[start:stop]), kind)
 
 
-def float_list(data: bytes, start: int, stop: int) -> NDArray[np.float32]:
-    """Returns the list of floats at [start, stop) of a record; the array may be read-only."""
-    payload = _packed(data, start, stop, 18)
-    if payload is None:
-        return np.array(_slow_list(data, start, stop, "float"), np.float32)
-    if len(payload) % 4:
-        raise ExampleError(f"a packed list of floats has {len(payload)} bytes, not a multiple of 4")
-    return np.frombuffer(payload, "<f4")
-
-
-def bytes_list(data: bytes, start: int, stop: int) -> list[bytes]:
-    """Returns the list of bytes at [start, stop) of a record."""
-    return _slow_list(data, start, stop, "bytes")
-
-
-def _packed(data: bytes, start: int, stop: int, kind: int) -> bytes | None:
-    """Returns the payload of a packed list, or None where the feature has another form."""
-    try:
-        if data[start] != kind:
-            return None
-        size, inner = read_varint(data, start + 1)
-        if inner == stop and not size:
-            return b""
-        if inner + size != stop or data[inner] != 10:
-            return None
-        size, place = read_varint(data, inner + 1)
-    except IndexError:
-        return None
-    return data[place:stop] if place + size == stop else None
-
-
-def _slow_list(data: bytes, start: int, stop: int, kind: str) -> list[bytes]:
-    """Returns the values of a feature as protobuf parses them.
+def values_of(feature: Any, kind: Kind) -> Values:
+    """Returns the list of a Feature message: a list of bytes, or an array of float32 or int64.
 
     Raises:
-        ExampleError: it cannot be parsed, or holds a list of another kind.
+        ExampleError: it holds a list of another kind.
     """
-    feature = message("Feature", data[start:stop])
     found = feature.WhichOneof("kind")
     if found != f"{kind}_list":
         raise ExampleError(f"expected a list of {kind}, found {found or 'none'}")
-    return list(getattr(feature, found).value)
+    values = getattr(feature, found).value
+    return list(values) if kind == "bytes" else np.fromiter(values, _DTYPES[kind], len(values))
 
 
 def parse(data: Buffer) -> dict[str, Values]:
@@ -280,14 +246,7 @@ def parse(data: Buffer) -> dict[str, Values]:
 def parse_feature(data: bytes, start: int, stop: int) -> Values:
     """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
     kind = message("Feature", data[start:stop]).WhichOneof("kind")
-    return READERS[kind.removesuffix("_list")](data, start, stop) if kind else []
-
-
-READERS: dict[Kind, Callable[[bytes, int, int], Values]] = {
-    "bytes": bytes_list,
-    "float": float_list,
-    "int64": int_list,
-}
+    return read_list(data, start, stop, kind.removesuffix("_list")) if kind else []
 
 
 def spans_of(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:

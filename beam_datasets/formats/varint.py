@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.native import core
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 _MAX_BYTES = 10  # ceil(64 / 7)
@@ -75,22 +73,3 @@ def encode_varints(values: NDArray[np.int64]) -> bytes:
 
     message: bytes = Int64List(value=values.tolist()).SerializeToString()
     return message[read_varint(message, 1)[1] :]
-
-
-def decode_varints(data: bytes) -> NDArray[np.int64]:
-    """Returns the integers of bytes that hold nothing but varints, as a new array of int64.
-
-    Raises:
-        ExampleError: the last varint is not finished, or one has more than ten bytes.
-    """
-    found = core.varints(data, False) if core is not None and data else None
-    if found is not None:
-        return np.frombuffer(found, np.int64)
-    numbers, place = [], 0
-    try:
-        while place < len(data):
-            number, place = read_varint(data, place)
-            numbers.append(number & 0xFFFF_FFFF_FFFF_FFFF)
-    except IndexError:
-        raise ExampleError("the last varint of a list of integers is not finished") from None
-    return np.array(numbers, np.uint64).view(np.int64)

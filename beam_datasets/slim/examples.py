@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
     from beam_datasets.slim.handlers import ItemHandler
 
-Span = tuple[int, int]
-"""Where a feature begins and ends in a record, in bytes."""
-
 Steps = Iterable[Any]
 """The tf.train.Feature messages of the time steps of a sequence."""
 
-_LISTS = {STRING: example.bytes_list, np.dtype(np.int64): example.int_list, np.dtype(np.float32): example.float_list}
+_KINDS: dict[np.dtype[Any], example.Kind] = {
+    STRING: "bytes",
+    np.dtype(np.int64): "int64",
+    np.dtype(np.float32): "float",
+}
 
 
 class _Checked:
@@ -57,10 +58,10 @@ class VarLen(_Checked):
 
     dtype: Any
 
-    def parse(self, key: str, data: bytes, span: Span | None) -> NDArray[Any]:
-        """Returns the values at a span of a record, of shape (n,); no values if the span is None."""
-        values = _read(self.dtype, key, data, span)
-        return _as_array(self.dtype, [] if values is None else values)
+    def parse(self, key: str, feature: Any) -> NDArray[Any]:
+        """Returns the values of a Feature message, of shape (n,); no values if it is None."""
+        values = _read(self.dtype, key, feature)
+        return np.asarray([] if values is None else values, self.dtype)
 
     def parse_steps(self, key: str, steps: Steps | None) -> RaggedArray:
         """Returns the values of each time step; no steps if they are None."""
@@ -86,15 +87,15 @@ class FixedLen(_Checked):
         super().__post_init__()
         _ = self._default_array  # validates it
 
-    def parse(self, key: str, data: bytes, span: Span | None) -> Any:
-        """Returns the value at a span of a record, of the feature's shape."""
-        values = _read(self.dtype, key, data, span)
+    def parse(self, key: str, feature: Any) -> Any:
+        """Returns the value of a Feature message, of the feature's shape."""
+        values = _read(self.dtype, key, feature)
         if values is None:
             if self._default_array is None:
                 raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
             return self._default_array.copy() if self.shape else self._default_array[()]
         _check_count(key, "the record", len(values), self.shape)
-        return _as_array(self.dtype, values).reshape(self.shape) if self.shape else _as_array(self.dtype, values)[0]
+        return np.asarray(values, self.dtype).reshape(self.shape)[()]
 
     @functools.cached_property
     def _default_array(self) -> NDArray[Any] | None:
@@ -104,7 +105,7 @@ class FixedLen(_Checked):
         if given.size != size:
             raise ValueError(f"default {self.default!r} has {given.size} values, but shape {self.shape} {size}")
         if self.dtype == STRING:
-            return _as_array(STRING, [_as_bytes(value) for value in given.ravel()]).reshape(self.shape)
+            return np.asarray([_as_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
             raise ValueError(f"default {self.default!r} is no {self.dtype}")
         return given.astype(self.dtype).reshape(self.shape)
@@ -210,17 +211,12 @@ class TFExampleDecoder(_Decoder):
         """
         _check_features(keys_to_features, "keys_to_features", (FixedLen, VarLen))
         super().__init__(items_to_handlers, keys_to_features)
-        self._features = {key: (key.encode("utf-8"), feature) for key, feature in keys_to_features.items()}
+        self._features = dict(keys_to_features)
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
-        whole, spans = example.spans_of(data)
+        found = example.message("Example", data).features.feature
         features = self._features
-
-        def parse(key: str) -> Any:
-            name, feature = features[key]
-            return feature.parse(key, whole, spans.get(name))
-
-        return parse
+        return lambda key: features[key].parse(key, found.get(key))
 
 
 class TFSequenceExampleDecoder(_Decoder):
@@ -253,8 +249,7 @@ class TFSequenceExampleDecoder(_Decoder):
         def parse(key: str) -> Any:
             if key not in self._context:
                 return self._sequences[key].parse_steps(key, lists[key].feature if key in lists else None)
-            feature = context[key].SerializeToString() if key in context else b""
-            return self._context[key].parse(key, feature, (0, len(feature)))
+            return self._context[key].parse(key, context.get(key))
 
         return parse
 
@@ -278,20 +273,19 @@ def _quoted(names: Sequence[str] | Mapping[str, Any]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _read(dtype: np.dtype[Any], key: str, data: bytes, span: Span | None) -> Any:
-    """Returns the list at a span; None if there is none. A feature without any list counts as absent."""
-    if span is None or span[0] == span[1]:
+def _read(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
+    """Returns the list of a Feature message; None if there is none. A feature without any list counts as absent."""
+    if feature is None or feature.WhichOneof("kind") is None:
         return None
     try:
-        return _LISTS[dtype](data, span[0], span[1])
+        return example.values_of(feature, _KINDS[dtype])
     except example.ExampleError as error:
         raise FeatureValueError(f"{key}: {error}; its dtype was given as {dtype_name(dtype)}") from error
 
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
     """Returns the list of each time step; no list if there are no steps."""
-    parts = [step.SerializeToString() for step in steps or ()]
-    rows = [_read(dtype, key, part, (0, len(part))) for part in parts]
+    rows = [_read(dtype, key, step) for step in steps or ()]
     return [[] if row is None else row for row in rows]
 
 
@@ -307,12 +301,6 @@ def _joined(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
     return np.concatenate([np.empty(0, dtype), *(np.asarray(row, dtype) for row in rows)])
 
 
-def _as_array(dtype: np.dtype[Any], values: Any) -> NDArray[Any]:
-    """Returns a one-dimensional array that is writeable."""
-    array = np.asarray(values, dtype)
-    return array if array.flags.writeable else array.copy()
-
-
 def _as_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8")
@@ -324,8 +312,8 @@ def _as_bytes(value: Any) -> bytes:
 def _stored_dtype(dtype: Any) -> np.dtype[Any]:
     """Returns the NumPy dtype; raises ValueError if a record cannot hold lists of it."""
     found = STRING if dtype is str or dtype is bytes else to_dtype(dtype)
-    if found not in _LISTS:
-        names = ", ".join(map(dtype_name, _LISTS))
+    if found not in _KINDS:
+        names = ", ".join(map(dtype_name, _KINDS))
         raise ValueError(f"a record holds lists of {names}; got {dtype_name(found)}. Cast the item, not the feature")
     return found
 
