@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from beam_datasets.jobs import materialize as materialize
     from beam_datasets.metadata.info import DatasetInfo as DatasetInfo
     from beam_datasets.metadata.info import MetadataDict as MetadataDict
-    from beam_datasets.metadata.split_info import SplitDict as SplitDict
-    from beam_datasets.metadata.split_info import SplitInfo as SplitInfo
     from beam_datasets.metadata.splits import ReadInstruction as ReadInstruction
+    from beam_datasets.metadata.splits import SplitDict as SplitDict
+    from beam_datasets.metadata.splits import SplitInfo as SplitInfo
     from beam_datasets.metadata.splits import even_splits as even_splits
     from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
     from beam_datasets.metadata.version import BlockedVersions as BlockedVersions

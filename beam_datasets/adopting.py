@@ -28,7 +28,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, FilenameTemplate, check_dataset_name
-from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.bare_files import BareFiles, find_files
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory

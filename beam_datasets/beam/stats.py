@@ -10,8 +10,8 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam import running
 from beam_datasets.beam.write import display_items
 from beam_datasets.statistics import Statistics
-from beam_datasets.statistics.gathering import Gathered, Range, Request, cut, gather, merge, prepare
 from beam_datasets.statistics.report import conclude, json_text
+from beam_datasets.statistics.summary import Gathered, Range, Request, cut, gather, merge, prepare
 
 if TYPE_CHECKING:
     import os

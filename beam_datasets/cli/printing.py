@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from beam_datasets.generate.progress import Progress
-    from beam_datasets.metadata.split_info import SplitInfo
+    from beam_datasets.metadata.splits import SplitInfo
 
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - set(map(ord, "\n\t"))
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # let a line be shown in another order

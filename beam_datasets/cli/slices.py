@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.metadata.shards import FileInstruction
-    from beam_datasets.metadata.split_info import SplitInfo
+    from beam_datasets.metadata.splits import SplitInfo
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
     Range = tuple[int, int]

@@ -12,16 +12,16 @@ from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.errors import StorageError
-from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
+from beam_datasets.statistics.summary import prepare
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
     from beam_datasets.statistics import Statistics
-    from beam_datasets.statistics.gathering import Request
+    from beam_datasets.statistics.summary import Request
 
 MIN_BEAM_BYTES = 1 << 30
 """From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one

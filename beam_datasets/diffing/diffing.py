@@ -2,22 +2,531 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import bisect
+import hashlib
+import itertools
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.diffing.features import Reader, compare_features
-from beam_datasets.diffing.result import DatasetDiff, judge
-from beam_datasets.diffing.splits import Options, diff_split
-from beam_datasets.errors import SplitError, StoreOptionsError
+from beam_datasets.diffing.result import KINDS, DatasetDiff, ExampleChange, Kind, SplitDiff, judge
+from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.metadata.names import did_you_mean
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.ranges import read_blocks
+from beam_datasets.reading.shards import ShardPool, read_index
+from beam_datasets.reading.undecoded import UNDECODED
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from numpy.typing import NDArray
+
+    from beam_datasets.metadata.lineage import KeyRule
+    from beam_datasets.reading.shards import Shard
+
+    Ints = NDArray[np.int64]
+    Keys = NDArray[np.uint8]
+    KeyBlocks = Iterator[tuple[int, Keys]]
+    Content = Mapping[bytes, bytes]
     Version = ReadOnlyBuilder | str | os.PathLike[str]
+
+NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Examples of two splits, by their indices.
+
+    Attributes:
+        old: those of the old split that have a partner, ascending.
+        new: their partners in the new split, likewise.
+        removed: those of the old split that have none.
+        added: those of the new split that have none.
+    """
+
+    old: Ints = field(default_factory=lambda: NONE)
+    new: Ints = field(default_factory=lambda: NONE)
+    removed: Ints = field(default_factory=lambda: NONE)
+    added: Ints = field(default_factory=lambda: NONE)
+
+
+def pair_by_index(old: int, new: int, size: int) -> Iterator[Pairs]:
+    """Yields the pairs of examples that have the same index, and the others, `size` at a time.
+
+    Args:
+        old: how many examples the old split has.
+        new: likewise the new one.
+        size: indices that are paired at once.
+    """
+    for start in range(0, max(old, new), size):
+        mine, theirs = (np.arange(start, max(start, min(start + size, count))) for count in (old, new))
+        both = min(len(mine), len(theirs))
+        yield Pairs(mine[:both], theirs[:both], mine[both:], theirs[both:])
+
+
+def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
+    """Yields the pairs of two columns of ascending keys, and what is in one of them alone; a block at a time.
+
+    Args:
+        old: blocks (index of the first one, keys of shape (n, 16)).
+        new: likewise.
+    """
+    left, right = KeyCursor(old), KeyCursor(new)
+    while left.fill() and right.fill():
+        limit = min(left.last, right.last)
+        yield _pair(*left.take(limit), *right.take(limit))
+    while left.fill():
+        first, keys = left.take(left.last)
+        yield Pairs(removed=np.arange(first, first + len(keys)))
+    while right.fill():
+        first, keys = right.take(right.last)
+        yield Pairs(added=np.arange(first, first + len(keys)))
+
+
+class KeyCursor:
+    """What is left of blocks of ascending keys while they are merged with others."""
+
+    def __init__(self, blocks: KeyBlocks) -> None:
+        self._blocks = blocks
+        self._first = 0
+        self._keys: Keys = np.zeros((0, 16), np.uint8)
+
+    def fill(self) -> bool:
+        """Reads the next block if the last one is used up; returns whether any keys are left."""
+        while not len(self._keys):
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._first, self._keys = block
+        return True
+
+    @property
+    def last(self) -> bytes:
+        """The block's greatest key."""
+        return bytes(self._keys[-1])
+
+    def take(self, limit: bytes) -> tuple[int, Keys]:
+        """Returns (index of the first one, keys) of those up to a key."""
+        keys, first = self._keys, self._first
+        count = bisect.bisect_right(range(len(keys)), limit, key=lambda i: keys[i].tobytes())
+        self._first, self._keys = first + count, keys[count:]
+        return first, keys[:count]
+
+
+def _pair(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
+    if np.array_equal(old, new):
+        places = np.arange(len(old))
+        return Pairs(old_first + places, new_first + places)
+    left, right = (np.ascontiguousarray(keys).view("S16").ravel() for keys in (old, new))
+    _, mine, theirs = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    return Pairs(
+        old_first + mine,
+        new_first + theirs,
+        old_first + np.delete(np.arange(len(old)), mine),
+        new_first + np.delete(np.arange(len(new)), theirs),
+    )
+
+
+def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints, Ints]:
+    """Returns where the same content is in two sequences; the first of several with the first of several.
+
+    Args:
+        old: what examples store, by name.
+        new: likewise.
+    """
+    places = defaultdict[bytes, deque[int]](deque)
+    for place, content in enumerate(old):
+        places[_digest(content)].append(place)
+    found = sorted((places[key].popleft(), j) for j, key in enumerate(map(_digest, new)) if places.get(key))
+    pairs = np.array(found, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _digest(content: Content) -> bytes:
+    """Returns 128 bits of a content, whatever the order of its names."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(content):
+        digest.update(b"%d %d " % (len(name), len(content[name])) + name + content[name])
+    return digest.digest()
+
+
+MAX_MATCHED = 1 << 17
+"""If more examples differ, they are not looked for elsewhere in the split."""
+
+KEY_ROWS = 1 << 16  # keys that are compared at once
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How splits are compared.
+
+    Attributes:
+        examples: how many to show of each kind of difference.
+        trust_checksums: whether shards of the same published size and CRC-32C count as the same, unread.
+        progress: called with the number of examples, of both versions together, that were compared since the last call.
+    """
+
+    examples: int = 3
+    trust_checksums: bool = False
+    progress: Callable[[int], object] = lambda count: None
+
+
+def diff_split(old: ReadOnlyBuilder, new: ReadOnlyBuilder, name: str, reader: Reader, options: Options) -> SplitDiff:
+    """Returns how a split differs that one or both versions have.
+
+    Raises:
+        CorruptRecordError: a record is damaged, or cannot be decoded.
+        MetadataError: an index is damaged.
+        StorageError: a shard cannot be read.
+    """
+    before, after = (one.info.splits[name].num_examples if name in one.info.splits else None for one in (old, new))
+    if before is None or after is None:
+        return SplitDiff(name, before, after, removed=before or 0, added=after or 0)
+    return _diff_split(SplitRecords(old, name), SplitRecords(new, name), reader, options)
+
+
+def _diff_split(old: SplitRecords, new: SplitRecords, reader: Reader, options: Options) -> SplitDiff:
+    orders = old.key_order(), new.key_order()
+    why = _why_not_by_keys(old, new, *orders)
+    kinds: dict[Kind, _Some] = {kind: _Some() for kind in KINDS}
+    same = rewritten = 0
+    for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
+        changed = []
+        for pair in differing(old, new, pairs, trust_checksums=options.trust_checksums):
+            if _alike(pair, reader, old, new):
+                rewritten += 1
+            else:
+                changed.append(pair[:2])
+        same += len(pairs.old) - len(changed)
+        kinds["changed"].add(*np.array(changed, np.int64).reshape(-1, 2).T)
+        kinds["removed"].add(old=pairs.removed)
+        kinds["added"].add(new=pairs.added)
+        options.progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
+    sides = [kinds[kind].count + (kinds["changed"].count if why else 0) for kind in ("removed", "added")]
+    unmatched = all(sides) and not (max(sides) <= MAX_MATCHED and reader.stores_all_alike)
+    if all(sides) and not unmatched:
+        kinds = _with_moved(old, new, reader, kinds, by_index=bool(why))
+    lengths = old.shard_lengths, new.shard_lengths
+    resharded = lengths[0] != lengths[1] if len(old) == len(new) else len(lengths[0]) != len(lengths[1])
+    return SplitDiff(
+        name=old.name,
+        old_examples=len(old),
+        new_examples=len(new),
+        by="index" if why else "keys",
+        why=why,
+        same=0 if reader.is_partial else same,
+        not_compared=same if reader.is_partial else 0,
+        rewritten=rewritten,
+        **{kind: kinds[kind].count for kind in KINDS},
+        unmatched=unmatched,
+        keys_lost=orders[0].present and not orders[1].present and len(new) > 0,
+        resharded=(len(lengths[0]), len(lengths[1])) if resharded else None,
+        examples=tuple(_examples(old, new, reader, kinds, options.examples)),
+    )
+
+
+def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> str:
+    """Returns why examples cannot be paired by keys, in words; '' if they can."""
+    for records, order, which in ((old, old_order, "old"), (new, new_order, "new")):
+        if not order.present:
+            return f"the {which} version has no {'keys' if len(records) else 'examples'}"
+        if not order.ascending:
+            return f"the keys of the {which} version do not ascend"
+    return "" if old_order.rules == new_order.rules else "the two versions made their keys in different ways"
+
+
+def _pair_ascents(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> Iterator[Pairs]:
+    """Yields the pairs of each range in which keys ascend; a dataset that was generated has one."""
+    for mine, theirs in zip(itertools.pairwise(old_order.starts), itertools.pairwise(new_order.starts)):
+        yield from pair_by_keys(old.key_blocks(*mine), new.key_blocks(*theirs))
+
+
+# ------------------------------------------------------------------------------------------------------------- records
+
+
+@dataclass(frozen=True)
+class KeyOrder:
+    """Whether the keys of a split can be merged with another's.
+
+    Attributes:
+        present: whether it has keys.
+        ascending: whether they ascend in each range of the split.
+        starts: where each range begins, and where the last one ends.
+        rules: how the keys of each range were made; only keys made by the same rules can be compared.
+    """
+
+    present: bool
+    ascending: bool = True
+    starts: tuple[int, ...] = ()
+    rules: tuple[tuple[KeyRule, ...], ...] = ()
+
+
+class SplitRecords:
+    """The keys and the records of a split, by the index of their examples."""
+
+    def __init__(self, builder: ReadOnlyBuilder, split: str) -> None:
+        """Opens nothing yet.
+
+        Args:
+            builder: of the dataset.
+            split: its name.
+        """
+        info = builder.info.splits[split]
+        published = builder.manifest.splits.get(split) if builder.manifest else None
+        self.name = split
+        self.offsets: Ints = info.offsets
+        self.shard_lengths = list(info.shard_lengths)
+        self._names = info.shard_names
+        self._ascents = builder.ascents(split)
+        self._indexed = builder.manifest is not None or not storage.is_remote(builder.dataset_dir)
+        self._checksums = published and list(zip(published.file_bytes, published.crc32c, published.index_crc32c))
+        self._directory = builder.dataset_dir
+        self._open: tuple[int, ShardPool] | None = None
+        self._blocks: Iterator[Any] = iter(())
+        self._block: list[bytes] = []
+        self._first = self._stop = 0  # of the block, and of the shard
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Returns the number of the shard that has the example at an index, and its number in the shard."""
+        shard = int(np.searchsorted(self.offsets, index, side="right")) - 1
+        return shard, index - int(self.offsets[shard])
+
+    def checksums(self, shard: int) -> tuple[int, int, int] | None:
+        """Returns size and CRC-32C of a shard, and CRC-32C of its index, as they were published; None if unknown."""
+        return self._checksums[shard] if self._checksums else None
+
+    def key_order(self) -> KeyOrder:
+        """Returns what the keys of the split are.
+
+        Raises:
+            MetadataError: an index is damaged.
+        """
+        starts, falls, last = {ascent.start for ascent in self._ascents}, set[int](), b""
+        for shard in np.flatnonzero(self.shard_lengths).tolist():
+            index = read_index(self._path(shard)) if self._indexed else None
+            if index is None or index.keys is None:
+                return KeyOrder(False)
+            if len(index) != self.shard_lengths[shard]:
+                self._shard(shard)  # raises the error that explains it
+            first = int(self.offsets[shard])
+            falls.update((first + index.descents + 1).tolist(), () if last < bytes(index.keys[0]) else (first,))
+            last = bytes(index.keys[-1])
+        ends = (*sorted(starts), len(self))
+        return KeyOrder(len(self) > 0, falls <= starts, ends, tuple(ascent.rules for ascent in self._ascents))
+
+    def key_blocks(self, start: int, stop: int) -> Iterator[tuple[int, Keys]]:
+        """Yields (index of the first one, keys) of examples [start, stop) in order, at most `KEY_ROWS` at a time."""
+        for shard in np.flatnonzero(self.shard_lengths).tolist():
+            before = int(self.offsets[shard])
+            first, end = max(start, before), min(stop, int(self.offsets[shard + 1]))
+            if first >= end:
+                continue
+            index = read_index(self._path(shard))
+            if index is None or index.keys is None:
+                raise MetadataError(f"{self._path(shard)}: its index was removed while it was read.")
+            for begin in range(first, end, KEY_ROWS):
+                yield begin, index.keys[begin - before : min(begin + KEY_ROWS, end) - before]
+
+    def records(self, index: int, count: int) -> list[bytes]:
+        """Returns records from an index on, checked: one at least, and at most `count`.
+
+        Reading is sequential if the indices ascend.
+
+        Raises:
+            CorruptRecordError: a record is damaged.
+            StorageError: a shard cannot be read.
+            MetadataError: its index is damaged, or is not of this shard.
+        """
+        if not self._first <= index < self._stop:
+            shard, skip = self.place(index)
+            length = self.shard_lengths[shard]
+            run = FileInstruction(self._names[shard], skip, length - skip, length)
+            self._blocks, self._block = read_blocks(run, self._pool(shard)), []
+            self._first, self._stop = index, index + run.take
+        while index >= self._first + len(self._block):
+            self._first += len(self._block)
+            self._block = list(next(self._blocks))
+        start = index - self._first
+        return self._block[start : start + count]
+
+    def read(self, index: int, function: Callable[[bytes], _Read]) -> _Read:
+        """Returns what a function makes of the record at an index.
+
+        Raises:
+            CorruptRecordError: the record is damaged, or the function raises an error.
+        """
+        number, record = self.place(index)
+        shard = self._shard(number)
+        try:
+            return function(shard.read_one(record))
+        except UNDECODED as error:
+            raise CorruptRecordError(
+                f"the record cannot be decoded: {error}",
+                path=shard.path,
+                offset=int(shard.offsets[record]),
+                record=record,
+            ) from error
+
+    def _pool(self, shard: int) -> ShardPool:
+        """Returns the pool of one shard: a file that is mapped counts as memory until it is closed."""
+        if self._open is None or self._open[0] != shard:
+            self._open = shard, ShardPool(self._directory, indexed=self._indexed)
+        return self._open[1]
+
+    def _shard(self, shard: int) -> Shard:
+        return self._pool(shard).open(self._names[shard], self.shard_lengths[shard])
+
+    def _path(self, shard: int) -> str:
+        return storage.join(self._directory, self._names[shard])
+
+
+class Differing(NamedTuple):
+    """Two paired records of different bytes.
+
+    Attributes:
+        old_index: index in the old split.
+        new_index: index in the new split.
+        old: the old record.
+        new: the new record.
+    """
+
+    old_index: int
+    new_index: int
+    old: bytes
+    new: bytes
+
+
+def differing(
+    old: SplitRecords, new: SplitRecords, pairs: Pairs, *, trust_checksums: bool = False
+) -> Iterator[Differing]:
+    """Yields the pairs whose records differ, in order; the others are the same, byte by byte.
+
+    Args:
+        old: the records of the old split.
+        new: of the new one.
+        pairs: of their examples.
+        trust_checksums: whether shards that were published with the same size and CRC-32C are skipped.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+        StorageError: a shard cannot be read.
+    """
+    for i, j, count in runs_of(pairs.old, pairs.new):
+        while count:
+            step = _same_by_checksums(old, new, i, j) if trust_checksums else 0
+            if not step:
+                mine, theirs = old.records(i, count), new.records(j, count)
+                step = min(len(mine), len(theirs))
+                if mine[:step] != theirs[:step]:
+                    rows = zip(range(i, i + step), itertools.count(j), mine, theirs)
+                    yield from (Differing(*row) for row in rows if row[2] != row[3])
+            step = min(step, count)
+            i, j, count = i + step, j + step, count - step
+
+
+def runs_of(old: Ints, new: Ints) -> list[tuple[int, int, int]]:
+    """Returns pairs of indices as runs (old index, new index, count) in which both go up by one.
+
+    >>> runs_of(np.array([0, 1, 2, 7]), np.array([4, 5, 9, 10]))
+    [(0, 4, 2), (2, 9, 1), (7, 10, 1)]
+    """
+    if not len(old):
+        return []
+    starts = np.append(0, np.flatnonzero((np.diff(old) != 1) | (np.diff(new) != 1)) + 1)
+    counts = np.diff(np.append(starts, len(old)))
+    return list(zip(old[starts].tolist(), new[starts].tolist(), counts.tolist()))
+
+
+def _same_by_checksums(old: SplitRecords, new: SplitRecords, i: int, j: int) -> int:
+    """Returns how many pairs from two indices on are in shards of the same checksums; 0 if their shards differ."""
+    (mine, place), (theirs, other) = old.place(i), new.place(j)
+    known = old.checksums(mine)
+    return 0 if known is None or known != new.checksums(theirs) or place != other else int(old.offsets[mine + 1]) - i
+
+
+# --------------------------------------------------------------------------------------------------------- differences
+
+
+@dataclass
+class _Some:
+    """Examples of a kind: how many, and the first ones' indices in the old split, in the new one, or in both."""
+
+    count: int = 0
+    old: Ints = field(default_factory=lambda: NONE)
+    new: Ints = field(default_factory=lambda: NONE)
+
+    def add(self, old: Ints = NONE, new: Ints = NONE) -> None:
+        """Adds examples, and keeps the first `MAX_MATCHED` indices."""
+        self.count += max(len(old), len(new))
+        self.old = np.append(self.old, old[: MAX_MATCHED - len(self.old)])
+        self.new = np.append(self.new, new[: MAX_MATCHED - len(self.new)])
+
+
+def _with_moved(
+    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[Kind, _Some], *, by_index: bool
+) -> dict[Kind, _Some]:
+    """Returns the kinds of differences after looking for records that are elsewhere.
+
+    Paired by index, an example that is inserted makes pairs of all that follow differ, and they are moved.
+    """
+    changed, mine, theirs = kinds["changed"], kinds["removed"].old, kinds["added"].new
+    if by_index:
+        mine, theirs = np.append(changed.old, mine), np.append(changed.new, theirs)
+    here, there = match_contents(
+        (old.read(index, reader.features_of) for index in mine.tolist()),
+        (new.read(index, reader.features_of) for index in theirs.tolist()),
+    )
+    moved = _Some(len(here), mine[here], theirs[there])
+    left, right = np.setdiff1d(mine, moved.old), np.setdiff1d(theirs, moved.new)
+    if by_index:
+        places = np.intersect1d(left, right)
+        changed = _Some(len(places), places, places)
+        left, right = np.setdiff1d(left, places), np.setdiff1d(right, places)
+    return {
+        "changed": changed,
+        "removed": _Some(len(left), old=left),
+        "added": _Some(len(right), new=right),
+        "moved": moved,
+    }
+
+
+def _examples(
+    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[Kind, _Some], count: int
+) -> Iterator[ExampleChange]:
+    """Yields the first examples of each kind, decoded."""
+    for kind in KINDS:
+        some = kinds[kind]
+        for i, j in itertools.zip_longest(some.old[:count].tolist(), some.new[:count].tolist()):
+            if kind == "changed":
+                values = reader.differences(old.read(i, bytes), new.read(j, bytes))
+            else:
+                values = (
+                    {} if i is None else old.read(i, reader.decode_old),
+                    {} if j is None else new.read(j, reader.decode_new),
+                )
+            yield ExampleChange(kind, i, j, *values)
+
+
+def _alike(pair: Differing, reader: Reader, old: SplitRecords, new: SplitRecords) -> bool:
+    try:
+        return reader.alike(pair.old, pair.new)
+    except UNDECODED:
+        old.read(pair.old_index, reader.decode_old)  # one of the two raises the error that names the record
+        new.read(pair.new_index, reader.decode_new)
+        raise
 
 
 def diff(

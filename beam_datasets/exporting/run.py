@@ -18,7 +18,7 @@ from beam_datasets.exporting.plan import check_free
 from beam_datasets.exporting.schema import as_files
 from beam_datasets.exporting.writing import Block, Decoder, Output
 from beam_datasets.features.class_label import parse_names
-from beam_datasets.formats import entries
+from beam_datasets.formats import example
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE
 from beam_datasets.generate.progress import watch
@@ -150,7 +150,7 @@ def _step(plan: ExportPlan) -> Step:
     tree = plan.info.features
     if plan.format.decodes:
         return Decode(as_files(tree))
-    return Raw() if plan.lineage.features is None else Map(functools.partial(entries.keep, names=record_names(tree)))
+    return Raw() if plan.lineage.features is None else Map(functools.partial(example.keep, names=record_names(tree)))
 
 
 # ------------------------------------------------------------------------------------------------------------- publish

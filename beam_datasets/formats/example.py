@@ -15,23 +15,78 @@ Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/exa
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from beam_datasets.formats.varint import (
-    ExampleError as ExampleError,
-)
-from beam_datasets.formats.varint import (
-    encode_varints,
-    read_varint,
-    varint,
-)
+from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+_MAX_BYTES = 10  # ceil(64 / 7)
+_SMALL = tuple(bytes((i,)) for i in range(128))
+
+
+class ExampleError(BeamDatasetsError, ValueError):
+    """Bytes are not a serialized tf.train.Example."""
+
+
+def varint(number: int) -> bytes:
+    """Returns the varint of an integer in [-2**63, 2**64).
+
+    >>> varint(300).hex(), varint(-1).hex()
+    ('ac02', 'ffffffffffffffffff01')
+    """
+    if 0 <= number < 128:
+        return _SMALL[number]
+    if 128 <= number < 16384:
+        return bytes((number & 127 | 128, number >> 7))
+    number &= 0xFFFF_FFFF_FFFF_FFFF
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Returns the unsigned varint at a position, and the position behind it.
+
+    Raises:
+        ExampleError: it has more than ten bytes.
+        IndexError: the data end within it.
+    """
+    byte = data[position]
+    if byte < 128:
+        return byte, position + 1
+    second = data[position + 1]
+    if second < 128:
+        return byte & 127 | second << 7, position + 2
+    number = byte & 127 | (second & 127) << 7
+    shift = 14
+    for place in range(position + 2, position + _MAX_BYTES):
+        byte = data[place]
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, place + 1
+        shift += 7
+    raise ExampleError(f"the varint at byte {position} has more than {_MAX_BYTES} bytes")
+
+
+def encode_varints(values: NDArray[np.int64]) -> bytes:
+    """Returns the varints of a one-dimensional array of int64, one after the other."""
+    if len(values) <= 8:
+        return b"".join(map(varint, values.tolist()))
+    from beam_datasets.formats.example_pb2 import Int64List  # type: ignore[attr-defined]
+
+    message: bytes = Int64List(value=values.tolist()).SerializeToString()
+    return message[read_varint(message, 1)[1] :]
+
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "list[bytes] | NDArray[np.float32] | NDArray[np.int64]"
@@ -269,3 +324,36 @@ def sort_entries(entries: Iterable[bytes]) -> bytes:
     data = record(whole)
     spans = scan(data)
     return b"".join(entry(name, data[slice(*spans[name])]) for name in sorted(spans))
+
+
+def keep(data: Buffer, names: Collection[bytes]) -> bytes:
+    """Returns the record with only the entries of these names, in the order in which they stand.
+
+    >>> from beam_datasets.formats.example import parse, serialize
+    >>> parse(keep(serialize({"a": [1], "b": [2], "c": [b"x"]}), {b"a", b"c"}))
+    {'a': array([1]), 'c': [b'x']}
+
+    Raises:
+        ExampleError: the bytes are not a serialized tf.train.Example.
+    """
+    whole, spans = spans_of(data)
+    if not _follow_one_another(whole, spans):  # a name stands there twice: the last one counts, as protobuf has it
+        whole, spans = spans_of(regular(whole))
+    starts = [_first_entry(whole), *(stop for _, stop in spans.values())]
+    kept = [whole[a:b] for name, (a, b) in zip(spans, pairwise(starts)) if name in names]
+    return record(b"".join(kept))
+
+
+def _first_entry(whole: bytes) -> int:
+    return read_varint(whole, 1)[1] if whole else 0
+
+
+def _follow_one_another(whole: bytes, spans: dict[bytes, tuple[int, int]]) -> bool:
+    """Returns whether each feature ends the entry that begins where the one before it ends."""
+    start = _first_entry(whole)
+    for _, stop in spans.values():
+        size, inner = read_varint(whole, start + 1)
+        if inner + size != stop:
+            return False
+        start = stop
+    return True

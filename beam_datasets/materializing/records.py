@@ -24,7 +24,7 @@ import numpy as np
 from beam_datasets import frames, storage
 from beam_datasets.errors import BeamDatasetsError, FeatureError, LostExamplesError, MetadataError
 from beam_datasets.features import compile_decoder
-from beam_datasets.formats import entries, tfrecord
+from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import make_block
@@ -360,7 +360,7 @@ class Transform:
             kept = range(len(data)) if keep is None else [i for i, record in enumerate(data) if keep(first + i, record)]
             chosen = [data[i] for i in kept]
             if self.names is not None:
-                chosen = [entries.keep(record, self.names) for record in chosen]
+                chosen = [example.keep(record, self.names) for record in chosen]
             yield first + np.array(kept, np.intp), chosen
 
     def _keeper(self, whole: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:

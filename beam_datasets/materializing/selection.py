@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from beam_datasets import catalog, storage
-from beam_datasets.diffing.splits import KeyCursor
+from beam_datasets.diffing.diffing import KeyCursor
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order

@@ -15,7 +15,7 @@ from beam_datasets.errors import MetadataError
 from beam_datasets.metadata import info_json
 from beam_datasets.metadata.info_json import check_supervised_keys, read_supervised_keys, write_supervised_keys
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
-from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:

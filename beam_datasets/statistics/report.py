@@ -12,15 +12,14 @@ from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.formats.tfrecord import crc32c
-from beam_datasets.statistics.gathering import gather, merge, prepare
 from beam_datasets.statistics.sketches import Spread, histogram, values_of
-from beam_datasets.statistics.summary import LABEL, SHOWN_BYTES, TEXT, Leaf, Summary, empty
+from beam_datasets.statistics.summary import LABEL, SHOWN_BYTES, TEXT, Leaf, Summary, empty, gather, merge, prepare
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from beam_datasets.statistics.gathering import Gathered, Request
+    from beam_datasets.statistics.summary import Gathered, Request
 
 FORMAT = 2
 FOLDER = ".stats"

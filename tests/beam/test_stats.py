@@ -13,8 +13,8 @@ from beam_datasets.beam import SummarizeDataset
 from beam_datasets.beam.main import main
 from beam_datasets.beam.stats import run
 from beam_datasets.statistics import compute
-from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.report import json_text
+from beam_datasets.statistics.summary import prepare
 from tests.exporting.conftest import DATA, MANY
 from tests.verifying.conftest import copy, published  # noqa: F401 - fixtures
 

@@ -13,8 +13,8 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.statistics import compute
-from beam_datasets.statistics.gathering import prepare
 from beam_datasets.statistics.report import json_text, saved_path
+from beam_datasets.statistics.summary import prepare
 from tests.exporting.conftest import dataset_of
 from tests.verifying.conftest import contents
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features
 from beam_datasets.diffing import SplitDiff, diff
-from beam_datasets.diffing.splits import pair_by_keys
+from beam_datasets.diffing.diffing import pair_by_keys
 from tests.diffing.versions import Made
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from beam_datasets.features import Text
 from beam_datasets.generate import runs
 from beam_datasets.materializing import records
 from beam_datasets.statistics import compute
-from beam_datasets.statistics.gathering import prepare
+from beam_datasets.statistics.summary import prepare
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store, use

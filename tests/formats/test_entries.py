@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.formats import example_pb2
-from beam_datasets.formats.entries import keep
-from beam_datasets.formats.example import ExampleError, entry, record
+from beam_datasets.formats.example import ExampleError, entry, keep, record
 
 names = st.text("abc/é", max_size=3)
 lists = st.one_of(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_datasets.formats import example, example_pb2
-from beam_datasets.formats.varint import (
+from beam_datasets.formats.example import (
     ExampleError,
     encode_varints,
     read_varint,

@@ -12,7 +12,7 @@ from beam_datasets.errors import FeatureValueError, MetadataError
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
 from tests.work import lines_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 
 TRAIN = SplitInfo("train", [3, 4], 70, FilenameTemplate("ds", "train"), "/d/ds/1.0.0")
 TEST = SplitInfo("test", [2], 20, FilenameTemplate("ds", "test"), "/d/ds/1.0.0")

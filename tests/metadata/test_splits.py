@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import SplitError
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.metadata.split_info import SplitDict, SplitInfo, SubSplitInfo
 from beam_datasets.metadata.splits import (
     EvenSplit,
     ReadInstruction,
     SplitAdd,
     SplitAll,
+    SplitDict,
+    SplitInfo,
+    SubSplitInfo,
     even_splits,
     map_splits,
     split_for_jax_process,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.formats import example
-from beam_datasets.formats.varint import ExampleError, read_varint, varint
+from beam_datasets.formats.example import ExampleError, read_varint, varint
 from beam_datasets.native import core
 from tests.native import wire
 

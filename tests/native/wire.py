@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from beam_datasets.formats.varint import varint
+from beam_datasets.formats.example import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

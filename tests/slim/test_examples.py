@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import FeatureKeyError, FeatureValueError
 from beam_datasets.features import RaggedArray
 from beam_datasets.formats import example, example_pb2
-from beam_datasets.formats.varint import ExampleError
+from beam_datasets.formats.example import ExampleError
 from beam_datasets.slim import (
     BoundingBox,
     FixedLen,

@@ -20,10 +20,9 @@ from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
-from beam_datasets.statistics.gathering import Range, cut, gather, merge, prepare
 from beam_datasets.statistics.page import number_text, page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
-from beam_datasets.statistics.summary import image_size
+from beam_datasets.statistics.summary import Range, cut, gather, image_size, merge, prepare
 from tests.exporting.conftest import DATA, MANY, dataset_of
 
 f = bd.features
