@@ -115,7 +115,7 @@ def run(
     """Computes statistics by a pipeline, and returns them.
 
     Args:
-        request: what is asked for; see `statistics.gathering.prepare`.
+        request: what is asked for; see `statistics.summary.prepare`.
         report: a file for them, as JSON, that the workers and this machine see; None where they share a disk. In
             the dataset's bucket it is written with the dataset's options.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
