@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters.framework import framework
+from beam_datasets.adapters.torch_transfer import transferred
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
 
@@ -50,7 +51,7 @@ class MapStyle:
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Returns the examples of a batch; called by a DataLoader."""
         examples: list[Any] = self._dataset[list(indices)]
-        return examples
+        return examples if _torch_data().get_worker_info() is None else list(map(transferred, examples))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _map_style, (self._dataset,)
@@ -141,7 +142,7 @@ class Divided:
         if self._current is not None:
             self._current.close()
         begun, taken, share = self._place(start, share)
-        self._current = _Items(self._dataset, share, begun, taken, self._even)
+        self._current = _Items(self._dataset, share, begun, taken, self._even, is_worker=iteration is not None)
         return self._current
 
     def _may_start(self, iteration: int | None) -> bool:
@@ -247,7 +248,8 @@ class Divided:
 class _Items(Iterator[Any]):
     """Iterates over the items of a share, starting at a state."""
 
-    def __init__(self, dataset: Dataset, share: Share, begun: State, taken: int, even: Any) -> None:
+    def __init__(self, dataset: Dataset, share: Share, begun: State, taken: int, even: Any, *, is_worker: bool) -> None:
+        self._is_worker = is_worker
         whole = dataset.iterate(state=begun)
         items = operator.length_hint(whole)
         self._limit = share.of(items).count(even(items))
@@ -266,7 +268,7 @@ class _Items(Iterator[Any]):
             raise StopIteration
         value = next(self._iterator)
         self._taken += 1
-        return value
+        return transferred(value) if self._is_worker else value
 
     def state(self) -> dict[str, Any]:
         """Returns the state of the share."""

@@ -200,3 +200,47 @@ def test_processes_that_train_together(torch: Any, order: list[int], tmp_path: P
         assert [process.wait(timeout=120) for process in processes] == [0, 0]
     expected = repr([sum(order[:8]), sum(order[8:16])])
     assert [(tmp_path / f"sums{rank}").read_text() for rank in range(2)] == [expected, expected]
+
+
+def test_a_batch_crosses_in_few_pieces(torch: Any) -> None:
+    """Small tensors by value, grouped; what arrives is a plain dict of the same values in the same order."""
+    from multiprocessing.reduction import ForkingPickler
+
+    from beam_datasets.adapters.torch_transfer import Transferred
+
+    nested = {"mask": torch.ones(3, 4, dtype=torch.bool)}
+    batch = {
+        **{f"column {i}": torch.full((256,), i, dtype=(torch.float32, torch.int64)[i % 2]) for i in range(40)},
+        "text": [b"a", "b"],
+        "nested": nested,
+        "scalar": torch.tensor(3),
+        "empty": torch.zeros(0, 3),
+        "strided": torch.arange(12).reshape(3, 4).T,
+    }
+    apart = {"half": torch.ones(2, dtype=torch.bfloat16), "large": torch.zeros(1 << 20, dtype=torch.uint8)}
+    assert Transferred({**batch, **apart}).__reduce_ex__(4)[1][2].keys() == {"text", "nested", *apart}
+    converted = torch.utils.data.default_convert(Transferred(batch))
+    assert type(converted) is Transferred
+    found = ForkingPickler.loads(bytes(ForkingPickler.dumps(converted)))
+    assert type(found) is type(found["nested"]) is dict
+    assert list(found) == list(batch)
+    assert found.pop("nested")["mask"].equal(nested["mask"])
+    assert found.pop("text") == batch["text"]
+    for name, tensor in found.items():
+        assert (tensor.dtype, tensor.shape) == (batch[name].dtype, batch[name].shape)
+        assert torch.equal(tensor, batch[name])
+    found["column 1"][:] = 7  # writable, and apart from others
+    assert found["column 3"][0] == 3
+
+
+@pytest.mark.parametrize("map_style", [False, True])
+def test_workers_give_plain_dicts(three: Any, loader: Any, map_style: bool) -> None:
+    plain, batched = three.as_dataset("train"), three.as_dataset("train").batch(4)
+    here, there = (
+        list(loader(plain.as_torch(map_style=map_style), batch_size=4, num_workers=count)) for count in (0, 1)
+    )
+    assert [type(batch) for batch in here + there] == [dict] * 12
+    np.testing.assert_equal(
+        *([{k: np.asarray(v) for k, v in batch.items()} for batch in some] for some in (here, there))
+    )
+    assert {type(batch) for batch in loader(batched.as_torch(), batch_size=None, num_workers=1)} == {dict}
