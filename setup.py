@@ -20,7 +20,8 @@ NATIVE = Extension(
     py_limited_api=LIMITED_API,
     extra_compile_args=[]
     if sys.platform == "win32"
-    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
+    extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
     optional=True,  # without a compiler the package is installed all the same, and does the same in Python
 )
 

@@ -99,14 +99,6 @@ static void add(RecordBlock *block, const RecordBlock *other, Py_ssize_t start, 
     }
 }
 
-/* The number of good records of [first, stop) before the first bad one; places in the chunk. */
-static Py_ssize_t count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop) {
-    const int64_t *offsets = chunk->offsets.values;
-    Py_ssize_t i = first;
-    while (i < stop && is_framed_record(&chunk->buffer, offsets[i], offsets[i + 1], 1)) i++;
-    return i - first;
-}
-
 /* The records of a visit that are still to be taken, and what the block may have. */
 typedef struct {
     int64_t first, count;
@@ -143,12 +135,12 @@ static Py_ssize_t take_run(RecordBlock *block, PyObject *capsule, const Chunk *c
     Py_ssize_t place = (Py_ssize_t)(wanted->first - chunk->first), good;
     Py_ssize_t stop = place + fitting(block, chunk, place, wanted);
     const int64_t *offsets = chunk->offsets.values;
-    if (offsets[stop] >= LARGE && offsets[stop] - LARGE >= offsets[place]) {
+    if (stop > chunk->num_checked && offsets[stop] >= LARGE && offsets[stop] - LARGE >= offsets[place]) {
         Py_BEGIN_ALLOW_THREADS
-        good = count_good(chunk, place, stop);
+        good = chunk_count_good(chunk, place, stop);
         Py_END_ALLOW_THREADS
     } else {
-        good = count_good(chunk, place, stop);
+        good = chunk_count_good(chunk, place, stop);
     }
     if (good == 0) return 0;
     if (make_room(block, good, 1) < 0) return -1;

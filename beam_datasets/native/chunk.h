@@ -10,12 +10,19 @@ typedef struct {
     Py_buffer buffer;
     Ints offsets;
     Py_ssize_t first; /* the number of the first of them */
+    Py_ssize_t num_checked; /* from the first on, are good or were left out */
     int64_t *memory;  /* where offsets and records are, if that is the chunk's own */
     PyObject *cursor; /* of the run, to read more of it; NULL if no more is wanted */
 } Chunk;
 
 /* The chunk in a capsule; NULL with an exception. */
 Chunk *chunk_get(PyObject *capsule);
+
+/* The number of good records of [first, stop) before the first bad one; places in the chunk. Needs no GIL. */
+Py_ssize_t chunk_count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop);
+
+/* Checks the records up to the first bad one, and notes how many are good. Needs no GIL. */
+void chunk_check(Chunk *chunk);
 
 /* A chunk of n framed records, the first of that number, and what follows it or NULL; NULL with an exception. The
  * memory, of malloc(), and the reference are the chunk's then, also where that fails: n + 1 offsets, the records behind

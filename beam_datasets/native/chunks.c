@@ -51,6 +51,27 @@ static PyObject *py_chunk(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return capsule_of(chunk);
 }
 
+/* Whether a record of a chunk is good. */
+static int is_good(const Chunk *chunk, Py_ssize_t i) {
+    const int64_t *offset = chunk->offsets.values + i;
+    return is_framed_record(&chunk->buffer, offset[0], offset[1], 1);
+}
+
+Py_ssize_t chunk_count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop) {
+    const int64_t *offsets = chunk->offsets.values;
+    Py_ssize_t i = first;
+    while (i < stop && i < chunk->num_checked && offsets[i] < offsets[i + 1]) i++;
+    while (i < stop && i >= chunk->num_checked && is_good(chunk, i)) i++;
+    return i - first;
+}
+
+void chunk_check(Chunk *chunk) {
+    const int64_t *offsets = chunk->offsets.values;
+    Py_ssize_t i = 0, n = chunk->offsets.n - 1;
+    while (i < n && (offsets[i] == offsets[i + 1] || is_good(chunk, i))) i++;
+    chunk->num_checked = i;
+}
+
 PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, PyObject *cursor) {
     Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
     if (chunk == NULL) {

@@ -12,6 +12,7 @@ extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read
 extern PyMethodDef files_methods[];   /* files.c: local files opened */
 extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory */
 extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
+extern PyMethodDef ahead_methods[];     /* ahead.c: threads that do tasks ahead */
 extern PyMethodDef examples_methods[]; /* examples.c: examples put together */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
 extern PyMethodDef schema_methods[];  /* schema.c, lists.c, decode.c: tf.train.Example -> columns */

@@ -4,6 +4,7 @@
  * and reports the error. The layouts are those of beam_datasets/formats/index.py and tfrecord.py.
  */
 #include "chunk.h"
+#include "ahead.h"
 
 #ifndef _WIN32
 #include <stdlib.h>
@@ -19,6 +20,7 @@ typedef struct {
     int descriptor;         /* of the shard */
     Py_buffer view;         /* of the offsets */
     Py_ssize_t first, stop, chunk_bytes;
+    struct Load *ahead; /* the next chunk, if a thread may be reading it */
 } RunCursor;
 
 /* Records [first, stop) of a shard that are read in one piece. */
@@ -27,7 +29,29 @@ typedef struct {
     uint64_t start, size; /* in the file */
 } Range;
 
+/* A chunk as it is read. */
+typedef struct Load {
+    Task task;
+    const RunCursor *cursor;
+    int64_t *memory;  /* for chunk_own() */
+    Py_ssize_t num_checked; /* of its records, see Chunk; -1 if the chunk cannot be read */
+    int more;         /* whether others of the run follow */
+    Py_ssize_t n;
+    Range ranges[];
+} Load;
+
+static void load_drop(Load *load) {
+    if (load != NULL) free(load->memory);
+    free(load);
+}
+
 static void cursor_drop(RunCursor *cursor) {
+    if (cursor->ahead != NULL) {
+        Py_BEGIN_ALLOW_THREADS /* it may be read just now, from a slow disk */
+        ahead_take(&cursor->ahead->task);
+        Py_END_ALLOW_THREADS
+        load_drop(cursor->ahead);
+    }
     Py_XDECREF(cursor->owner);
     PyBuffer_Release(&cursor->view);
     PyMem_Free(cursor);
@@ -44,10 +68,10 @@ static uint64_t size_of(const RunCursor *cursor, Py_ssize_t first, Py_ssize_t st
     return offset_of(cursor, stop) - offset_of(cursor, first);
 }
 
-/* Sets the ranges of a run that the visits from `at` on take, in ascending order, up to a chunk or more, and `more` if
- * there are others. Returns their number. */
-static Py_ssize_t ranges_wanted(const RunCursor *cursor, const Visits *visits, Py_ssize_t at, Range *ranges,
-                                int *more) {
+/* Sets the ranges of a run that the visits from `at` on take, in ascending order and without records before `begin`, up
+ * to a chunk or more, and `more` if there are others. Returns their number. */
+static Py_ssize_t ranges_wanted(const RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t begin,
+                                Range *ranges, int *more) {
     const int64_t *runs = visits->runs.buf, *firsts = visits->firsts.buf, *counts = visits->counts.buf;
     Py_ssize_t n = 0, end = visits->runs.len / 8;
     uint64_t bytes = 0;
@@ -56,6 +80,11 @@ static Py_ssize_t ranges_wanted(const RunCursor *cursor, const Visits *visits, P
     for (; at < end; at++) {
         int64_t first = firsts[at], count = counts[at];
         if (runs[at] != run || count <= 0) continue;
+        if (first < begin) {
+            if (first < 0 || count <= begin - first) continue;
+            count -= begin - first;
+            first = begin;
+        }
         Range *last = ranges + n - 1;
         int is_next = n && first == last->stop;
         *more = 1;
@@ -104,50 +133,102 @@ static Py_ssize_t ranges_fit(const RunCursor *cursor, Range *ranges, Py_ssize_t 
     return n;
 }
 
-/* Reads n ranges of a file into memory for chunk_own(). */
-static int64_t *ranges_get(const RunCursor *cursor, const Range *ranges, Py_ssize_t n, uint64_t bytes) {
-    int64_t first = ranges[0].first, records = ranges[n - 1].stop - first;
+/* Plans the next chunk: the records that the visits from `at` on take from `begin` on. NULL if that is not possible. */
+static Load *load_plan(const RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t begin) {
+    Range ranges[MAX_RANGES];
+    uint64_t bytes;
+    int more;
+    Py_ssize_t n = ranges_wanted(cursor, visits, at, begin, ranges, &more);
+    if (n == 0) return NULL;
+    int64_t last = ranges[n - 1].stop;
+    n = ranges_fit(cursor, ranges, n, &bytes);
+    if (n == 0) return NULL;
+    int64_t records = ranges[n - 1].stop - ranges[0].first;
     if (bytes > PY_SSIZE_T_MAX / 2 || records > PY_SSIZE_T_MAX / 32) return NULL;
-    int64_t *memory = malloc((size_t)(8 * (uint64_t)(records + 1) + bytes));
-    if (memory == NULL) return NULL;
+    Load *load = malloc(sizeof *load + (size_t)n * sizeof *ranges);
+    if (load == NULL) return NULL;
+    *load = (Load){.cursor = cursor, .more = more || ranges[n - 1].stop < last, .n = n};
+    memcpy(load->ranges, ranges, (size_t)n * sizeof *ranges);
+    load->memory = malloc((size_t)(8 * (uint64_t)(records + 1) + bytes));
+    if (load->memory != NULL) return load;
+    free(load);
+    return NULL;
+}
+
+/* The number of the record behind the last one of a chunk. */
+static int64_t load_stop(const Load *load) { return load->ranges[load->n - 1].stop; }
+
+/* Reads it, and checks nothing. */
+static void load_read(Load *load) {
+    const RunCursor *cursor = load->cursor;
+    int64_t *memory = load->memory, first = load->ranges[0].first, records = load_stop(load) - first;
     uint8_t *data = (uint8_t *)(memory + records + 1);
     int64_t at = 0, record = first;
-    for (const Range *range = ranges; range < ranges + n; range++) {
+    load->num_checked = -1;
+    for (const Range *range = load->ranges; range < load->ranges + load->n; range++) {
         for (; record < range->first; record++) memory[record - first] = at;
         for (; record < range->stop; record++)
             memory[record - first] = at + (int64_t)(offset_of(cursor, (Py_ssize_t)record) - range->start);
-        if (pread(cursor->descriptor, data + at, (size_t)range->size, (off_t)range->start) != (ssize_t)range->size) {
-            free(memory);
-            return NULL;
-        }
+        if (pread(cursor->descriptor, data + at, (size_t)range->size, (off_t)range->start) != (ssize_t)range->size)
+            return;
         at += (int64_t)range->size; /* not by the offsets again: a mapped index may have changed */
     }
     memory[records] = at;
-    return memory;
+    load->num_checked = 0;
 }
 
-/* Reads the chunk of the first of the ranges, which are cut to it; NULL if it cannot be read. */
-static int64_t *chunk_load(const RunCursor *cursor, Range *ranges, Py_ssize_t *n) {
-    uint64_t bytes;
-    *n = ranges_fit(cursor, ranges, *n, &bytes);
-    return *n ? ranges_get(cursor, ranges, *n, bytes) : NULL;
+/* Reads and checks it: a Task's work. */
+static void load_ahead(Task *task) {
+    Load *load = (Load *)task;
+    load_read(load);
+    if (load->num_checked < 0) return;
+    int64_t records = load_stop(load) - load->ranges[0].first;
+    Chunk chunk = {.offsets = {load->memory, (Py_ssize_t)records + 1}};
+    chunk.buffer.buf = load->memory + records + 1;
+    chunk.buffer.len = (Py_ssize_t)load->memory[records];
+    chunk_check(&chunk);
+    load->num_checked = chunk.num_checked;
+}
+
+/* Returns the next chunk, which begins with a record, as it was read ahead or is read now; NULL if that fails. */
+static Load *load_next(RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t first) {
+    Load *load = cursor->ahead;
+    cursor->ahead = NULL;
+    int is_read = load != NULL && ahead_take(&load->task);
+    if (load != NULL && load->ranges[0].first != first) { /* what was to come next has changed */
+        load_drop(load);
+        load = NULL;
+    }
+    if (load == NULL) {
+        load = load_plan(cursor, visits, at, 0);
+        is_read = 0;
+    }
+    if (load != NULL && !is_read) load_read(load);
+    if (load == NULL || load->num_checked >= 0) return load;
+    load_drop(load);
+    return NULL;
 }
 
 PyObject *chunk_read(PyObject *capsule, const Visits *visits, Py_ssize_t at) {
-    const RunCursor *cursor = PyCapsule_GetPointer(capsule, RUN_CURSOR);
-    Range ranges[MAX_RANGES];
-    int more;
-    Py_ssize_t n = cursor == NULL ? 0 : ranges_wanted(cursor, visits, at, ranges, &more);
-    if (n == 0) return NULL;
-    Py_ssize_t left = n;
-    int64_t *memory, last = ranges[n - 1].stop;
+    RunCursor *cursor = PyCapsule_GetPointer(capsule, RUN_CURSOR);
+    if (cursor == NULL) return NULL;
+    Load *load;
     Py_BEGIN_ALLOW_THREADS
-    memory = chunk_load(cursor, ranges, &left);
+    load = load_next(cursor, visits, at, ((const int64_t *)visits->firsts.buf)[at]);
+    if (load != NULL && load->more && ahead_is_on()) {
+        cursor->ahead = load_plan(cursor, visits, at, load_stop(load));
+        if (cursor->ahead != NULL) {
+            cursor->ahead->task.work = load_ahead;
+            ahead_submit(&cursor->ahead->task);
+        }
+    }
     Py_END_ALLOW_THREADS
-    if (memory == NULL) return NULL;
-    int64_t first = ranges[0].first, stop = ranges[left - 1].stop;
-    more |= stop < last;
-    return chunk_own(memory, (Py_ssize_t)(stop - first), (Py_ssize_t)first, more ? Py_NewRef(capsule) : NULL);
+    if (load == NULL) return NULL;
+    Py_ssize_t first = (Py_ssize_t)load->ranges[0].first, stop = (Py_ssize_t)load_stop(load);
+    PyObject *chunk = chunk_own(load->memory, stop - first, first, load->more ? Py_NewRef(capsule) : NULL);
+    if (chunk != NULL) chunk_get(chunk)->num_checked = load->num_checked;
+    free(load);
+    return chunk;
 }
 
 PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, /)\n--\n\n"

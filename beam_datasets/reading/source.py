@@ -14,13 +14,14 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
-from beam_datasets.native import note_if_missing
+from beam_datasets.native import core, note_if_missing
 from beam_datasets.reading.blocks import Damaged, intact, joined, sizes
 from beam_datasets.reading.config import chosen_files, shuffled_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
 from beam_datasets.reading.session import Session
+from beam_datasets.reading.threads import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,6 +189,7 @@ class Source(Operation):
 
     def session(self) -> Session:
         """Returns a new session to read this source with."""
+        _allow_reading_ahead()
         threads = min(2 * self._cycle, _MOST_THREADS) if self._remote else 0
         return Session(2 * self._cycle + 32, threads)
 
@@ -276,6 +278,14 @@ class Source(Operation):
             return RunReader(self._shard(run), stop, self._chunk_bytes)
         chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
         return RunReader(self._shard(run), stop, chunk_bytes, executor.submit).load(wanted)
+
+
+@functools.cache
+def _allow_reading_ahead() -> None:
+    """Lets a thread of the native module read local files ahead, if there is another core for it."""
+    set_threads = getattr(core, "set_threads", None)
+    if set_threads is not None:
+        set_threads(int(usable_cores() > 1))
 
 
 def _joined(visits: Iterator[Visits]) -> Iterator[Visits]:

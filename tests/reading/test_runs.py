@@ -16,10 +16,12 @@ import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
-from beam_datasets.reading import runs, shards
+from beam_datasets.native import core
+from beam_datasets.reading import runs, shards, source
 from beam_datasets.reading.blocks import BLOCK_BYTES, intact
 from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
+from beam_datasets.reading.source import Source
 
 
 def chunk_of(reader: RunReader) -> Any:
@@ -101,12 +103,17 @@ def test_no_record_comes_twice_where_something_else_fails(tmp_path: Any) -> None
 
 # ------------------------------------------------- runs that the native module reads, against those that Python reads
 
+set_threads = getattr(core, "set_threads", int)
+
 
 def outcomes(directory: Path, split: str = "train", config: bd.ReadConfig | None = None) -> list[tuple[list[Any], str]]:
-    """Returns the records and the error of reading a dataset, with and without `core.run`."""
+    """Returns the records and the error of reading a dataset with `core.run`, which reads ahead or not, and without."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        for _ in range(2):
+        patch.setattr(source, "_allow_reading_ahead", lambda: None)
+        for threads, chunk_bytes in ((1, 100), (0, 20_000), (0, 20_000)):
+            patch.setattr(Source, "_chunk_bytes", chunk_bytes)
+            set_threads(threads)
             records: list[Any] = []
             try:
                 dataset = bd.builder_from_directory(directory).as_dataset(split, read_config=config)
@@ -114,7 +121,8 @@ def outcomes(directory: Path, split: str = "train", config: bd.ReadConfig | None
                 found.append((records, ""))
             except BeamDatasetsError as error:
                 found.append((records, f"{type(error).__name__}: {error}"))
-            patch.setattr(shards, "_run", None)
+            if len(found) == 2:
+                patch.setattr(shards, "_run", None)
     return found
 
 
@@ -129,9 +137,9 @@ def test_the_order_is_the_same(write: Any, split: str, cycle: int, block: int, i
     """Also of runs of several chunks."""
     directory = write({"train": [3, 0, 60, 100, 7, 45, 1]}, size=5000, manifest=True)
     config = bd.ReadConfig(interleave_cycle_length=cycle, interleave_block_length=block, add_tfds_id=ids)
-    found, expected = outcomes(directory, split, config)
+    ahead, found, expected = outcomes(directory, split, config)
     assert found[0]
-    assert repr(found) == repr(expected)
+    assert repr(ahead) == repr(found) == repr(expected)
 
 
 @pytest.fixture
@@ -147,8 +155,8 @@ def test_any_damaged_byte_is_the_same_error(damaged: Path, suffix: str) -> None:
     errors = 0
     for place in range(len(good)):
         path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-        found, expected = outcomes(damaged)
-        assert found == expected
+        ahead, found, expected = outcomes(damaged)
+        assert ahead == found == expected
         errors += bool(found[1])
     keys = 16 * 2 + 4 if suffix else 0  # are read at their first use
     assert errors >= len(good) - keys
@@ -168,6 +176,6 @@ def test_a_wrong_file_is_the_same_error(damaged: Path, suffix: str, change: str)
     elif change != "gone":
         changed = {"empty": b"", "short": content[:-1], "long": content + b"\0", "another": other.read_bytes()}
         path.write_bytes(changed[change])
-    found, expected = outcomes(damaged)
-    assert found == expected
+    ahead, found, expected = outcomes(damaged)
+    assert ahead == found == expected
     assert (found[1] == "") == (change == "link" or (change, suffix) == ("gone", ".index"))

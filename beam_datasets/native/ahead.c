@@ -1,0 +1,127 @@
+/* Tasks done ahead, so that a second core reads while the first one decodes.
+ *
+ * Nobody waits for a thread that has not begun a task: who needs the result takes the task out of the queue and does it
+ * himself, so a thread that gets no processor time costs nothing. The lock is held for a few instructions at a time.
+ * The threads are stopped before a fork and started again by the next task, in both processes: no thread is lost with
+ * a task half done, and Python counts one thread. They end with the process.
+ */
+#include "native.h"
+#include "ahead.h"
+
+#ifndef _WIN32
+#include <pthread.h>
+#include <signal.h>
+
+#define MAX_THREADS 16
+
+enum { TAKEN, QUEUED, RUNNING, DONE }; /* a task's states */
+
+static pthread_mutex_t forking = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows, and of tasks' states */
+static pthread_cond_t came = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
+static Task queue = {NULL, &queue, &queue, TAKEN}; /* a ring; after it comes the oldest */
+static pthread_t threads[MAX_THREADS];
+static int max_threads, num_threads, is_stopping;
+
+static void unlink_task(Task *task) {
+    task->before->after = task->after;
+    task->after->before = task->before;
+}
+
+static void *serve(void *nothing) {
+    pthread_mutex_lock(&lock);
+    while (!is_stopping) {
+        Task *task = queue.after;
+        if (task == &queue) {
+            pthread_cond_wait(&came, &lock);
+            continue;
+        }
+        unlink_task(task);
+        task->state = RUNNING;
+        pthread_mutex_unlock(&lock);
+        task->work(task);
+        pthread_mutex_lock(&lock);
+        task->state = DONE;
+        pthread_cond_broadcast(&ended);
+    }
+    pthread_mutex_unlock(&lock);
+    return nothing;
+}
+
+static void before_fork(void) {
+    pthread_mutex_lock(&forking);
+    pthread_mutex_lock(&lock);
+    is_stopping = 1;
+    pthread_cond_broadcast(&came);
+    pthread_mutex_unlock(&lock);
+    while (num_threads) pthread_join(threads[--num_threads], NULL);
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void) {
+    is_stopping = 0;
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&forking);
+}
+
+static void begin_forked(void) {
+    pthread_cond_init(&came, NULL); /* who waited is not in this process */
+    pthread_cond_init(&ended, NULL);
+    after_fork();
+}
+
+/* Starts a thread, with all signals left to the others. */
+static void start_thread(void) {
+    static int is_registered;
+    sigset_t all, before;
+    if (!is_registered) is_registered = !pthread_atfork(before_fork, after_fork, begin_forked);
+    sigfillset(&all);
+    if (!is_registered || pthread_sigmask(SIG_SETMASK, &all, &before)) return;
+    num_threads += !pthread_create(threads + num_threads, NULL, serve, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int ahead_is_on(void) { return __atomic_load_n(&max_threads, __ATOMIC_RELAXED) > 0; }
+
+void ahead_submit(Task *task) {
+    pthread_mutex_lock(&lock);
+    if (num_threads < max_threads && !is_stopping) start_thread();
+    task->state = num_threads ? QUEUED : TAKEN;
+    if (num_threads) {
+        task->after = &queue;
+        task->before = queue.before;
+        task->before->after = queue.before = task;
+        pthread_cond_signal(&came);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int ahead_take(Task *task) {
+    pthread_mutex_lock(&lock);
+    while (task->state == RUNNING) pthread_cond_wait(&ended, &lock);
+    int is_done = task->state == DONE;
+    if (task->state == QUEUED) unlink_task(task);
+    task->state = TAKEN;
+    pthread_mutex_unlock(&lock);
+    return is_done;
+}
+
+PyDoc_STRVAR(set_threads_doc, "set_threads(n, /)\n--\n\n"
+                              "Sets how many threads at most read ahead in this process, 0 at first; returns how many\n"
+                              "it was before. Those that run already go on.");
+
+static PyObject *set_threads(PyObject *Py_UNUSED(module), PyObject *number) {
+    long n = PyLong_AsLong(number);
+    if (n == -1 && PyErr_Occurred()) return NULL;
+    int wanted = n < 0 ? 0 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+    return PyLong_FromLong(__atomic_exchange_n(&max_threads, wanted, __ATOMIC_RELAXED));
+}
+
+#endif
+
+PyMethodDef ahead_methods[] = {
+#ifndef _WIN32
+    {"set_threads", set_threads, METH_O, set_threads_doc},
+#endif
+    {NULL, NULL, 0, NULL},
+};

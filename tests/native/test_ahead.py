@@ -1,0 +1,152 @@
+"""ahead.c: chunks of runs that a thread reads ahead."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from beam_datasets.formats import tfrecord
+from beam_datasets.native import core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+if not hasattr(core, "set_threads"):
+    pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)
+
+SIZE = 1000
+N = 4000
+RECORDS = [i.to_bytes(4, "big") * (SIZE // 4) for i in range(N)]
+OFFSETS = (np.arange(N + 1) * (SIZE + 16)).astype(np.uint64)
+TASKS = Path("/proc/self/task")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = core.set_threads(1)
+    yield
+    core.set_threads(before)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "shard"
+    path.write_bytes(b"".join(map(tfrecord.frame, RECORDS)))
+    return path
+
+
+class Reading:
+    """Takes records of one file, some at a time."""
+
+    def __init__(self, path: Path, visits: list[tuple[int, int]], chunk_bytes: int) -> None:
+        with path.open("rb") as file:
+            self.descriptor = os.dup(file.fileno())
+        self.chunks: dict[int, Any] = {0: core.run(self, self.descriptor, OFFSETS, 0, N, chunk_bytes)}
+        self.visits = tuple(np.array(column, np.int64) for column in zip(*((0, *visit) for visit in visits)))
+        self.at = 0
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+    def take(self, count: int) -> list[bytes]:
+        block = core.RecordBlock()
+        self.at = block.take(self.chunks, *self.visits, self.at, len(self.visits[0]), count, 1 << 30)
+        return list(block)
+
+    def close(self) -> None:
+        self.chunks.clear()
+
+
+def test_it_reads_what_is_taken_next_and_no_more_than_one_chunk(path: Path) -> None:
+    reading = Reading(path, [(0, N)], 10 * SIZE)
+    assert reading.take(1) == RECORDS[:1]
+    path.write_bytes(b"")
+    found = reading.take(N)
+    assert found == RECORDS[1 : 1 + len(found)]
+    assert len(found) < 20
+    assert not reading.chunks
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 5 * SIZE, 100 * SIZE])
+def test_visits_that_leave_records_out_or_go_back(path: Path, chunk_bytes: int) -> None:
+    visits = [*((first, 7) for first in range(0, 900, 10)), (5, 3), (0, 40), (3990, 10), (20, 30)]
+    wanted = [record for first, count in visits for record in RECORDS[first : first + count]]
+    found: list[bytes] = []
+    reading = Reading(path, visits, chunk_bytes)
+    while len(found) < len(wanted):
+        found += reading.take(13)
+        if reading.at < len(visits) and not reading.chunks:  # as reading/runs.py does it
+            reading.chunks[0] = core.run(reading, reading.descriptor, OFFSETS, 0, N, chunk_bytes)
+    assert found == wanted
+
+
+def test_threads_of_python_share_it(path: Path) -> None:
+    """Its queue has more than it does in time, so that they take most of the tasks back."""
+    failed: list[int] = []
+
+    def read(chunk_bytes: int) -> None:
+        for _ in range(10):
+            readings = [Reading(path, [(start, N - start)], chunk_bytes) for start in range(8)]
+            for at in range(0, N - 8, 50):
+                for start, reading in enumerate(readings):
+                    if reading.take(50)[: N - 8 - at] != RECORDS[start + at : start + at + 50][: N - 8 - at]:
+                        failed.append(at)
+                    if at == 500 * start:
+                        readings[start] = Reading(path, [(start + at + 50, N - start - at - 50)], chunk_bytes)
+
+    threads = [threading.Thread(target=read, args=(SIZE * size,)) for size in (3, 20, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_reads_on_and_so_does_the_first(path: Path) -> None:
+    for count in range(1, 40):
+        reading = Reading(path, [(0, N)], 100 * SIZE)
+        begun = reading.take(count)
+        child = os.fork()
+        if child == 0:
+            alone = not TASKS.exists() or len(os.listdir(TASKS)) == 1
+            os._exit(0 if alone and begun + reading.take(N) == RECORDS else 1)
+        assert begun + reading.take(N) == RECORDS
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_not_taken_is_released(path: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    for chunk_bytes in (SIZE, 2000 * SIZE):
+        for count in (1, 3):
+            reading = Reading(path, [(0, N)], chunk_bytes)
+            reading.take(count)
+            reading.close()
+            del reading
+    gc.collect()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_the_process_ends_while_it_reads(path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    code = (
+        f"import sys, pathlib; sys.path.append({root!r}); from tests.native.test_ahead import *; core.set_threads(1)\n"
+        f"reading = Reading(pathlib.Path({str(path)!r}), [(0, N)], 1 << 20); print(len(reading.take(1)))\n"
+        "sys.reading = reading"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_the_number_of_threads() -> None:
+    assert [core.set_threads(n) for n in (-5, 10**6, 0)] == [1, 0, 16]
+    with pytest.raises(OverflowError):
+        core.set_threads(2**70)
