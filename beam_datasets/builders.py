@@ -6,13 +6,16 @@ because `build()` runs a pipeline.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
+from beam_datasets.downloads import CHECKSUMS_FILE, DownloadManager, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 Source = Any  # SourceUnits, a Beam PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
+    "manual_dir", "register_checksums",
 )  # fmt: skip
 
 
@@ -58,6 +62,43 @@ class BuilderConfig:
     tags: list[str] = field(default_factory=list)
 
 
+@dataclass
+class SplitGenerator:
+    """A split in the form of a list: `_generate_examples` is called with these arguments.
+
+    Attributes:
+        name: of the split.
+        gen_kwargs: the arguments.
+    """
+
+    name: str
+    gen_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DownloadConfig:
+    """How a dataset is generated, under the names of TensorFlow Datasets; see `DatasetBuilder.build`.
+
+    Attributes:
+        manual_dir: where the user has put what cannot be downloaded.
+        extract_dir: has no meaning here: archives are unpacked in the download directory.
+        register_checksums: the checksums of downloads are recorded instead of checked.
+        force_checksums_validation: a download without recorded checksum is an error.
+        num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: as there.
+    """
+
+    manual_dir: str | os.PathLike[str] | None = None
+    extract_dir: str | os.PathLike[str] | None = None
+    register_checksums: bool = False
+    force_checksums_validation: bool = False
+    num_shards: int | None = None
+    min_shard_size: int | None = None
+    max_shard_size: int | None = None
+    max_examples_per_split: int | None = None
+    ignore_duplicates: bool = False
+    beam_options: Any = None
+
+
 class DatasetBuilder:
     """Declares a dataset: its version, its features, its splits, and how its examples are made.
 
@@ -71,7 +112,9 @@ class DatasetBuilder:
         BUILDER_CONFIGS: the variants.
         DEFAULT_BUILDER_CONFIG_NAME: which of them a bare name means; None for the first.
         BLOCKED_VERSIONS: versions that must not be used any more.
+        MANUAL_DOWNLOAD_INSTRUCTIONS: what the user must put into the manual directory.
         name: the dataset's name.
+        pkg_dir_path: where README.md, CITATIONS.bib and checksums.tsv stand; None for beside the module.
     """
 
     VERSION: ClassVar[VersionOrStr | None] = None
@@ -80,7 +123,9 @@ class DatasetBuilder:
     BUILDER_CONFIGS: ClassVar[Sequence[Any]] = ()
     DEFAULT_BUILDER_CONFIG_NAME: ClassVar[str | None] = None
     BLOCKED_VERSIONS: ClassVar[BlockedVersions | None] = None
+    MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
     name: str
+    pkg_dir_path: ClassVar[str | os.PathLike[str] | None] = None
 
     def __init_subclass__(cls, *, skip_registration: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -114,6 +159,7 @@ class DatasetBuilder:
             ValueError: there are options for a local path.
         """
         self._root = catalog.root_dir(data_dir, storage_options)
+        self._downloads: DownloadSettings | None = None
         self.builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
 
@@ -123,12 +169,29 @@ class DatasetBuilder:
         """Returns the dataset's DatasetInfo, made with `builder=self`."""
         raise TypeError(f"{type(self).__name__} must define _info(self), which returns a DatasetInfo.")
 
-    def _split_generators(self, *args: Any) -> Mapping[str, Source]:
-        """Returns {split name: source of (key, example)}.
+    def dataset_info_from_configs(self, **kwargs: Any) -> DatasetInfo:
+        """Returns a DatasetInfo whose description and citation are README.md and CITATIONS.bib beside the module.
+
+        Args:
+            **kwargs: the other arguments of DatasetInfo; also those two, for where there is no such file.
+        """
+        for name, filename in (("description", "README.md"), ("citation", "CITATIONS.bib")):
+            path = Path(self._code_dir(), filename)
+            if path.is_file():
+                kwargs[name] = path.read_text("utf-8")
+        return DatasetInfo(builder=self, **kwargs)
+
+    @classmethod
+    def _code_dir(cls) -> Path:
+        own = cls.__dict__.get("pkg_dir_path")
+        return Path(own) if own else Path(inspect.getfile(cls)).parent
+
+    def _split_generators(self, *args: Any) -> Mapping[str, Source] | Sequence[SplitGenerator]:
+        """Returns {split name: source of (key, example)}, or a list of `SplitGenerator`.
 
         A source is a `SourceUnits`, a Beam PTransform or PCollection, an iterable, or a callable that returns an
-        iterable. Iterables are made and consumed on one worker. A parameter called `pipeline` gets the pipeline; any
-        other positional one, which is the download manager of TensorFlow Datasets, gets one that cannot download.
+        iterable. Iterables are made and consumed on one worker. A parameter called `pipeline` gets the pipeline, any
+        other positional one a `DownloadManager`; on workers it finds what the launcher has downloaded.
         """
         raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
 
@@ -172,12 +235,27 @@ class DatasetBuilder:
         """Returns whether this version is published."""
         return catalog.is_published(self.dataset_dir)
 
-    def build(self, *, storage_options: Mapping[str, Any] | None = None, **options: Any) -> str:
+    def build(
+        self,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        download_dir: str | os.PathLike[str] | None = None,
+        manual_dir: str | os.PathLike[str] | None = None,
+        register_checksums: bool = False,
+        force_checksums: bool = False,
+        **options: Any,
+    ) -> str:
         """Generates the dataset, publishes it and returns its directory.
 
         Args:
             storage_options: of the store of `data_dir`, for a builder that was made without; it has them from then on.
                 Workers get them with the job.
+            download_dir: where downloads are kept, which workers must see; None for `downloads` in `data_dir`, or in
+                ~/beam_datasets if that is a store.
+            manual_dir: where the user has put what cannot be downloaded; None for `manual` in `download_dir`.
+            register_checksums: the checksums of downloads are recorded in checksums.tsv beside the builder's module,
+                instead of checked against it.
+            force_checksums: a download whose checksum is not recorded is an error.
             **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
                 max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
 
@@ -188,6 +266,7 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
+        self._downloads = self._download_settings(download_dir, manual_dir, register_checksums, force_checksums)
         from beam_datasets.beam.generate import generate
 
         directory = generate(self, **options)
@@ -200,20 +279,46 @@ class DatasetBuilder:
         """Generates the dataset unless it is published already: `build` under the name of TensorFlow Datasets.
 
         Args:
-            download_dir: has no meaning here, for nothing is downloaded.
-            download_config: an object with any of the attributes num_shards, min_shard_size, max_shard_size,
-                max_examples_per_split, ignore_duplicates, beam_options; others have no meaning here.
+            download_dir: where downloads are kept; see `build`.
+            download_config: a `DownloadConfig`, or an object with any of its attributes.
             **options: see `build`; they win.
         """
         self._use(options.pop("storage_options", None))
         if self.is_prepared():
             return
         given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
+        given["download_dir"] = download_dir
+        given["force_checksums"] = getattr(download_config, "force_checksums_validation", None)
         try:
             self.build(**{name: value for name, value in given.items() if value is not None} | options)
         except AlreadyPublishedError:  # by another run in the meantime, or it was another run that had to be finished
             if not self.is_prepared():
                 raise
+
+    def _download_settings(
+        self,
+        download_dir: str | os.PathLike[str] | None = None,
+        manual_dir: str | os.PathLike[str] | None = None,
+        register_checksums: bool = False,
+        force_checksums: bool = False,
+    ) -> DownloadSettings:
+        root = Path.home() / "beam_datasets" if storage.is_remote(self._root) else Path(self._root)
+        checksums = self._checksums_file()
+        return DownloadSettings(
+            download_dir=Path(download_dir).expanduser() if download_dir else root / "downloads",
+            manual_dir=Path(manual_dir).expanduser() if manual_dir else None,
+            instructions=self.MANUAL_DOWNLOAD_INSTRUCTIONS or "",
+            checksums=read_checksums(checksums),
+            register_to=checksums if register_checksums else None,
+            force_checksums=force_checksums,
+        )
+
+    @classmethod
+    def _checksums_file(cls) -> Path:
+        """Returns checksums.tsv beside the module, or where builders of TFDS that are one module have theirs."""
+        code = cls._code_dir()
+        older = (folder / "url_checksums" / f"{cls.name}.txt" for folder in (code, *code.parents[:3]))
+        return next((path for path in older if path.is_file()), code / CHECKSUMS_FILE)
 
     def _use(self, storage_options: Mapping[str, Any] | None) -> None:
         if storage_options:
@@ -267,8 +372,9 @@ class DatasetBuilder:
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
         ]
-        generators = self._split_generators(*[pipeline if p.name == "pipeline" else _NoDownloads() for p in positional])
-        splits = dict(generators) if isinstance(generators, Mapping) else {}
+        downloads = DownloadManager(self._downloads or self._download_settings())
+        generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
+        splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)
         if not splits:
             raise BeamDatasetsError(
                 f"{type(self).__name__}._split_generators returned {generators!r}; expected {{split name: source}} "
@@ -277,6 +383,16 @@ class DatasetBuilder:
         for name in splits:
             check_split_name(name, reserved=RESERVED_SPLITS)
         return splits
+
+    def _listed(self, generators: Any) -> dict[str, Source]:
+        """Returns {split: source} of a list of `SplitGenerator`."""
+        if not isinstance(generators, Sequence) or not all(isinstance(each, SplitGenerator) for each in generators):
+            return {}
+        return {str(each.name): self._generated(**each.gen_kwargs) for each in generators}
+
+    def _generated(self, **kwargs: Any) -> Source:
+        """Returns the source of a `SplitGenerator`."""
+        return self._generate_examples(**kwargs)  # type: ignore[attr-defined]
 
     # How it is found.
 
@@ -290,6 +406,10 @@ class DatasetBuilder:
             raise ValueError(f"{cls.name} has several configs called {twice.name!r}; give each its own version.")
         keys = [c.name if names.count(c.name) == 1 else f"{c.name}:{c.version}" for c in cls.BUILDER_CONFIGS]
         return dict(zip(keys, cls.BUILDER_CONFIGS, strict=True))
+
+    @property
+    def _builder_config(self) -> BuilderConfig | None:  # so some builders of TensorFlow Datasets call it
+        return self.builder_config
 
     @property
     def _config_name(self) -> str | None:
@@ -357,23 +477,8 @@ class DatasetBuilder:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("info", None)  # made anew on a worker
+        state["_downloads"] = dataclasses.replace(self._downloads or self._download_settings(), offline=True)
         return state
-
-
-class _NoDownloads:
-    """Stands where TensorFlow Datasets gives a download manager, so that a builder that needs none runs as it is."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise BeamDatasetsError(
-            f"the download manager has no {name!r} here: beam_datasets downloads nothing. "
-            "Put the sources where workers can read them, and give the builder their path."
-        )
-
-
-GeneratorBasedBuilder = DatasetBuilder
-BeamBasedBuilder = DatasetBuilder
 
 
 def _is_shell(cls: type) -> bool:
@@ -393,3 +498,15 @@ def _default_name(cls: type) -> str:
     if cls.__name__ == "Builder" and module.endswith("_dataset_builder"):
         return module.removesuffix("_dataset_builder")
     return camel_to_snake(cls.__name__)
+
+
+GeneratorBasedBuilder = DatasetBuilder
+
+
+class BeamBasedBuilder(DatasetBuilder, skip_registration=True):
+    """A builder whose list of `SplitGenerator` gives arguments to `_build_pcollection(pipeline, ...)`."""
+
+    def _generated(self, **kwargs: Any) -> Source:
+        import apache_beam as beam
+
+        return beam.ptransform_fn(self._build_pcollection)(**kwargs)  # type: ignore[attr-defined]

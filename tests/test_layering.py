@@ -18,7 +18,7 @@ PACKAGE = ROOT / "beam_datasets"
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
     ("arguments", "errors", "frames", "native"),
-    ("storage", "formats"),
+    ("storage", "formats", "downloads"),
     ("features",),
     ("metadata",),
     ("catalog",),
@@ -30,7 +30,8 @@ LAYERS = (
     ("exporting",),
     ("beam",),
     ("builders", "jobs"),
-    ("files",),
+    ("files", "tfds"),
+    ("testing",),
     ("cli",),
 )
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
@@ -47,7 +48,7 @@ TYPES = {("adapters", "reading")}
 BASE = {"numpy", "google", "crc32c"}
 BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
 BEAM_AT_TOP = ("beam/", "files/")
-BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/")
+BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/", "builders.py")
 
 
 class Import(NamedTuple):

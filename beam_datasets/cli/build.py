@@ -57,6 +57,9 @@ dataset NAME_OR_FILE
 {SHARDS.strip()}
 --max_examples_per_split N  keep the N of the lowest hashes
 --ignore_duplicates  keep one example of each key
+--download_dir DIR  where downloads are kept, which workers must see; by default `downloads` in --data_dir
+--manual_dir DIR  what cannot be downloaded and was put there by hand; by default `manual` in --download_dir
+--register_checksums  record the checksums of downloads in checksums.tsv beside the builder, instead of checking them
 {ENGINE}
 """,
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
@@ -73,6 +76,9 @@ _PASSED_ON = (
     "shared_disk",
     "check_against",
     "resume",
+    "download_dir",
+    "manual_dir",
+    "register_checksums",
 )
 
 

@@ -272,7 +272,7 @@ class Text(Tensor):
 
     Args:
         encoder: must be None: texts encoded as numbers, which old datasets have, are not supported.
-        encoder_config: must be None.
+        encoder_config: must be None, or have no encoder.
         doc: what it means.
         optional: None is a value. features.json cannot say so; hence any Text that a record lacks decodes to None.
     """
@@ -280,9 +280,9 @@ class Text(Tensor):
     PATH: ClassVar[str] = "text_feature.Text"
 
     def __init__(
-        self, encoder: None = None, encoder_config: None = None, *, doc: DocArg = None, optional: bool = False
+        self, encoder: None = None, encoder_config: Any = None, *, doc: DocArg = None, optional: bool = False
     ) -> None:
-        if encoder is not None or encoder_config is not None:
+        if encoder is not None or getattr(encoder_config, "encoder", encoder_config) is not None:
             raise ValueError("Text does not support an encoder; encode the text to a Sequence of integers before")
         super().__init__(shape=(), dtype=STRING, doc=doc, optional=optional)
 

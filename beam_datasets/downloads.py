@@ -1,0 +1,607 @@
+"""Downloads and archives for the builders of datasets: fetched once, checked against recorded checksums.
+
+Files are kept in `download_dir` by URL and checksum. Pooch checks them and puts them there in one step; what was
+interrupted goes on where it stopped. What a worker opens was fetched by the launcher before.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import csv
+import enum
+import gzip
+import hashlib
+import os
+import posixpath
+import shutil
+import tarfile
+import tempfile
+import time
+import urllib.parse
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from beam_datasets.errors import BeamDatasetsError
+
+if TYPE_CHECKING:
+    import requests
+
+CHECKSUMS_FILE = "checksums.tsv"
+_ATTEMPTS = 6
+_LONGEST_PAUSE = 60.0  # seconds, also if a server asks for more
+_TIMEOUT = 60  # seconds without a byte
+_MOST_AT_ONCE = 8
+_PIECE = 1 << 20
+_BOMB_RATIO, _BOMB_BYTES = 1000, 4 << 30  # deflate makes 1032 bytes of one at most; text seldom more than 50
+
+
+class DownloadError(BeamDatasetsError):
+    """A file could not be fetched, is not the one that was recorded, or is not an archive that can be unpacked."""
+
+
+class ExtractMethod(enum.Enum):
+    """How an archive is unpacked; those of TensorFlow Datasets."""
+
+    NO_EXTRACT = "no"
+    TAR = "tar"
+    TAR_GZ = "tar.gz"
+    TAR_STREAM = "tar stream"
+    TAR_GZ_STREAM = "tar.gz stream"
+    ZIP = "zip"
+    GZIP = "gzip"
+    BZIP2 = "bzip2"
+
+
+_METHOD_OF = {
+    ".tar": ExtractMethod.TAR,
+    ".tar.gz": ExtractMethod.TAR_GZ,
+    ".tgz": ExtractMethod.TAR_GZ,
+    ".tar.bz2": ExtractMethod.TAR,
+    ".tbz2": ExtractMethod.TAR,
+    ".tbz": ExtractMethod.TAR,
+    ".tar.xz": ExtractMethod.TAR,
+    ".zip": ExtractMethod.ZIP,
+    ".gz": ExtractMethod.GZIP,
+    ".bz2": ExtractMethod.BZIP2,
+}
+_STREAMS = (ExtractMethod.TAR_STREAM, ExtractMethod.TAR_GZ_STREAM)
+_TARS = (ExtractMethod.TAR, ExtractMethod.TAR_GZ, *_STREAMS)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A URL, with what it does not say itself.
+
+    Attributes:
+        url: where the file is fetched.
+        extract_method: how it is unpacked; None for what the name of the file says.
+        path: where the file is, for `extract` and `iter_archive`.
+    """
+
+    url: str | None = None
+    extract_method: ExtractMethod | None = None
+    path: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """What is recorded of a URL.
+
+    Attributes:
+        size: of the file, in bytes.
+        sha256: of its content, hexadecimal.
+        filename: under which it is found in the manual directory; None where that is not known.
+    """
+
+    size: int
+    sha256: str
+    filename: str | None = None
+
+
+def read_checksums(path: str | os.PathLike[str]) -> dict[str, Checksum]:
+    """Returns {URL: checksum} of a file of tab-separated lines as TensorFlow Datasets writes it; {} without a file.
+
+    Raises:
+        DownloadError: a line is not 'URL, size, sha256[, file name]'.
+    """
+    found = {}
+    lines = Path(path).read_text("utf-8").splitlines() if Path(path).exists() else []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        url, *values = line.rsplit(maxsplit=2) if "\t" not in line else line.split("\t")
+        try:
+            found[url] = Checksum(int(values[0]), values[1], *values[2:3])
+        except (ValueError, IndexError):
+            raise DownloadError(
+                f"{os.fspath(path)}, line {number}: {line!r:.200}; needed: URL, size, sha256 and file name, with tabs."
+            ) from None
+    return found
+
+
+def write_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checksum]) -> None:
+    """Writes what `read_checksums` reads, in the order of the URLs, in one step."""
+    rows = [(url, c.size, c.sha256, c.filename or "") for url, c in sorted(checksums.items())]
+    with _replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE).writerows(rows)
+
+
+@dataclass(frozen=True)
+class DownloadSettings:
+    """Where downloads go, and what is done with their checksums.
+
+    Attributes:
+        download_dir: where files are kept; workers must see it.
+        manual_dir: where the user has put what cannot be fetched; None for `manual` in `download_dir`.
+        instructions: what the user must put there.
+        checksums: what is recorded of URLs.
+        register_to: a file that gets the checksums of what is fetched, instead of checking them; None checks.
+        force_checksums: a URL without checksum is an error.
+        offline: nothing is fetched: what is not there is an error. So it is on a worker.
+    """
+
+    download_dir: Path
+    manual_dir: Path | None = None
+    instructions: str = ""
+    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+    register_to: Path | None = None
+    force_checksums: bool = False
+    offline: bool = False
+
+
+class DownloadManager:
+    """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.
+
+    The results have the same structure, with a `pathlib.Path` in the place of each.
+    """
+
+    def __init__(self, settings: DownloadSettings) -> None:
+        self._settings = settings
+        self._fetched: dict[str, Checksum] = {}
+
+    @property
+    def download_dir(self) -> Path:
+        """Where files are kept."""
+        return self._settings.download_dir
+
+    @property
+    def manual_dir(self) -> Path:
+        """Where the user has put what cannot be fetched.
+
+        Raises:
+            DownloadError: there is no such directory; the message says what must be there.
+        """
+        directory = self._settings.manual_dir or self.download_dir / "manual"
+        if not directory.is_dir():
+            raise DownloadError(
+                f"{directory} does not exist. This dataset's sources cannot be downloaded: put them there by hand, or "
+                f"give their place by --manual_dir. {self._settings.instructions}".rstrip()
+            )
+        return directory
+
+    @property
+    def downloaded_size(self) -> int:
+        """Bytes of the files that were asked for."""
+        return sum(checksum.size for checksum in self._fetched.values())
+
+    @property
+    def register_checksums(self) -> bool:
+        """Whether checksums are recorded instead of checked."""
+        return self._settings.register_to is not None
+
+    def download(self, urls: Any) -> Any:
+        """Returns the paths of the files of URLs, fetched where they are not there.
+
+        Raises:
+            DownloadError: a file cannot be had, or is another than was recorded.
+        """
+        paths = self._mapped(self._download, urls)
+        self._register()
+        return paths
+
+    def extract(self, paths: Any) -> Any:
+        """Returns the paths of what archives contain: a directory, or a file for one that is only compressed.
+
+        Raises:
+            DownloadError: an archive is damaged, of an unknown kind, or unsafe to unpack.
+        """
+        return self._mapped(self._extract, paths)
+
+    def download_and_extract(self, urls: Any) -> Any:
+        """Returns `extract(download(urls))`; a file that is no archive is left as it is."""
+        paths = self._mapped(self._download_and_extract, urls)
+        self._register()
+        return paths
+
+    def _register(self) -> None:
+        """Records the checksums of what was fetched, if that was asked for."""
+        file = self._settings.register_to
+        if file is not None and not self._settings.offline:
+            write_checksums(file, {**read_checksums(file), **self._fetched})
+
+    def iter_archive(self, resource: str | os.PathLike[str] | Resource) -> Iterator[tuple[str, IO[bytes]]]:
+        """Yields (path in the archive, open file) of an archive, without unpacking it; see `iter_archive`."""
+        path, method = _path_of(resource), _method_of(resource)
+        return iter_archive(path, method)
+
+    def download_kaggle_data(self, competition_or_dataset: str) -> Path:
+        """Returns a directory of the manual directory: Kaggle gives files only to who has an account.
+
+        Raises:
+            DownloadError: the directory is not there.
+        """
+        path = self.manual_dir / competition_or_dataset.replace("/", "_")
+        if not path.is_dir():
+            raise DownloadError(
+                f"{path} does not exist. Download it: kaggle datasets download (or competitions download) "
+                f"{competition_or_dataset}, and unpack it there."
+            )
+        return path
+
+    def download_checksums(self, urls: Any) -> None:
+        """Adds the checksums that files at URLs list, in the form of checksums.tsv."""
+        more = dict(self._settings.checksums)
+        self._mapped(lambda url: more.update(read_checksums(self._download(url))), urls)
+        object.__setattr__(self._settings, "checksums", more)
+
+    def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
+        """Returns the tree with the function's results in place of its leaves, several at a time; each leaf once."""
+        leaves = list(dict.fromkeys(_leaves(tree)))
+        with ThreadPoolExecutor(_MOST_AT_ONCE, "beam_datasets-download") as executor:
+            futures = {leaf: executor.submit(function, leaf) for leaf in leaves}
+            try:
+                results = {leaf: future.result() for leaf, future in futures.items()}
+            except BaseException:
+                executor.shutdown(wait=False, cancel_futures=True)
+                raise
+        return _rebuilt(tree, results)
+
+    def _download(self, resource: Any) -> Path:
+        url = _url_of(resource)
+        known = self._settings.checksums.get(url)
+        path = self._cached(url, known)
+        if path is None:
+            path = self._fetch(url, None if self.register_checksums else known)
+        self._note(url, path)
+        return path
+
+    def _cached(self, url: str, known: Checksum | None) -> Path | None:
+        settings = self._settings
+        by_hand = known and known.filename and (settings.manual_dir or self.download_dir / "manual") / known.filename
+        if by_hand and by_hand.is_file():
+            return _checked(by_hand, url, known)
+        path = self._place(url, None if self.register_checksums else known)
+        if path.is_file():
+            return path
+        if settings.offline:
+            raise DownloadError(
+                f"{path} of {url} does not exist on this worker. The launcher fetches it to download_dir, "
+                "which workers must see: give a directory that all machines share."
+            )
+        if known is None and settings.force_checksums and not self.register_checksums:
+            raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
+        return None
+
+    def _place(self, url: str, known: Checksum | None) -> Path:
+        """Returns where the file of a URL is kept; with another checksum it is another file."""
+        name = posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
+        key = hashlib.sha256(f"{url} {known.sha256 if known else ''}".encode()).hexdigest()[:16]
+        return self.download_dir / f"{key}-{name[-100:]}"
+
+    def _fetch(self, url: str, known: Checksum | None) -> Path:
+        try:
+            import pooch
+        except ImportError as error:
+            raise BeamDatasetsError(f"downloads need pooch ({error}). Install the extra 'download'.") from error
+        path = self._place(url, known)
+        pooch.get_logger().setLevel("WARNING")
+        try:
+            pooch.retrieve(
+                url,
+                known_hash=known and f"sha256:{known.sha256}",
+                fname=path.name,
+                path=path.parent,
+                downloader=_Fetcher(path.with_name(path.name + ".part"), known),
+            )
+        except ValueError as error:  # what pooch raises of a hash that differs
+            raise DownloadError(
+                f"{url}: the file that was fetched is not the recorded one ({known}). If it changed on purpose, "
+                f"record its checksum by --register_checksums. {error}"
+            ) from error
+        return path
+
+    def _note(self, url: str, path: Path) -> None:
+        known = self._settings.checksums.get(url)
+        if known is None or self.register_checksums:
+            known = Checksum(path.stat().st_size, _sha256(path), path.name.partition("-")[2])
+        self._fetched[url] = known
+
+    def _download_and_extract(self, resource: Any) -> Path:
+        path = self._download(resource)
+        method = _method_of(resource, path)
+        return path if method is ExtractMethod.NO_EXTRACT else self._extract(Resource(None, method, path))
+
+    def _extract(self, resource: Any) -> Path:
+        path, method = _path_of(resource), _method_of(resource)
+        if method is ExtractMethod.NO_EXTRACT:
+            raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
+        stat = path.stat()
+        key = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns} {method}".encode()).hexdigest()[:16]
+        target = self.download_dir / "extracted" / f"{key}-{path.name[-100:]}"
+        if not target.exists():
+            extract(path, method, target)
+        return target
+
+
+def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = None) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yields (path in the archive, open file) of the files of an archive; of a compressed file ('', open file).
+
+    Hidden files, files with a name that ends in '~', directories and links are left out.
+
+    Args:
+        path: the archive.
+        method: how it is packed; None for what its name says.
+
+    Raises:
+        DownloadError: the archive is damaged, or has a path that leads out of it.
+    """
+    method = _method_of(path) if method is None else method
+    for name, size, open_member in _members(Path(path), method):
+        parts = posixpath.normpath(name).split("/")
+        if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
+            continue
+        del size
+        yield posixpath.normpath(name) if name else "", open_member()
+
+
+def extract(path: Path, method: ExtractMethod, target: Path) -> None:
+    """Unpacks an archive to a directory that appears when all of it is there; a compressed file to a file.
+
+    Raises:
+        DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
+    """
+    limit = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
+    written = 0
+    with _replacing(target) as temporary:
+        for name, size, open_member in _members(path, method, links=False):
+            written += size
+            if written > limit:
+                raise _bomb(path, limit)
+            place = temporary / name if name else temporary
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with open_member() as source, place.open("xb") as sink:
+                read = 0
+                while piece := _guarded(path, source.read, _PIECE):
+                    read += len(piece)
+                    if written - size + read > limit:
+                        raise _bomb(path, limit)
+                    sink.write(piece)
+                written += read - size
+
+
+def _bomb(path: Path, limit: int) -> DownloadError:
+    return DownloadError(
+        f"{path} unpacks to more than {limit:,} bytes, {_BOMB_RATIO} times its size: this is no honest archive. "
+        "Read it by iter_archive() if it is one."
+    )
+
+
+Member = tuple[str, int, Callable[[], IO[bytes]]]  # its path, its size as the archive has it, what opens it
+
+
+def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Iterator[Member]:
+    """Yields the files of an archive; links are passed over, or are errors."""
+    if method is ExtractMethod.NO_EXTRACT:
+        raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
+    if method in (ExtractMethod.GZIP, ExtractMethod.BZIP2):
+        opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
+        yield "", 0, lambda: opened(path, "rb")
+        return
+    members = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path, method in _STREAMS)
+    while (member := _guarded(path, next, members, None)) is not None:
+        name, size, is_link, open_member = member
+        if name.startswith("/") or ".." in name.replace("\\", "/").split("/") or "\0" in name or name[1:2] == ":":
+            raise DownloadError(f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked.")
+        if is_link and not links:
+            raise DownloadError(f"{path} has the link {name!r}; links are not unpacked. Use iter_archive().")
+        if not is_link:
+            yield name, size, open_member
+
+
+def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns what a function of an archive returns; what libraries raise of damage becomes a `DownloadError`."""
+    try:
+        return function(*arguments)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, OSError, ValueError, RuntimeError) as e:
+        if isinstance(e, OSError) and e.errno is not None:
+            raise
+        raise DownloadError(f"{path} is damaged, or no such archive: {type(e).__name__}: {e}") from e
+
+
+def _zip_members(path: Path) -> Iterator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
+                yield member.filename, member.file_size, is_link, lambda member=member: archive.open(member)  # type: ignore[misc]
+
+
+def _tar_members(path: Path, stream: bool) -> Iterator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
+    with tarfile.open(path, "r|*" if stream else "r:*") as archive:
+        for member in archive:
+            is_link = member.issym() or member.islnk()
+            if member.isfile() or is_link:
+                yield member.name, member.size, is_link, lambda member=member: archive.extractfile(member)  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Yields a path beside the target, which takes its place at the end, and is gone after an error."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    directory = tempfile.mkdtemp(prefix=f".{target.name[-40:]}.", dir=target.parent)
+    try:
+        temporary = Path(directory, "content")
+        yield temporary
+        try:
+            temporary.replace(target)
+        except OSError:  # another process was first with a directory
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Fetcher:
+    """Fetches a URL for pooch: goes on with what is there, and tries again what may pass."""
+
+    def __init__(self, part: Path, known: Checksum | None) -> None:
+        self._part, self._known = part, known
+        self._tag = part.with_name(part.name + ".etag")
+
+    def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
+        import requests
+
+        self._part.parent.mkdir(parents=True, exist_ok=True)
+        pause = 1.0
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._attempt(url)
+                break
+            except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError,
+                    _TryAgainError) as error:  # fmt: skip
+                if attempt == _ATTEMPTS:
+                    raise DownloadError(f"{url} could not be fetched in {attempt} attempts: {error}") from error
+                asked = getattr(error, "pause", None)
+                time.sleep(min(asked if asked is not None else pause, _LONGEST_PAUSE))
+                pause *= 2
+            except requests.RequestException as error:
+                raise DownloadError(f"{url} could not be fetched: {error}") from error
+        self._tag.unlink(missing_ok=True)
+        os.replace(self._part, output_file)
+
+    def _attempt(self, url: str) -> None:
+        """Fetches what is missing to the partial file.
+
+        Raises:
+            _TryAgainError: not all came, or the server asks for patience.
+            DownloadError: the file has another size than was recorded.
+        """
+        import requests
+
+        there = self._part.stat().st_size if self._part.exists() else 0
+        tag = self._tag.read_text() if there and self._tag.exists() else ""
+        headers = {"Accept-Encoding": "identity"}
+        if tag:
+            headers |= {"Range": f"bytes={there}-", "If-Range": tag}
+        with requests.get(url, stream=True, timeout=_TIMEOUT, headers=headers) as response:
+            if response.status_code in (408, 425, 429, 500, 502, 503, 504):
+                raise _TryAgainError(f"status {response.status_code}", _retry_after(response))
+            if response.status_code == 416:  # what is there is not of this file any more
+                self._part.unlink(missing_ok=True)
+                raise _TryAgainError("status 416, so it is fetched from its beginning", 0.0)
+            response.raise_for_status()
+            goes_on = response.status_code == 206
+            start = there if goes_on else 0
+            self._tag.write_text(_strong_tag(response))
+            length = response.headers.get("Content-Length")
+            with self._part.open("ab" if goes_on else "wb") as file:
+                for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
+                    file.write(piece)
+        size = self._part.stat().st_size
+        if length is not None and size - start != int(length):
+            raise _TryAgainError(f"{size - start:,} of {int(length):,} bytes came", None)
+        if self._known and size != self._known.size:
+            self._part.unlink()
+            raise DownloadError(f"{url} has {size:,} bytes, recorded are {self._known.size:,}.")
+
+
+class _TryAgainError(Exception):
+    def __init__(self, said: str, pause: float | None) -> None:
+        super().__init__(said)
+        self.pause = pause
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    """Returns how many seconds a server asks to wait; it may also name a date."""
+    value = response.headers.get("Retry-After", "")
+    if value.isdigit():
+        return float(value)
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def _strong_tag(response: requests.Response) -> str:
+    """Returns what a later request for the rest must match, so that two files are not joined; '' without any."""
+    tag: str = response.headers.get("ETag", "")
+    return "" if tag.startswith("W/") else tag
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, Mapping):
+        tree = tree.values()
+    elif isinstance(tree, (str, os.PathLike, Resource)):
+        yield tree
+        return
+    if not isinstance(tree, Iterable):
+        raise TypeError(
+            f"{tree!r:.200} of type {type(tree).__name__}; needed: a URL, a Resource, lists or dicts of them."
+        )
+    for branch in tree:
+        yield from _leaves(branch)
+
+
+def _rebuilt(tree: Any, results: Mapping[Any, Any]) -> Any:
+    if isinstance(tree, Mapping):
+        return {name: _rebuilt(branch, results) for name, branch in tree.items()}
+    if isinstance(tree, (str, os.PathLike, Resource)):
+        return results[tree]
+    branches = [_rebuilt(branch, results) for branch in tree]
+    return tuple(branches) if isinstance(tree, tuple) else branches
+
+
+def _url_of(resource: Any) -> str:
+    url = resource.url if isinstance(resource, Resource) else resource
+    if not isinstance(url, str):
+        raise TypeError(f"{resource!r:.200}; needed: a URL, or a Resource with one.")
+    return url
+
+
+def _path_of(resource: Any) -> Path:
+    path = resource.path if isinstance(resource, Resource) else resource
+    if path is None:
+        raise TypeError(f"{resource!r:.200}; needed: a path, or a Resource with one.")
+    return Path(path)
+
+
+def _method_of(resource: Any, path: Path | None = None) -> ExtractMethod:
+    if isinstance(resource, Resource) and resource.extract_method:
+        return resource.extract_method
+    name = os.fspath(path or _path_of(resource)).lower()
+    return next((method for ending, method in _METHOD_OF.items() if name.endswith(ending)), ExtractMethod.NO_EXTRACT)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
+
+
+def _digest(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _checked(path: Path, url: str, known: Checksum | None) -> Path:
+    if known and (path.stat().st_size != known.size or _sha256(path) != known.sha256):
+        raise DownloadError(f"{path} is not the file that was recorded for {url} ({known}).")
+    return path

@@ -1,0 +1,318 @@
+"""The names that a builder module of TensorFlow Datasets uses, for what they mean here.
+
+`import beam_datasets.tfds as tfds` takes the place of `import tensorflow_datasets as tfds`, and
+`beam_datasets.tfds.` that of `tensorflow_datasets.` before the submodules that builders import. Nothing is done here:
+each name belongs to another module. TensorFlow is imported when a builder first uses it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import functools
+import importlib
+import importlib.util
+import pathlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import builders, downloads, features
+from beam_datasets.features import decode as decode
+from beam_datasets.features.features_dict import to_feature
+from beam_datasets.metadata.info import DatasetInfo, MetadataDict
+from beam_datasets.metadata.names import camel_to_snake
+from beam_datasets.metadata.split_info import SplitDict, SplitInfo
+from beam_datasets.metadata.splits import ReadInstruction
+from beam_datasets.metadata.splits import even_splits as even_splits
+from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
+from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
+from beam_datasets.reading.config import ReadConfig as ReadConfig
+from beam_datasets.reading.opening import builder as builder
+from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
+from beam_datasets.reading.opening import load as load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NOT_HERE = {
+    "core.example_parser": "read the dataset with beam_datasets.load()",
+    "core.ShardBasedBuilder": "return an iterable or a Beam PTransform for each split; shards are cut by the plan",
+    "core.SequentialWriter": "write a Beam pipeline, or `beam_datasets.beam.WriteDataset`",
+    "deprecated.text": "features.Text stores text; encode it where it is read",
+    "visualization": "use `beam-datasets head` and `beam-datasets stats`",
+    "beam.ReadFromTFDS": "use beam_datasets.beam.ReadDataset(builder.dataset_dir, split)",
+    "show_examples": "use `beam-datasets head`",
+    "show_statistics": "use `beam-datasets stats`",
+    "as_dataframe": "use `beam-datasets export`, or pandas.DataFrame(dataset)",
+    "folder_dataset": "use `beam-datasets build --files`, see docs/how-to/files.md",
+    "ImageFolder": "use beam_datasets.files.ImageFolder",
+    "TranslateFolder": "use beam_datasets.files, see docs/how-to/files.md",
+    "list_builders": "use beam_datasets.catalog.registered()",
+    "dataset_collection": "load each dataset by its name",
+}
+
+
+class _Names(types.ModuleType):
+    """A module of names, which can be imported like one that is a file.
+
+    A name in `_later` is that of 'module:name', which is imported when it is first used.
+    """
+
+    _later: Mapping[str, str] = {}
+
+    def __init__(self, path: str, /, **members: Any) -> None:
+        super().__init__(f"{__name__}.{path}")
+        self.__dict__.update(members)
+        sys.modules[self.__name__] = self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self._later:
+            module, _, member = self._later[name].partition(":")
+            return getattr(importlib.import_module(module), member)
+        return _missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}")
+
+
+class _LazyModules(_Names):
+    """A module whose names are modules that are imported when they are first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name.startswith("_") else self.__dict__.setdefault(name, _Lazy(name))
+
+
+class _Lazy(types.ModuleType):
+    """A module that is imported when it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_imported(self.__name__), name)
+
+
+class _LazyImports:
+    """`tfds.core.lazy_imports`: packages that a builder needs while it generates."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _imported(_PACKAGES.get(name, name))
+
+
+_PACKAGES = {"PIL_Image": "PIL.Image", "PIL_ImageDraw": "PIL.ImageDraw", "gcsfs_store": "gcsfs"}
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = {"tensorflow": "tensorflow", "cv2": "opencv-python", "PIL": "pillow", "bs4": "beautifulsoup4"}
+        top = name.partition(".")[0]
+        raise ImportError(
+            f"this builder needs the package {top!r} ({error}). Install it: pip install {package.get(top, top)}"
+        ) from error
+
+
+def _missing(path: str) -> Any:
+    instead = next((said for name, said in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
+    raise AttributeError(
+        f"tfds.{path} has no equivalent in beam_datasets"
+        + (f"; {instead}." if instead else ". docs/reference/tfds.md lists the names that have one.")
+    )
+
+
+def tfds_path(*relative: str) -> pathlib.Path:
+    """Returns a path within the package of TensorFlow Datasets that is installed.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    spec = importlib.util.find_spec("tensorflow_datasets")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("tfds_path() needs the files of TFDS: pip install tensorflow-datasets")
+    return pathlib.Path(spec.submodule_search_locations[0], *relative)
+
+
+def as_numpy(dataset: Any) -> Any:
+    """Returns the values of a tf.data dataset or of tensors as NumPy's; of a dataset of ours, itself."""
+    if hasattr(dataset, "as_numpy_iterator"):
+        return dataset.as_numpy_iterator()
+    return dataset.numpy() if hasattr(dataset, "numpy") else dataset
+
+
+class Split(str):
+    """The name of a split, and the names that most datasets have."""
+
+    TRAIN: Split
+    VALIDATION: Split
+    TEST: Split
+    ALL: Split
+
+
+Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
+
+
+class GenerateMode(enum.Enum):
+    """What is done with what is there; here a published version is always kept."""
+
+    REUSE_DATASET_IF_EXISTS = "reuse_dataset_if_exists"
+    REUSE_CACHE_IF_EXISTS = "reuse_cache_if_exists"
+    FORCE_REDOWNLOAD = "force_redownload"
+
+
+class ComputeStatsMode(enum.Enum):
+    """Whether statistics are computed; here `beam-datasets stats` does it."""
+
+    AUTO = "auto"
+    FORCE = "force"
+    SKIP = "skip"
+
+
+def optional(feature: Any) -> Any:
+    """Returns the feature as one that may be None: `tfds.features.Optional`.
+
+    Raises:
+        TypeError: the feature must have a value; it is no Tensor, Scalar or Text.
+    """
+    feature = to_feature(feature)
+    if not hasattr(feature, "optional"):
+        raise TypeError(f"{feature!r} cannot be optional; Tensor, Scalar and Text can.")
+    found = copy.copy(feature)
+    object.__setattr__(found, "optional", True)
+    return found
+
+
+def parse_bool(value: bool | int | str) -> bool:
+    """Returns the truth value that a text of a table means.
+
+    Raises:
+        ValueError: it is none that is known.
+    """
+    meanings = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    meaning = meanings.get(str(value).strip().lower())
+    if meaning is None:
+        raise ValueError(f"{value!r} is neither true nor false; needed: one of {', '.join(meanings)}.")
+    return meaning
+
+
+def gcs_path(*relative: str) -> str:
+    """Returns a path within the public bucket of TensorFlow Datasets."""
+    return "/".join(("gs://tfds-data", *relative))
+
+
+@dataclasses.dataclass(frozen=True)
+class TextEncoderConfig:
+    """How text is encoded; here it is not.
+
+    Attributes:
+        encoder: None.
+        encoder_cls: None.
+        name: of the config.
+    """
+
+    encoder: None = None
+    encoder_cls: None = None
+    name: str = "plain_text"
+
+
+lazy_imports = _LazyImports()
+features = _Names("features", **{n: v for n, v in vars(features).items() if n[0] != "_"}, Optional=optional)
+for _file, _class in {
+    "feature": "FeatureConnector",
+    "features_dict": "FeaturesDict",
+    "class_label_feature": "ClassLabel",
+    "sequence_feature": "Sequence",
+    "text_feature": "Text",
+}.items():
+    setattr(features, _file, _Names(f"core.features.{_file}", **{_class: getattr(features, _class)}))
+download = _Names(
+    "download",
+    DownloadConfig=builders.DownloadConfig,
+    DownloadManager=downloads.DownloadManager,
+    DownloadError=downloads.DownloadError,
+    ExtractMethod=downloads.ExtractMethod,
+    Resource=downloads.Resource,
+    iter_archive=downloads.iter_archive,
+    GenerateMode=GenerateMode,
+    ComputeStatsMode=ComputeStatsMode,
+)
+beam = _Names("beam")
+_CONLL = "beam_datasets.testing.tfds_catalogue.core.dataset_builders.conll"  # of the TFDS that is installed
+dataset_builders = _Names(
+    "dataset_builders",
+    _later={
+        "ConllDatasetBuilder": f"{_CONLL}.conll_dataset_builder:ConllDatasetBuilder",
+        "ConllUDatasetBuilder": f"{_CONLL}.conllu_dataset_builder:ConllUDatasetBuilder",
+    },
+)
+deprecated = _Names("deprecated", text=_Names("deprecated.text", TextEncoderConfig=TextEncoderConfig))
+visualization = _Names("visualization", GraphVisualizerMetadataDict=MetadataDict)
+_builder_names = {
+    "DatasetBuilder": builders.DatasetBuilder,
+    "GeneratorBasedBuilder": builders.GeneratorBasedBuilder,
+    "BeamBasedBuilder": builders.BeamBasedBuilder,
+    "BuilderConfig": builders.BuilderConfig,
+}
+_utils = _Names(
+    "core.utils",
+    Version=Version,
+    BlockedVersions=BlockedVersions,
+    Experiment=Experiment,
+    tfds_path=tfds_path,
+    gcs_path=gcs_path,
+    memoize=lambda: functools.lru_cache(maxsize=None),
+    lazy_imports_utils=_LazyModules("core.utils.lazy_imports_utils"),
+    type_utils=_Names("core.utils.type_utils", PathLike=Any),
+    bool_utils=_Names("core.utils.bool_utils", parse_bool=parse_bool),
+    version=_Names("core.utils.version", Version=Version, BlockedVersions=BlockedVersions, Experiment=Experiment),
+    read_config=_Names("core.utils.read_config", ReadConfig=ReadConfig),
+)
+core = _Names(
+    "core",
+    Version=Version,
+    Experiment=Experiment,
+    **_builder_names,
+    dataset_builder=_Names("core.dataset_builder", **_builder_names),
+    dataset_info=_Names("core.dataset_info", DatasetInfo=DatasetInfo, MetadataDict=MetadataDict),
+    dataset_utils=_Names("core.dataset_utils", as_numpy=as_numpy),
+    split_builder=_Names("core.split_builder", SplitGenerator=Any),
+    beam_utils=beam,
+    decode=decode,
+    SplitGenerator=builders.SplitGenerator,
+    DatasetInfo=DatasetInfo,
+    MetadataDict=MetadataDict,
+    Metadata=MetadataDict,
+    BeamMetadataDict=MetadataDict,
+    SplitInfo=SplitInfo,
+    SplitDict=SplitDict,
+    Split=Split,
+    ReadInstruction=ReadInstruction,
+    Path=pathlib.Path,
+    lazy_imports=lazy_imports,
+    lazy_imports_lib=_Names("core.lazy_imports_lib", lazy_imports=lazy_imports),
+    tfds_path=tfds_path,
+    gcs_path=gcs_path,
+    utils=_utils,
+    features=features,
+    download=download,
+    naming=_Names("core.naming", camelcase_to_snakecase=camel_to_snake),
+    splits=_Names("core.splits", Split=Split, ReadInstruction=ReadInstruction, SplitInfo=SplitInfo),
+)
+for _path, _module in {
+    "core.features": features,
+    "core.download": download,
+    "core.beam_utils": beam,
+    "core.visualization": visualization,
+    "core.decode": decode,
+    "public_api": sys.modules[__name__],
+}.items():
+    sys.modules[f"{__name__}.{_path}"] = _module
+typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
+data_source = functools.partial(load, as_supervised=False)
+public_api = sys.modules[__name__]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _missing(name)

@@ -1,0 +1,277 @@
+"""Downloads from a server that misbehaves, and archives that are unsafe."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import tarfile
+import threading
+import zipfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from beam_datasets import downloads
+from beam_datasets.downloads import (
+    Checksum,
+    DownloadError,
+    DownloadManager,
+    DownloadSettings,
+    ExtractMethod,
+    Resource,
+    extract,
+    iter_archive,
+    read_checksums,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTENT = bytes(range(256)) * 4000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server:
+    """Serves CONTENT; the first requests get the faults, one each, and `requests` has what was asked."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.ranges: list[str | None] = []
+        self.url = ""
+
+
+@pytest.fixture
+def server(monkeypatch: Any) -> Iterator[Server]:
+    state = Server()
+    monkeypatch.setattr(downloads, "_LONGEST_PAUSE", 0.01)
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *args: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            fault = state.faults.pop(0) if state.faults else ""
+            state.ranges.append(self.headers["Range"])
+            if fault in ("429", "503"):
+                self.send_response(int(fault))
+                self.send_header("Retry-After", "1")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            if fault == "404" or self.path == "/missing":
+                self.send_error(404)
+                return
+            if self.path == "/moved/a.bin":
+                self.send_response(302)
+                self.send_header("Location", "/a.bin")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            body = CONTENT if fault != "wrong bytes" else CONTENT[:-1] + b"?"
+            start = 0
+            if self.headers["Range"] and self.headers["If-Range"] == '"tag"':
+                start = int(self.headers["Range"][6:-1])
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+            else:
+                self.send_response(200)
+            length = len(body) - start + (1000 if fault == "wrong length" else 0)
+            self.send_header("Content-Length", str(length))
+            self.send_header("ETag", '"tag"' if fault != "other tag" else '"new"')
+            self.end_headers()
+            stop = len(body) // 2 if fault in ("cut", "other tag") else len(body)
+            self.wfile.write(body[start:stop])
+            self.close_connection = True
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+        state.url = f"http://127.0.0.1:{http.server_port}"
+        yield state
+        http.shutdown()
+
+
+def manager(directory: Path, **settings: Any) -> DownloadManager:
+    return DownloadManager(DownloadSettings(directory / "downloads", **settings))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [[], ["cut"], ["cut", "cut", "429", "cut"], ["503", "429"], ["wrong length"], ["cut", "other tag"]],
+    ids=",".join,
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_file_is_right_whatever_the_server_does_first(
+    server: Server, tmp_path: Path, faults: list[str], known: bool
+) -> None:
+    url = f"{server.url}/a.bin"
+    checksums = {url: Checksum(len(CONTENT), SHA256)} if known else {}
+    server.faults = list(faults)
+    path = manager(tmp_path, checksums=checksums).download(url)
+    assert path.read_bytes() == CONTENT
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    asked = len(server.ranges)
+    assert manager(tmp_path, checksums=checksums).download(url) == path
+    assert len(server.ranges) == asked
+
+
+def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+    server.faults = ["cut"]
+    manager(tmp_path).download(f"{server.url}/a.bin")
+    first, second = server.ranges
+    assert first is None
+    assert second is not None
+    assert 0 <= len(CONTENT) // 2 - int(second[len("bytes=") : -1]) < 1 << 16
+
+
+@pytest.mark.parametrize(
+    "faults, checksum, said",
+    [
+        (["404"], None, "404"),
+        (["503"] * 10, None, "6 attempts: status 503"),
+        (["wrong length"] * 10, None, "bytes came"),
+        (["wrong bytes"], Checksum(len(CONTENT), SHA256), "not the recorded one"),
+        ([], Checksum(5, SHA256), "recorded are 5"),
+    ],
+    ids=["404", "503", "wrong length", "wrong bytes", "wrong size"],
+)
+def test_an_error_leaves_nothing_that_could_be_used(
+    server: Server, tmp_path: Path, faults: list[str], checksum: Checksum | None, said: str
+) -> None:
+    url = f"{server.url}/a.bin"
+    server.faults = list(faults)
+    with pytest.raises(DownloadError, match=said):
+        manager(tmp_path, checksums={url: checksum} if checksum else {}).download(url)
+    assert not [file for file in (tmp_path / "downloads").rglob("*") if not file.name.endswith((".part", ".etag"))]
+
+
+def test_structures_redirects_and_names(server: Server, tmp_path: Path) -> None:
+    a, b = f"{server.url}/moved/a.bin", f"{server.url}/b.bin?x=1"
+    found = manager(tmp_path).download({"a": [a, (b, Resource(a))], "b": b})
+    assert found["a"][0] == found["a"][1][1]
+    assert found["a"][1][0] == found["b"] != found["a"][0]
+    assert found["b"].name.endswith("-b.bin")
+    with pytest.raises(TypeError, match="needed: a URL"):
+        manager(tmp_path).download([5])
+
+
+def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) -> None:
+    url, file = f"{server.url}/a.bin", tmp_path / "checksums.tsv"
+    manager(tmp_path, register_to=file).download([url, f"{server.url}/b.bin"])
+    assert file.read_text().splitlines()[0] == f"{url}\t{len(CONTENT)}\t{SHA256}\ta.bin"
+    known = read_checksums(file)
+    server.faults = ["wrong bytes"]
+    with pytest.raises(DownloadError, match="not the recorded one"):
+        manager(tmp_path / "other", checksums=known).download(url)
+    with pytest.raises(DownloadError, match="no recorded checksum"):
+        manager(tmp_path, checksums=known, force_checksums=True).download(f"{server.url}/c.bin")
+    file.write_text("only a line\n")
+    with pytest.raises(DownloadError, match=r"checksums.tsv, line 1"):
+        read_checksums(file)
+
+
+def test_on_a_worker_nothing_is_fetched(server: Server, tmp_path: Path) -> None:
+    url = f"{server.url}/a.bin"
+    with pytest.raises(DownloadError, match="does not exist on this worker"):
+        manager(tmp_path, offline=True).download(url)
+    path = manager(tmp_path).download(url)
+    assert manager(tmp_path, offline=True).download(url) == path
+
+
+def test_the_manual_directory(tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match=r"manual does not exist.*Ask the author"):
+        _ = manager(tmp_path, instructions="Ask the author.").manual_dir
+    (tmp_path / "by_hand").mkdir()
+    (tmp_path / "by_hand" / "a.bin").write_bytes(CONTENT)
+    found = manager(
+        tmp_path, manual_dir=tmp_path / "by_hand", checksums={"http://x/y": Checksum(len(CONTENT), SHA256, "a.bin")}
+    )
+    assert found.download("http://x/y") == found.manual_dir / "a.bin"
+
+
+FILES = {"a.txt": b"a" * 10_000, "deep/er/b.txt": b"b", ".hidden": b"h", "c~": b"c"}
+
+
+@contextmanager
+def _tar(path: Path, mode: str) -> Iterator[tarfile.TarFile]:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        yield archive
+
+
+def write_archive(path: Path, files: dict[str, bytes], *, link: str | None = None) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return path
+    with _tar(path, "w:" + path.suffix[1:].removesuffix("tar").replace("tgz", "gz")) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        if link:
+            member = tarfile.TarInfo("link")
+            member.type, member.linkname = tarfile.SYMTYPE, link
+            tar.addfile(member)
+    return path
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.tgz", "x.tar.bz2"])
+def test_archives(tmp_path: Path, name: str) -> None:
+    path = write_archive(tmp_path / name, FILES)
+    directory = manager(tmp_path).extract(path)
+    assert {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()} == FILES
+    want = {name: content for name, content in FILES.items() if name[0] != "." and name[-1] != "~"}
+    assert {name: file.read() for name, file in iter_archive(path)} == want
+    assert manager(tmp_path).extract([path]) == [directory]
+    if name != "x.zip":
+        assert {n: f.read() for n, f in iter_archive(path, ExtractMethod.TAR_STREAM)} == want
+
+
+@pytest.mark.parametrize("module, ending", [(gzip, ".gz"), (bz2, ".bz2")])
+def test_compressed_files(tmp_path: Path, module: Any, ending: str) -> None:
+    path = tmp_path / f"x{ending}"
+    path.write_bytes(module.compress(CONTENT))
+    assert manager(tmp_path).extract(path).read_bytes() == CONTENT
+    assert [(name, file.read()) for name, file in iter_archive(path)] == [("", CONTENT)]
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
+@pytest.mark.parametrize("member", ["../out", "/etc/out", "a/../../out", "..\\out", "C:\\out"])
+def test_paths_that_climb_out_are_refused(tmp_path: Path, name: str, member: str) -> None:
+    path = write_archive(tmp_path / name, {"good": b"", member: b"x"})
+    with pytest.raises(DownloadError, match="leads out of the archive"):
+        manager(tmp_path).extract(path)
+    assert not [file for file in tmp_path.rglob("*") if file.name in ("good", "out")]
+
+
+def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    path = write_archive(tmp_path / "x.tar", {"a": b"1"}, link="/etc/passwd")
+    with pytest.raises(DownloadError, match="'link'; links are not unpacked"):
+        manager(tmp_path).extract(path)
+    assert [name for name, _ in iter_archive(path)] == ["a"]
+    monkeypatch.setattr(downloads, "_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(downloads, "_BOMB_RATIO", 100)
+    bomb = write_archive(tmp_path / "bomb.zip", {"a": bytes(10 << 20)})
+    packed = tmp_path / "bomb.gz"
+    packed.write_bytes(gzip.compress(bytes(10 << 20)))
+    for path, method in ((bomb, ExtractMethod.ZIP), (packed, ExtractMethod.GZIP)):
+        with pytest.raises(DownloadError, match="no honest archive"):
+            extract(path, method, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.gz", "x.bz2"])
+def test_damaged_archives(tmp_path: Path, name: str) -> None:
+    whole = {"x.gz": gzip.compress(CONTENT), "x.bz2": bz2.compress(CONTENT)}.get(name)
+    path = tmp_path / name
+    content = whole or write_archive(path, {"a": CONTENT}).read_bytes()
+    for damaged in (content[: len(content) // 2], b"<html>", b""):
+        path.write_bytes(damaged)
+        with pytest.raises(DownloadError, match="is damaged"):
+            manager(tmp_path).extract(path)
+    assert not [f for f in (tmp_path / "downloads" / "extracted").rglob("*") if f.is_file()]

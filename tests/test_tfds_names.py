@@ -1,0 +1,102 @@
+"""The names of TensorFlow Datasets, and builders that are written with them."""
+
+from __future__ import annotations
+
+import operator
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import tfds
+
+ROOT = Path(__file__).resolve().parents[1]
+LISTED = """
+import apache_beam as beam
+import beam_datasets.tfds as tfds
+from beam_datasets.tfds.core.utils.lazy_imports_utils import tensorflow as tf
+
+
+class Old(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+    MANUAL_DOWNLOAD_INSTRUCTIONS = "Put a.txt there."
+
+    def _info(self):
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict({"a": tfds.features.Text()}))
+
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager):
+        path = dl_manager.manual_dir / "a.txt"
+        return [tfds.core.SplitGenerator(name=tfds.Split.TRAIN, gen_kwargs={"path": path})]
+
+    def _generate_examples(self, path):
+        for number, line in enumerate(path.read_text().splitlines()):
+            yield number, {"a": line}
+
+
+class OldBeam(tfds.core.BeamBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({"a": tfds.features.Text()}))
+
+    def _split_generators(self, dl_manager):
+        return [tfds.core.SplitGenerator(name="test", gen_kwargs={"count": 7})]
+
+    def _build_pcollection(self, pipeline, count):
+        return pipeline | beam.Create(range(count)) | beam.Map(lambda n: (n, {"a": str(n)}))
+"""
+
+
+def test_builders_with_lists_of_splits(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(LISTED)
+    (tmp_path / "README.md").write_text("About it.")
+    (tmp_path / "CITATIONS.bib").write_text("@x{}")
+    (tmp_path / "by_hand").mkdir()
+    (tmp_path / "by_hand" / "a.txt").write_text("x\ny\n")
+    for name in ("Old", "OldBeam"):
+        command = [sys.executable, "-m", "beam_datasets.beam.main", "build", f"old.py:{name}", "--data_dir", "data"]
+        done = subprocess.run(
+            [*command, "--manual_dir", "by_hand", "--num_workers", "1"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    old = bd.builder("old", data_dir=tmp_path / "data")
+    assert sorted(example["a"] for example in old.as_dataset("train")) == [b"x", b"y"]
+    assert (old.info.description, old.info.citation) == ("About it.", "@x{}")
+    assert len(bd.load("old_beam", split="test", data_dir=tmp_path / "data")) == 7
+
+
+@pytest.mark.parametrize(
+    "path, said",
+    [
+        ("core.example_parser", "beam_datasets.load"),
+        ("beam.ReadFromTFDS", "ReadDataset"),
+        ("deprecated.text.Tokenizer", "features.Text"),
+        ("show_examples", "beam-datasets head"),
+        ("core.nothing", "docs/reference/tfds.md"),
+    ],
+)
+def test_a_name_without_equivalent_says_what_to_use(path: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=f"tfds.{path} has no equivalent in beam_datasets.*{said}"):
+        operator.attrgetter(path)(tfds)
+
+
+def test_names_cost_neither_tensorflow_nor_tfds() -> None:
+    code = (
+        "import sys; import beam_datasets.tfds as tfds; "
+        "from beam_datasets.tfds.core.utils.lazy_imports_utils import tensorflow as tf; "
+        "tfds.core.lazy_imports, tfds.Split.TRAIN, tfds.features.Optional(tfds.features.Text()); "
+        "assert not {'tensorflow', 'tensorflow_datasets', 'apache_beam', 'pooch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_optional_features() -> None:
+    assert tfds.features.Optional(tfds.features.Scalar("int64")).optional
+    with pytest.raises(TypeError, match="cannot be optional"):
+        tfds.features.Optional(tfds.features.ClassLabel(num_classes=2))
