@@ -398,6 +398,8 @@ def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Iterat
     """Yields the files of an archive; links are passed over, or are errors."""
     if method is ExtractMethod.NO_EXTRACT:
         raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
+    if not path.stat().st_size:
+        raise DownloadError(f"{path} is damaged: it is empty.")
     if method in (ExtractMethod.GZIP, ExtractMethod.BZIP2):
         opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
         yield "", 0, lambda: opened(path, "rb")

@@ -23,8 +23,7 @@ from beam_datasets.features import decode as decode
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.metadata.info import DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
-from beam_datasets.metadata.split_info import SplitDict, SplitInfo
-from beam_datasets.metadata.splits import ReadInstruction
+from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
 from beam_datasets.metadata.splits import even_splits as even_splits
 from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
