@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
 
 
+_OF_BEAM = (beam.PCollection, beam.PTransform)
+
+
 class Builder(Protocol):
     """What is needed of a dataset's builder; it is pickled for the workers."""
 
@@ -167,21 +170,28 @@ def _examples(
     """
     examples: dict[str, beam.PCollection] = {}
     readers: dict[str, UnitReader] = {}
-    units: dict[str, SourceUnits] = {}
+    units = units_of(builder, sources)
     for split, source in sources.items():
         if isinstance(source, beam.PCollection):
             examples[split] = source
         elif isinstance(source, beam.PTransform):
             examples[split] = pipeline | f"Generate {split}" >> source
-        elif isinstance(source, SourceUnits):
-            units[split] = source
-        else:
-            units[split] = SourceUnits(["all"], functools.partial(_read_iterable, split, builder))
     for splits in read_together(units):
         reader = UnitReader.of({split: units[split] for split in splits}, directories)
         examples[splits[0]] = pipeline | f"Start {reader.label}" >> beam.Impulse()
         readers[splits[0]] = reader
     return examples, readers
+
+
+def units_of(builder: Builder, sources: Mapping[str, Any]) -> dict[str, SourceUnits]:
+    """Returns the sources that consist of units, or of one, as an iterable does; those of Beam have none."""
+    own = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
+    return {
+        split: source
+        if isinstance(source, SourceUnits)
+        else SourceUnits(["all"], functools.partial(_read_iterable, split, builder))
+        for split, source in own.items()
+    }
 
 
 def _read_iterable(split: str, builder: Builder, _: Any) -> Iterator[tuple[Any, Any]]:

@@ -23,10 +23,12 @@ from beam_datasets.cli.options import (
     parse_with_beam,
     with_underscores,
 )
-from beam_datasets.cli.printing import ProgressBar, ProgressLines, say, splits_table
+from beam_datasets.cli.printing import ProgressBar, ProgressLines, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import Request, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
+from beam_datasets.features import compile_encoder
 from beam_datasets.generate import compatibility
+from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate.plan import ShardingOptions
 
 if TYPE_CHECKING:
@@ -47,7 +49,9 @@ Without --runner it runs on this machine, a worker process a core.""",
 dataset NAME_OR_FILE
 {DATA_DIR}
 --storage{STORAGE.format("the store of --data_dir")}
---dry_run  say what would be built, and build nothing
+--dry_run  print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source is encoded
+--sample SHARE  of the source, for --dry_run; default: 0.01
+--prices FILE  CSV of name,value, for --dry_run; default: templates/prices.csv
 --skip_published  succeed if the version is already published
 --check_against [VERSION]  compare with a published version, by default the highest one below; if the number promises
   more than features or data keep, publish nothing, and keep the result to be published under another
@@ -82,6 +86,11 @@ _PASSED_ON = (
 )
 
 
+def run_plan(args: Sequence[str]) -> int:
+    """Runs `beam-datasets plan`, which is `build --dry_run`."""
+    return run([*args, "--dry_run"])
+
+
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     known, beam_options, request = _parse(args)
@@ -96,7 +105,8 @@ def run(args: Sequence[str]) -> int:
             earlier = compatibility.earlier_version(builder.dataset_dir, known.check_against)
         say(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
-        say(f"{_splits_to_come(builder, known)}\nNothing was run (--dry_run).")
+        done = " The version is published already; building it again fails." if builder.is_prepared() else ""
+        say(f"{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
         return 0
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
@@ -172,17 +182,33 @@ def _announcement(builder: DatasetBuilder) -> str:
     return f"{builder.info.display_name} -> {builder.dataset_dir}\n{builder.info.features!r}"
 
 
-def _splits_to_come(builder: DatasetBuilder, known: argparse.Namespace) -> str:
+def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
+    """Returns what a run will take, for people."""
     from beam_datasets.beam.engine import unused_pipeline
+    from beam_datasets.beam.generate import units_of
 
-    names = builder.split_generators(unused_pipeline())
+    sources = builder.split_generators(unused_pipeline())
+    names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
     with as_usage_errors("build"):
-        options = {
-            name: getattr(known, name) for name in ("min_shard_size", "max_shard_size", "max_examples_per_split")
-        }
-        ShardingOptions.of(num_shards=num_shards(known.num_shards), **options).check_splits(names)
-    done = " The version is published already; building it again fails." if builder.is_prepared() else ""
-    return f"Splits: {', '.join(names)}.{done}"
+        given = {name: getattr(known, name) for name in names}
+        sharding = ShardingOptions.of(num_shards=num_shards(known.num_shards), **given)
+        sharding.check_splits(sources)
+        share = estimates.SAMPLE if known.sample is None else float(known.sample)
+        prices = estimates.read_prices(known.prices)
+    units = units_of(builder, sources)
+    samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
+    found = estimates.estimate(samples, sharding, prices)
+    rows = [[name, split.examples, split.shards, size_text(split.num_bytes)] for name, split in found.splits.items()]
+    rows += [[name, "unknown", "", ""] for name in sources if name not in found.splits]
+    lines = [
+        table(["split", "examples", "shards", "size"], rows),
+        f"memory of a worker: {size_text(found.worker_bytes)}",
+        f"intermediate files: {size_text(found.spilled_bytes)}",
+        f"requests to a store: {found.reads:,} reads, {found.writes:,} writes",
+        f"machine hours, of one core: {found.core_hours:.2f}",
+        f"cost: {found.cost:.2f} for the run, {found.cost_a_month:.2f} a month for the version",
+    ]
+    return "\n".join(lines)
 
 
 def _show_counters(counters: Mapping[str, Any]) -> None:

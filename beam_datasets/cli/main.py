@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 COMMANDS = {  # name -> module of this package, function in it; only the module of the called command is imported
     "build": ("build", "run"),
+    "plan": ("build", "run_plan"),
     "materialize": ("materialize", "run"),
     "export": ("export", "run"),
     "adopt": ("adopt", "run"),
@@ -38,6 +39,7 @@ DESCRIPTION = """\
 Generates, describes and shows datasets.
 
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
+  beam-datasets plan NAME_OR_FILE --data_dir DIR    what building it will take: shards, memory, requests, hours, cost
   beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a dataset of its own
   beam-datasets export SOURCE --format F --to DIR   write slices as Parquet, JSON lines, WebDataset or ArrayRecord
   beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files

@@ -49,6 +49,11 @@ class Piece:
     start: int = 0
     stop: int | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """Size in bytes, as stored."""
+        return (self.file.size if self.stop is None else self.stop) - self.start
+
 
 def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_")) -> list[InputFile]:
     """Returns the files that match any of the patterns, each once, in the order of their names.

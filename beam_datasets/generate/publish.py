@@ -16,6 +16,7 @@ import hashlib
 import json
 import logging
 import platform
+import resource
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -654,6 +655,8 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -
             "started": publication.owner.started,
             "seconds": round(seconds, 3),
             "examples": examples,
+            "shards": sum(len(c.num_examples) for c in columns.values()),
+            "worker_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,  # of the process that publishes
             "bytes": sum(sum(c.num_bytes) for c in columns.values()),
             "examples_per_second": round(examples / max(seconds, 1e-9), 1),
             "python": platform.python_version(),

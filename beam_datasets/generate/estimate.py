@@ -1,0 +1,186 @@
+"""Estimates a run before it starts: a sample of the source is encoded, and the rest follows by arithmetic."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets import storage
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.formats import tfrecord
+from beam_datasets.generate.plan import choose_shards
+from beam_datasets.generate.units import read_together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from beam_datasets.generate.plan import ShardingOptions
+    from beam_datasets.generate.units import SourceUnits
+
+SAMPLE = 0.01  # share of the units
+SAMPLE_SECONDS = 20.0  # for the sample of all splits
+REQUEST_BYTES = 8 << 20  # of a large file that one request writes
+RANGE_BYTES = 1 << 20  # that one request reads while blocks are merged
+BLOCK_BYTES = 64 << 20  # of many
+GROUP_BYTES = 256 << 20
+PROCESS_BYTES = 256 << 20  # of a worker process with Beam, NumPy and a block
+EXAMPLE_BYTES = 75  # of memory, for each example of a group
+PRICES = {
+    "core_hour": 0.05,
+    "thousand_reads": 0.0004,
+    "thousand_writes": 0.005,
+    "gigabyte_month": 0.023,
+    "megabytes_per_core_second": 120.0,
+}
+"""Prices in any currency, and the rate at which one core merges and writes records; templates/prices.csv."""
+
+
+def read_prices(path: str | None) -> dict[str, float]:
+    """Returns `PRICES` with those of a CSV file of `name,value` in their place.
+
+    Raises:
+        BeamDatasetsError: a line is something else.
+    """
+    prices = dict(PRICES)
+    text = storage.read_bytes(path).decode() if path else ""
+    for row in csv.reader(text.splitlines()):
+        if not row or row == ["name", "value"]:
+            continue
+        try:
+            name, value = row
+            prices = {**prices, name: float(value)}
+        except ValueError:
+            name = ""
+        if name not in PRICES:
+            raise BeamDatasetsError(f"{path}: expected lines NAME,NUMBER ({', '.join(PRICES)}), got {row!r}.")
+    return prices
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was encoded of a split.
+
+    Attributes:
+        share: of the source; None if it is unknown.
+        examples: of the sample.
+        num_bytes: size of their framed records.
+        seconds: that encoding them took on one core, with reading.
+    """
+
+    share: float | None
+    examples: int
+    num_bytes: int
+    seconds: float
+
+
+def take_samples(
+    sources: Mapping[str, SourceUnits], encode: Callable[[Any], bytes], share: float = SAMPLE
+) -> dict[str, Sample]:
+    """Returns a sample of each split: of units that are spread evenly over the source, as many as fit into the time."""
+    samples: dict[str, Sample] = {}
+    together = read_together(sources)
+    for splits in together:
+        one, found = sources[splits[0]], {split: [0, 0] for split in splits}
+        count = max(1, math.ceil(len(one.units) * share))
+        chosen = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
+        began, weight, is_whole = time.monotonic(), 0.0, True
+        for unit in chosen:
+            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, found, began)
+            weight += _weight(unit)
+            if time.monotonic() - began > SAMPLE_SECONDS / len(together):
+                break
+        seconds = (time.monotonic() - began) / len(splits)
+        total = sum(map(_weight, one.units))
+        known = weight / total if total and is_whole else None
+        samples |= {split: Sample(known, found[split][0], found[split][1], seconds) for split in splits}
+    return samples
+
+
+def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], began: float) -> bool:
+    """Adds the examples of a unit; returns False if they took too long, and some were left out."""
+    for key, example in source.read(unit):
+        size = len(encode(example)) + tfrecord.OVERHEAD
+        for split, keep in keeps.items():
+            if keep is None or keep(key):
+                found[split][0] += 1
+                found[split][1] += size
+        if time.monotonic() - began > SAMPLE_SECONDS:
+            return False
+    return True
+
+
+def _weight(unit: Any) -> float:
+    return float(getattr(unit, "num_bytes", 1) or 1)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a split will be: examples, size of their framed records in bytes, and shards."""
+
+    examples: int
+    num_bytes: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take.
+
+    Attributes:
+        splits: those whose source is known.
+        unknown: the others.
+        worker_bytes: memory of a worker process.
+        reads: requests to an object store.
+        writes: requests to an object store.
+        spilled_bytes: size of intermediate files at most.
+        core_hours: of all workers together.
+        cost: of machines and requests.
+        cost_a_month: of the published version.
+    """
+
+    splits: Mapping[str, Split]
+    unknown: Sequence[str]
+    worker_bytes: int
+    reads: int
+    writes: int
+    spilled_bytes: int
+    core_hours: float
+    cost: float
+    cost_a_month: float
+
+
+def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: Mapping[str, float]) -> Estimate:
+    """Returns what a run with spilled payload will take, given samples of the splits."""
+    known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
+    splits = {split: _whole(split, sample, sharding) for split, sample in known.items()}
+    size = sum(split.num_bytes for split in splits.values())
+    blocks = math.ceil(size / BLOCK_BYTES)
+    shards = sum(split.shards for split in splits.values())
+    groups = max(shards, math.ceil(size / GROUP_BYTES))
+    levels = 0 if size >= RANGE_BYTES * blocks * groups or blocks * groups < 1000 else 1 + (size > 10**13)
+    joined = size if size > GROUP_BYTES * shards else 0  # shards in parts are written twice
+    reads = blocks * (1 + levels) + (size * (1 + levels) + joined) // RANGE_BYTES
+    writes = (size * (2 + levels) + joined) // REQUEST_BYTES + blocks * (1 + levels) + 2 * groups + 4 * shards
+    encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
+    moving = (size * (1 + levels) + joined) / 1e6 / prices["megabytes_per_core_second"]
+    hours = (encoding + moving) / 3600
+    smallest = min((split.num_bytes / split.examples for split in splits.values()), default=1.0)
+    cost = hours * prices["core_hour"]
+    cost += (reads * prices["thousand_reads"] + writes * prices["thousand_writes"]) / 1000
+    return Estimate(
+        splits, [split for split in samples if split not in known],
+        PROCESS_BYTES + int(EXAMPLE_BYTES * min(GROUP_BYTES, size) / max(smallest, 1.0)),
+        reads, writes, size * (1 + levels) + joined, hours, cost, size / 1e9 * prices["gigabyte_month"],
+    )  # fmt: skip
+
+
+def _whole(split: str, sample: Sample, sharding: ShardingOptions) -> Split:
+    """Returns the split that a sample is of."""
+    scale = 1 / (sample.share or 1)
+    examples = max(1, round(sample.examples * scale))
+    kept = min(examples, sharding.max_examples_per_split or examples)
+    size = int(sample.num_bytes * scale * kept / examples)
+    return Split(kept, size, choose_shards(split, kept, size, sharding))
