@@ -97,6 +97,10 @@ def _corrupt(problem: str, path: str, offset: int, record: int | None) -> Corrup
     return CorruptRecordError(problem, path=path, offset=offset, record=record)
 
 
+class WorkerError(BeamDatasetsError, RuntimeError):
+    """A worker process of a reader died, or raised what cannot be sent to another process."""
+
+
 class FeatureError(BeamDatasetsError):
     """A value does not fit its feature; the message begins with the feature's path."""
 

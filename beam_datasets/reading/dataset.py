@@ -77,15 +77,19 @@ class Dataset(Frameworks):
         self._source = source
         self._lookup = lookup
         self._identity = dict(identity)
+        self._processes: int | None = None
+        self._threads: int | None = None
 
     def _with(self, operation: Operation | None = None, steps: tuple[Step, ...] | None = None) -> Dataset:
-        return Dataset(
+        made = Dataset(
             self._operation if operation is None else operation,
             self._steps if steps is None else steps,
             source=self._source,
             lookup=self._lookup,
             identity=self._identity,
         )
+        made._processes, made._threads = self._processes, self._threads
+        return made
 
     @property
     def features(self) -> Any:
@@ -108,7 +112,7 @@ class Dataset(Frameworks):
     @functools.cached_property
     def maker(self) -> Maker:
         """What makes examples of blocks of records."""
-        return Maker.of(self._steps)
+        return Maker.of(self._steps, self._threads)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
@@ -129,6 +133,31 @@ class Dataset(Frameworks):
         if not callable(function):
             raise TypeError(f"map() takes a function of an example, not {function!r}.")
         return self._with(steps=(*self._steps, Map(function)))
+
+    def parallel(self, *, processes: int | None = None, threads: int | None = None) -> Dataset:
+        """Returns the dataset with everything decoded and mapped by worker processes, or by threads.
+
+        The examples, their order and states are the same, and an error comes at its example. `map()` functions are
+        called ahead, not in order, and once more if they fail. It applies to iteration, and to all steps of the
+        dataset, before and after. Without it, images are decoded by threads and all else by the calling thread.
+
+        Args:
+            processes: number of processes, for functions in Python. They are spawned when an iterator begins, and end
+                with it. The dataset's functions are pickled. Each has made at most two messages ahead, of about
+                16 MiB or of one batch.
+            threads: number of threads, for functions that release the GIL for most of their time and may be called by
+                several threads at once. About 32 MiB of each thread are ahead.
+
+        Raises:
+            TypeError: not just one of the two is given, or it is not an integer.
+            ValueError: it is less than 1.
+        """
+        if (processes is None) == (threads is None):
+            raise TypeError(f"parallel(): expected processes or threads, got processes={processes}, threads={threads}.")
+        made = self._with()
+        made._processes = None if processes is None else integer("processes", processes, at_least=1)
+        made._threads = None if threads is None else integer("threads", threads, at_least=1)
+        return made
 
     def raw(self) -> Dataset:
         """Returns the dataset with the stored records, as `bytes`, instead of decoded examples.

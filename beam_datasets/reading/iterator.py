@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.arguments import integer
 from beam_datasets.reading.blocks import intact
-from beam_datasets.reading.operations import Repeat, begun, left_of, moved_on, reached, settled, stream_of, whole
+from beam_datasets.reading.operations import Repeat, Slice, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.threads import Later
 from beam_datasets.reading.undecoded import UNDECODED, Undecoded
@@ -88,7 +88,7 @@ class DatasetIterator(Iterator[Any]):
         try:
             block = next(self._blocks or self._open(), None)
         except BaseException as error:
-            if isinstance(error, UNDECODED):
+            if isinstance(error, UNDECODED) and self._dataset._processes is None:  # a process has named it
                 self._name_record(error)
             self.close()
             raise
@@ -102,11 +102,21 @@ class DatasetIterator(Iterator[Any]):
     def _open(self) -> Iterator[list[Any]]:
         """Returns the blocks of what is left, and begins to read."""
         self._process = os.getpid()
+        if self._dataset._processes is not None:
+            return self._open_processes(self._dataset._processes)
         where = whole(self._taken, self._operation.length)
         self._session = self._dataset._source.session()
         items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
         self._finish, self._is_decoded = maker.rest, maker.whole is not None or maker.ahead is not None
         self._blocks = maker.make(items, self._operation.item_bytes)
+        return self._blocks
+
+    def _open_processes(self, count: int) -> Iterator[list[Any]]:
+        from beam_datasets.reading.processes import blocks_of_processes  # multiprocessing is not needed to read
+
+        left = Slice(self._operation, self._taken, self._operation.length)
+        self._finish = None
+        self._blocks = blocks_of_processes(self._dataset, left, self._epoch, count)
         return self._blocks
 
     def _finished(self, item: Any) -> Any:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from beam_datasets.reading.blocks import Items, paced, sizes
-from beam_datasets.reading.decoding import UNDECODED, Step, compose
-from beam_datasets.reading.threads import Ahead, Later
+from beam_datasets.reading.decoding import UNDECODED, Batch, Step, compose
+from beam_datasets.reading.threads import TASK_BYTES, Ahead, Later, one_by_one
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -56,9 +56,14 @@ class Maker:
     ahead: Ahead | None = None
 
     @classmethod
-    def of(cls, steps: tuple[Step, ...]) -> Maker:
-        """Returns what does the steps."""
+    def of(cls, steps: tuple[Step, ...], threads: int | None = None) -> Maker:
+        """Returns what does the steps; all of them on threads, if their number is given."""
         first, *others = steps
+        if threads is not None and threads > 1:
+            each = compose(steps)
+            start = one_by_one(each, TASK_BYTES)
+            asked = Ahead(start, threads, is_whole=isinstance(first, Batch), is_asked=True)
+            return cls(None, None, lambda value: each(value.item) if type(value) is Later else value, asked)
         ahead = first.compile_ahead() if isinstance(first, ThreadedStep) else None
         if ahead is not None:
             return cls(None, None, _finishing(steps), ahead)

@@ -1,0 +1,206 @@
+"""Examples made by worker processes: the same examples, states and errors as without, and nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import WorkerError
+
+COUNT = 90
+CHAINS: dict[str, Any] = {
+    "examples": lambda d: d.shuffle(3).repeat(2).skip(11).map(doubled),
+    "batches": lambda d: d.shuffle(1, 20).shard(1, 2).batch(7).map(doubled),
+    "error": lambda d: d.map(fail_at_60).batch(8),
+    "error of each": lambda d: d.map(fail_at_60).map(delayed),
+}
+
+
+def doubled(example: Any) -> Any:
+    return {**example, "id": example["id"] * 2, "process": os.getpid() != PARENT}
+
+
+def fail_at_60(example: Any) -> Any:
+    if example["key"] == 60:
+        raise ZeroDivisionError("it is 60")
+    return example
+
+
+def delayed(example: Any) -> Any:
+    time.sleep(0.001 * (int(example["id"]) % 3))
+    return example
+
+
+def slow(example: Any) -> Any:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(0.05)
+    return example
+
+
+def fail_strangely(example: Any) -> Any:
+    class Local(Exception):
+        """Cannot be pickled."""
+
+    raise Local("of a worker")
+
+
+PARENT = int(os.environ.setdefault("TEST_PROCESSES_PARENT", str(os.getpid())))
+
+
+@pytest.fixture
+def dataset(write: Any) -> Any:
+    config = bd.ReadConfig(interleave_cycle_length=2)
+    return bd.builder_from_directory(write({"train": [40, 50]})).as_dataset("train", read_config=config)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Any:
+    before = held()
+    yield
+    gc.collect()
+    assert not multiprocessing.active_children()
+    assert held() == before
+
+
+def held() -> list[str]:
+    """Returns the sockets and the memory that this process shares with others."""
+    if not os.path.isdir("/proc/self/fd"):
+        return []
+    links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    shared = [link for link in links if link.startswith(("socket:", "/memfd:"))]
+    return sorted(shared + [line for line in maps if "/memfd:" in line] + os.listdir("/dev/shm"))
+
+
+def drain(iterator: Any) -> tuple[list[Any], list[Any], str]:
+    items, states, error = [], [iterator.get_state()], ""
+    try:
+        for item in iterator:
+            items.append({name: value for name, value in item.items() if name != "process"})
+            states.append(iterator.get_state())
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    return items, states, error
+
+
+@pytest.mark.parametrize(
+    "chain", ["batches", *(pytest.param(name, marks=pytest.mark.slow) for name in CHAINS if name != "batches")]
+)
+def test_processes_change_nothing(dataset: Any, chain: str) -> None:
+    serial = CHAINS[chain](dataset)
+    parallel = CHAINS[chain](dataset.parallel(processes=2))
+    expected, iterator = drain(iter(serial)), iter(parallel)
+    np.testing.assert_equal(drain(iterator), expected)
+    assert iterator.get_state() == expected[1][-1]
+    start = len(expected[0]) // 2 + 1
+    rest = drain(parallel.parallel(processes=1).iterate(state=expected[1][start]))
+    np.testing.assert_equal(rest, (expected[0][start:], expected[1][start:], expected[2]))
+
+
+@pytest.mark.slow
+def test_examples_are_made_elsewhere_and_can_be_changed(dataset: Any) -> None:
+    with iter(dataset.map(doubled).parallel(processes=2).batch(40)) as batches:
+        batch = next(batches)
+        batch["id"][:] = 1
+        assert batch["process"].all()
+    assert batch["id"].sum() == 40
+
+
+def test_an_error_has_the_traceback_of_the_worker(dataset: Any) -> None:
+    with pytest.raises(ZeroDivisionError, match="it is 60") as raised:
+        list(dataset.map(fail_at_60).parallel(processes=1))
+    assert "in fail_at_60" in str(raised.value.__cause__)
+    with pytest.raises(WorkerError, match="raised Local: of a worker"):
+        list(dataset.map(fail_strangely).parallel(processes=1))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_an_error(dataset: Any) -> None:
+    iterator = iter(dataset.repeat().map(delayed).parallel(processes=2))
+    next(iterator)
+    victim = multiprocessing.active_children()[1]
+    os.kill(victim.pid or 0, signal.SIGKILL)
+    with pytest.raises(WorkerError, match=f"worker process {victim.pid} ended with exit code -9"):
+        list(iterator)
+    before = iterator.get_state()
+    next(iterator)  # with new processes
+    assert iterator.get_state() != before
+    iterator.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["close", "delete"])
+def test_workers_end_with_the_iterator(dataset: Any, end: str) -> None:
+    iterator = iter(dataset.repeat().map(slow).parallel(processes=2))
+    list(itertools.islice(iterator, 3))
+    processes = multiprocessing.active_children()
+    assert len(processes) == 2
+    if end == "close":
+        iterator.close()
+    del iterator
+
+
+@pytest.mark.slow
+def test_a_forked_child_starts_workers_of_its_own(dataset: Any) -> None:
+    iterator = iter(dataset.parallel(processes=1))
+    before = [next(iterator)["id"] for _ in range(5)]
+    child = os.fork()
+    if not child:
+        rest = [example["id"] for example in iterator]
+        os._exit(len(before + rest) != COUNT)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(before + list(iterator)) == COUNT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(dataset: Any, tmp_path: Path, sent: int) -> None:
+    script = tmp_path / "reads.py"
+    script.write_text(
+        "import multiprocessing, sys\n"
+        "import beam_datasets as bd\n"
+        "if __name__ == '__main__':\n"
+        "    dataset = bd.builder_from_directory(sys.argv[1]).as_dataset('train').repeat().parallel(processes=2)\n"
+        "    for i, _ in enumerate(dataset):\n"
+        "        if i == 100:\n"
+        "            print(*(process.pid for process in multiprocessing.active_children()), flush=True)\n"
+    )
+    command = [sys.executable, script, dataset._source.pool.directory]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        os.kill(process.pid, sent)
+        _, errors = process.communicate(timeout=20)
+    assert len(workers) == 2
+    end = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
+    assert errors.count("Traceback") == (sent == signal.SIGINT)
+
+
+def test_what_parallel_refuses(dataset: Any) -> None:
+    with pytest.raises(TypeError, match=r"cannot be pickled for worker processes .*lambda.* top level of a module"):
+        next(iter(dataset.map(lambda example: example).parallel(processes=1)))
+    with pytest.raises(TypeError, match="expected processes or threads, got processes=None, threads=None"):
+        dataset.parallel()
+    with pytest.raises(ValueError, match="threads"):
+        dataset.parallel(threads=0)
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_threads_change_nothing(dataset: Any, chain: str) -> None:
+    expected = drain(iter(CHAINS[chain](dataset)))
+    np.testing.assert_equal(drain(iter(CHAINS[chain](dataset).parallel(threads=3))), expected)
