@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.config import ReadConfig as ReadConfig
     from beam_datasets.reading.dataset import Dataset as Dataset
     from beam_datasets.reading.iterator import DatasetIterator as DatasetIterator
+    from beam_datasets.reading.mixing import mix as mix
     from beam_datasets.reading.opening import ReadOnlyBuilder as ReadOnlyBuilder
     from beam_datasets.reading.opening import builder as builder
     from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
@@ -54,6 +55,7 @@ _HOMES = {
     ".reading.config": ("ReadConfig",),
     ".reading.dataset": ("Dataset",),
     ".reading.iterator": ("DatasetIterator",),
+    ".reading.mixing": ("mix",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
     ".adopting": ("adopt",),
     ".jobs": ("export", "materialize"),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
-from beam_datasets.features import FeaturesDict, Sequence, UnknownFeature
+from beam_datasets.features import UnknownFeature
+from beam_datasets.features.agreement import difference
 from beam_datasets.features.decode import select
-from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.materializing.copying import plan_copy
@@ -274,38 +274,11 @@ def record_names(tree: Any) -> frozenset[bytes]:
 def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -> None:
     (first, tree), *others = zip(builders, trees)
     for builder, other in others:
-        if problem := _difference(tree, other):
+        if problem := difference(tree, other):
             raise BeamDatasetsError(
                 f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
                 "All sources need the same features; --features chooses those that all have."
             )
-
-
-def _difference(one: Any, other: Any, name: str = "") -> str | None:
-    """Returns the first difference of two trees of features; None if examples of both can be in one dataset.
-
-    Documentation does not count.
-    """
-    where = f"feature {name!r}" if name else "the examples"
-    if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
-        for missing, there, which in ((set(one) - set(other), one, "first"), (set(other) - set(one), other, "second")):
-            if missing:
-                found = min(missing)
-                return f"feature {join(name, found)!r}, {there[found]!r}, is in the {which} only"
-        found_below = (_difference(one[child], other[child], join(name, child)) for child in one)
-        return next(filter(None, found_below), None)
-    if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
-        if one.length == other.length:
-            return _difference(one.feature, other.feature, name)
-        return f"{where} has length={one.length} in the first, length={other.length} in the second"
-    if one.label_files("x") != other.label_files("x"):
-        return f"{where} has other class names: {_labels(one)} in the first, {_labels(other)} in the second"
-    return None if one == other else f"{where} is {one!r} in the first, {other!r} in the second"
-
-
-def _labels(feature: Any) -> str:
-    names = "".join(feature.label_files("x").values()).splitlines()
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"
 
 
 # -------------------------------------------------------------------------------------------------------- description

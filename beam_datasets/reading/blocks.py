@@ -34,7 +34,7 @@ def intact(blocks: Iterable[Items]) -> Iterator[Items]:
         CorruptRecordError: an item is a damaged record, or a group with one.
     """
     for block in blocks:
-        found = next(_damaged(block), None)
+        found = next(damaged_in(block), None)
         if found is not None:
             place, damaged = found
             if place:
@@ -44,14 +44,14 @@ def intact(blocks: Iterable[Items]) -> Iterator[Items]:
         del block  # it would hold its items while the next ones are read
 
 
-def _damaged(items: Items) -> Iterator[tuple[int, Damaged]]:
+def damaged_in(items: Items) -> Iterator[tuple[int, Damaged]]:
     """Yields the damaged records of a list, or of lists in it, each with its place; blocks of records have none."""
     if type(items) is list:
         for place, item in enumerate(items):
             if type(item) is Damaged:
                 yield place, item
             elif type(item) is list:
-                yield from ((place, damaged) for _, damaged in _damaged(item))
+                yield from ((place, damaged) for _, damaged in damaged_in(item))
 
 
 def joined(blocks: Iterable[Items]) -> Items:

@@ -9,9 +9,17 @@ import numpy as np
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
-from beam_datasets.features.compiler import chosen
 from beam_datasets.reading.arguments import explained, index_of, indices_of
-from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many, fill_of_steps, with_filler
+from beam_datasets.reading.decoding import (
+    Batch,
+    Map,
+    Raw,
+    compose,
+    compose_many,
+    features_of,
+    fill_of_steps,
+    with_filler,
+)
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import (
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.lookup import Lookup
+    from beam_datasets.reading.mixture import MixedSource
     from beam_datasets.reading.source import Source
 
 
@@ -59,8 +68,8 @@ class Dataset(Frameworks):
         operation: Operation,
         steps: tuple[Step, ...],
         *,
-        source: Source,
-        lookup: Lookup,
+        source: Source | MixedSource,
+        lookup: Lookup | None,
         identity: Mapping[str, Any],
     ) -> None:
         """Puts the parts together; `builder.as_dataset` has them.
@@ -69,7 +78,7 @@ class Dataset(Frameworks):
             operation: which records, in which order.
             steps: what is made of each.
             source: the records that all operations are put on.
-            lookup: what finds keys in them.
+            lookup: what finds keys in them; None for a mixture.
             identity: the arguments of `state.fingerprint`, but for `operations`.
         """
         self._operation = operation
@@ -94,10 +103,7 @@ class Dataset(Frameworks):
     @property
     def features(self) -> Any:
         """The features of the examples as they are decoded, before `map()` and `batch()`; None after `raw()`."""
-        step = self._steps[0]
-        while isinstance(step, Batch):
-            step = step.steps[0]
-        return chosen(step.features, step.decoders) if isinstance(step, Decode) else None
+        return features_of(self._steps[0])
 
     @functools.cached_property
     def function(self) -> Callable[[Any], Any]:
@@ -294,12 +300,11 @@ class Dataset(Frameworks):
             IndexError: the index is out of range, or the mask and the dataset differ in length.
             TypeError: the index has another type, or an operation has changed the order.
         """
-        source, wanted = self._source, index
+        wanted, source = index, self._in_dataset_order("ds[i]")
         try:
-            if type(index) is int and self._operation is source:
+            if type(index) is int:
                 wanted = index if 0 <= index < source.length else index_of(index, source.length)
                 return self.function(source.fetch_index(wanted))
-            self._check_dataset_order("ds[i]")
             if isinstance(index, slice):
                 wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
             elif isinstance(index, (list, tuple, range)) or getattr(index, "ndim", False):  # arrays, also of pandas
@@ -309,7 +314,7 @@ class Dataset(Frameworks):
                 return self.function(source.fetch_index(wanted))
             return self.function_of_many(source.fetch_indices(wanted))
         except UNDECODED as error:
-            Undecoded(source, self._steps).at_indices(error, wanted)
+            Undecoded(self._steps).at_indices(error, source, wanted)
             raise
 
     def find(self, key: Any) -> int | None:
@@ -325,15 +330,17 @@ class Dataset(Frameworks):
             InvalidKeyError: the key has a type that keys cannot have.
             TypeError: an operation has changed the order.
         """
-        self._check_dataset_order("find()")
-        return self._lookup.find(key)
+        self._in_dataset_order("find()")
+        return self._lookup.find(key) if self._lookup else None
 
-    def _check_dataset_order(self, what: str) -> None:
-        if self._operation is not self._source:
-            raise TypeError(
-                f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
-                "shard() and batch(). Use it there; a slice such as split='train[10:20]' has an order of its own."
-            )
+    def _in_dataset_order(self, what: str) -> Source:
+        source = self._source
+        if self._operation is source:
+            return source
+        raise TypeError(
+            f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
+            "shard(), batch() and mix(). Use it there; a slice such as split='train[10:20]' has an order of its own."
+        )
 
     # ----------------------------------------------------------------------------------------------------- read order
 

@@ -195,13 +195,87 @@ class FillMissing:
         return self.fill.example_filler() or (lambda example: example)
 
 
+@dataclass(frozen=True)
+class MixedFirst:
+    """The first step of a mixture's items, pairs of the number of a source and its item; so are the results.
+
+    Attributes:
+        firsts: the first step of each source.
+        features: that all sources have; None if the examples are mapped afterwards.
+    """
+
+    firsts: tuple[Step, ...]
+    features: Any = None
+    kind: ClassVar[str] = "mix"
+
+    def compile(self) -> Function:
+        """Returns the function from a pair."""
+        functions = [step.compile() for step in self.firsts]
+        return lambda pair: (pair[0], functions[pair[0]](pair[1]))
+
+    def compile_block(self) -> Function:
+        """Returns the function from a list of pairs: items of one source are decoded together."""
+        functions = [compose_many((step,)) for step in self.firsts]
+
+        def of_pairs(pairs: list[Any]) -> list[Any]:
+            found: list[Any] = [None] * len(pairs)
+            for source in {source for source, _ in pairs}:
+                places = [place for place, pair in enumerate(pairs) if pair[0] == source]
+                for place, value in zip(places, functions[source]([pairs[place][1] for place in places])):
+                    found[place] = source, value
+            return found
+
+        return of_pairs
+
+
+@dataclass(frozen=True)
+class MixedRest:
+    """The other steps of a mixture's items: from a pair of the number of a source and a value to the example.
+
+    Attributes:
+        rests: the steps of each source after the first.
+        key: the feature that gets the name of the source; None for no such feature.
+        names: of the sources; None without `key`.
+    """
+
+    rests: tuple[tuple[Step, ...], ...]
+    key: str | None = None
+    names: tuple[bytes, ...] | None = None
+    kind: ClassVar[str] = "mix"
+
+    def compile(self) -> Function:
+        """Returns the function from a pair."""
+        functions = [compose(steps) if steps else None for steps in self.rests]
+        key, names = self.key, self.names
+
+        def finish(pair: tuple[int, Any]) -> Any:
+            source, value = pair
+            function = functions[source]
+            if function is not None:
+                value = function(value)
+            if key is None or names is None:
+                return value
+            if not isinstance(value, dict):
+                raise TypeError(f"source_key={key!r} needs examples that are dicts, got {type(value).__name__}.")
+            return {**value, key: names[source]}
+
+        return finish
+
+
+def features_of(step: Any) -> Any:
+    """Returns the features of the examples that a first step makes; None for records, or if they are not known."""
+    while isinstance(step, Batch):
+        step = step.steps[0]
+    return chosen(step.features, step.decoders) if isinstance(step, Decode) else getattr(step, "features", None)
+
+
 def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
     """Returns the replacements for missing values in the items that the steps produce; see `fill_of`."""
     first, is_mapped = steps[0], len(steps) > 1
-    if not isinstance(first, Decode):
+    if isinstance(first, Batch):
         return fill_of(None, fill, is_mapped=is_mapped)
-    features = chosen(first.features, first.decoders)
-    return fill_of(features, fill, is_mapped=is_mapped or first.decoders is not None)
+    is_mapped |= getattr(first, "decoders", None) is not None
+    return fill_of(features_of(first), fill, is_mapped=is_mapped)
 
 
 def with_filler(steps: tuple[Step, ...], fill: Any) -> tuple[Step, ...]:
@@ -246,6 +320,8 @@ def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
         threads, whole = first.num_threads(), first.compile_block()
         if threads > 1:
             whole = partial(made_at_once, first.compile(), threads=threads)
+    if isinstance(first, MixedFirst):
+        whole = first.compile_block()
 
     def of_block(items: list[Any]) -> list[Any]:
         if whole is None:

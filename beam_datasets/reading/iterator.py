@@ -133,7 +133,7 @@ class DatasetIterator(Iterator[Any]):
             raise
 
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
-        named = Undecoded(self._dataset._source, self._dataset._steps)
+        named = Undecoded(self._dataset._steps)
         named.at_position(error, self._operation, self._taken, self._epoch, item)
 
     def get_state(self) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class Shuffle(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
-        return _fetched(self, map(_positions, _limited(spans, itertools.repeat(_MAX_FETCHED))), epoch, session)
+        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's items at these positions."""
@@ -231,7 +231,7 @@ class Window(Operation):
         spans = itertools.chain((first,), spans)
         if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
             return self._streamed(int(starts[0]), spans, epoch, session)
-        return _fetched(self, map(_positions, _limited(spans, itertools.repeat(_MAX_SPANS))), epoch, session)
+        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch, session)
 
     def _streamed(self, start: int, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         def read(first: int) -> Iterator[Any]:
@@ -243,7 +243,7 @@ class Window(Operation):
             for begin, count in zip(starts.tolist(), counts.tolist()):
                 wanted = itertools.islice(items, begin - done, begin - done + count)
                 done = begin + count
-                yield from _collected(wanted)
+                yield from collected(wanted)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's items at these positions."""
@@ -277,8 +277,8 @@ class Shared(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
         """Yields the child's at the worker's positions."""
-        counts = (count * self.share.block for count in _doubled(_MIN_SPANS, _MAX_SPANS))
-        below = (self.share.spans(*some) for some in _limited(spans, counts))
+        counts = (count * self.share.block for count in doubled(_MIN_SPANS, _MAX_SPANS))
+        below = (self.share.spans(*some) for some in limited(spans, counts))
         return self.child.blocks(below, epoch, session)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -307,7 +307,7 @@ class Group(Operation):
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns groups of the child's items."""
         starts, counts = self._below(positions, np.ones_like(positions))
-        items = iter(self.child.fetch(_positions((starts, counts)), epoch))
+        items = iter(self.child.fetch(positions_of((starts, counts)), epoch))
         return [list(itertools.islice(items, count)) for count in counts.tolist()]
 
     def _below(self, starts: Ints, counts: Ints) -> Spans:
@@ -458,13 +458,14 @@ def whole(start: int, stop: int) -> Iterator[Spans]:
         yield np.array([first]), np.array([min(stop - first, _WHOLE)])
 
 
-def _doubled(count: int, most: int) -> Iterator[int]:
+def doubled(count: int, most: int) -> Iterator[int]:
+    """Yields a count, then twice as much each time, at most `most`."""
     while True:
         yield count
         count = min(2 * count, most)
 
 
-def _limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
+def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
     """Yields the spans in arrays of at most so many positions."""
     for starts, counts in spans:
         ends = np.cumsum(counts)
@@ -481,7 +482,7 @@ def _limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
             done = stop
 
 
-def _positions(spans: Spans) -> Ints:
+def positions_of(spans: Spans) -> Ints:
     """Returns the positions of spans one by one."""
     starts, counts = spans
     ends = np.cumsum(counts)
@@ -504,7 +505,7 @@ def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int, 
     return session.ahead(calls())
 
 
-def _collected(items: Iterator[Any]) -> Iterator[Items]:
+def collected(items: Iterator[Any]) -> Iterator[Items]:
     """Yields the items in blocks; where there is an error, first those before it."""
     block: list[Any] = []
     try:

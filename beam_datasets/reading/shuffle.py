@@ -277,6 +277,18 @@ class WindowShuffle:
         return _Pass(self.length, 2 * half, cut, first), _Pass(self.length, 2 * half, (cut + half) % (2 * half), second)
 
 
+def block_orders(blocks: Ints, size: int, seed: int, salt: str) -> Ints:
+    """Returns a permutation of [0, size) for each block number, shape (blocks, size), each a function of its number.
+
+    >>> block_orders(np.array([0, 1, 10**12]), 4, seed=1, salt="mix").tolist()
+    [[0, 3, 2, 1], [2, 1, 3, 0], [1, 0, 2, 3]]
+    """
+    starts = blocks * size
+    shuffled = _Pass(2**62, size, 0, _keyed(1, salt, seed, 0)[0])._shuffled(starts)
+    orders: Ints = shuffled - starts[:, None]
+    return orders
+
+
 @dataclass(frozen=True)
 class _Pass:
     """A shuffle within each block of [0, length); they are cut at `cut`, `cut` + size, ..., so the ends may be short.

@@ -18,7 +18,9 @@ from beam_datasets.errors import CorruptRecordError
 from beam_datasets.reading.decoding import UNDECODED as UNDECODED
 from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.interleave import InterleaveOrder
+from beam_datasets.reading.mixture import Mixture
 from beam_datasets.reading.record_checks import touch
+from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.operations import Operation
     from beam_datasets.reading.shards import Shard
-    from beam_datasets.reading.source import Source
 
     Ints = NDArray[np.int64]
 
-Place: TypeAlias = tuple[int, int]
-"""The run of a record, and its number in the shard."""
+Place: TypeAlias = "tuple[Source, int, int]"
+"""The source of a record, its run there, and its number in the shard."""
 
 
 @dataclass(frozen=True)
@@ -44,27 +45,25 @@ class Undecoded:
     of examples that do not fit in a batch, or of a function given to `map()`.
 
     Attributes:
-        source: the records.
-        steps: what is made of them, the first of which decodes.
+        steps: what is made of the records, the first of which decodes.
     """
 
-    source: Source
     steps: tuple[Step, ...]
 
-    def at_indices(self, error: Exception, indices: Any) -> None:
+    def at_indices(self, error: Exception, source: Source, indices: Any) -> None:
         """Names the first record, of those at an index or several in dataset order, that raises the error."""
         with contextlib.suppress(Exception):  # that one would hide the error
             wanted = np.atleast_1d(indices)
-            runs = np.sort(self.source.arrangement(0).runs)
-            order = InterleaveOrder(self.source.instructions.take[runs], cycle_length=1)
-            self._name(error, self.source.fetch_indices(wanted), _places(self.source, order, runs, wanted))
+            runs = np.sort(source.arrangement(0).runs)
+            order = InterleaveOrder(source.instructions.take[runs], cycle_length=1)
+            self._name(error, source.fetch_indices(wanted), _places(source, order, runs, wanted))
 
     def at_position(
         self, error: Exception, operation: Operation, position: int, epoch: int, item: Any | None = None
     ) -> None:
         """Names the record at a position of an operation, or the first of the item there that raises the error."""
         with contextlib.suppress(Exception):  # that one would hide the error
-            place = _on_places(operation, self.source).fetch(np.array([position]), epoch)[0]
+            place = _on_places(operation).fetch(np.array([position]), epoch)[0]
             if item is None:
                 self._add(error, place)
             else:
@@ -84,8 +83,8 @@ class Undecoded:
                     return
 
     def _add(self, error: Exception, place: Place) -> None:
-        (run, record), instructions = place, self.source.instructions
-        shard = self.source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
+        (source, run, record), instructions = place, place[0].instructions
+        shard = source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
         error.args = (f"{str(error).removesuffix('.')}. It is in {place_of(shard, record)}",)
 
 
@@ -119,15 +118,18 @@ class _Places:
 def _places(source: Source, order: InterleaveOrder, runs: Ints, positions: Ints) -> list[Place]:
     files, within = order.places(positions)
     found = runs[files]
-    return list(zip(found.tolist(), (within + source.instructions.skip[found]).tolist()))
+    return [(source, *place) for place in zip(found.tolist(), (within + source.instructions.skip[found]).tolist())]
 
 
-def _on_places(operation: Any, source: Source) -> Any:
-    """Returns the same operations on the places of the source's records."""
-    if operation is source:
-        return _Places(source, source.length)
+def _on_places(operation: Any) -> Any:
+    """Returns the same operations on the places of the sources' records."""
+    if isinstance(operation, Source):
+        return _Places(operation, operation.length)
     same = copy.copy(operation)
-    same.child = _on_places(operation.child, source)
+    if isinstance(operation, Mixture):
+        same.children, same.is_tagged = tuple(map(_on_places, operation.children)), False
+    else:
+        same.child = _on_places(operation.child)
     return same
 
 

@@ -1,0 +1,179 @@
+"""`mix()`: a dataset of several datasets, whose features agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from beam_datasets.arguments import integer
+from beam_datasets.features.agreement import difference
+from beam_datasets.reading.dataset import Dataset
+from beam_datasets.reading.decoding import Decode, MixedFirst, MixedRest
+from beam_datasets.reading.mixture import MAX_BLOCK, MixedSource, Mixture, Pattern, quotas_of
+from beam_datasets.reading.state import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beam_datasets.reading.decoding import Step
+
+Weighted: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]]"
+
+STOPS = ("first", "all", "never")
+
+
+def mix(
+    sources: Weighted,
+    *,
+    seed: int = 0,
+    stop: str = "first",
+    source_key: str | None = None,
+    names: Iterable[str] | None = None,
+) -> Dataset:
+    """Returns a mixture of datasets: their examples in the ratio of the weights.
+
+    A mixture is a `Dataset` in read order: `len`, iteration, states, `shuffle`, `repeat`, `shard`, `batch`, `skip`,
+    `take` and `map` are those of other datasets, and it can be mixed again. It is divided in blocks of the fewest
+    positions in which each source has a whole number of them, its quota: 7 and 3 of 10 for weights of 0.7 and 0.3.
+    Which positions of a block are whose depends on the seed and on the block, not on the epoch. Each source keeps its
+    order, and is read in epoch n in epoch n of the mixture.
+
+    Blocks have at most 1024 positions. If the ratio of the weights needs more, quotas are rounded.
+
+    Args:
+        sources: dict from datasets to weights above 0; or pairs of both, as in `[(a, 0.7), (b, 0.3)]`.
+        seed: any integer.
+        stop: when an epoch ends: "first", after the last example of the source that ends first; "all", when all
+            examples of each source were read, and sources that ended before are repeated (shuffled anew, if they are
+            shuffled); "never": all sources are repeated, and the mixture is endless.
+        source_key: name of a feature to add to each example: the name of its source, as bytes.
+        names: names of the sources, in their order. The default is the name of each dataset, with its slice if two
+            datasets have one name.
+
+    Raises:
+        TypeError: an argument has another type.
+        ValueError: there are no sources or more than 1024, one is empty, a weight is not above 0, names are not unique,
+            or the features of two sources differ. Features are not compared if a source has a `map()`.
+    """
+    datasets, weights = _sources_of(sources)
+    if stop not in STOPS:
+        raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
+    seed = integer("seed", seed)
+    identities = [fingerprint(**ds._identity, operations=ds._operation.texts) for ds in datasets]
+    titles = _names(identities, names, needed=source_key is not None)
+    for dataset, title in zip(datasets, titles):
+        if not dataset:
+            raise ValueError(f"source {title!r} is empty: expected at least one example. Leave it out of mix().")
+    _check_agreement(datasets, titles)
+    steps = _steps(datasets, source_key, titles)
+    pattern = Pattern(quotas_of(weights), seed)
+    parts = [[f"{title}={quota}", what["operations"]] for title, quota, what in zip(titles, pattern.quotas, identities)]
+    text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}, seed={seed}, stop={stop})"
+    operations = [dataset._operation for dataset in datasets]
+    operation = Mixture(operations, pattern, stop, isinstance(steps[0], MixedFirst), text)
+    identity = {
+        "dataset": " + ".join(what["dataset"] for what in identities),
+        "version": " + ".join(what["version"] for what in identities),
+        "digest": hashlib.sha256(json.dumps(identities, sort_keys=True).encode()).hexdigest(),
+        "slices": [part for dataset in datasets for part in dataset._identity["slices"]],
+        "read_config": {
+            f"{i}.{name}": value
+            for i, dataset in enumerate(datasets)
+            for name, value in dataset._identity["read_config"].items()
+        },
+    }
+    source = MixedSource(tuple(dataset._source for dataset in datasets))
+    return Dataset(operation, steps, source=source, lookup=None, identity=identity)
+
+
+def _sources_of(sources: Any) -> tuple[list[Dataset], list[float]]:
+    """Returns the datasets and their weights."""
+    pairs = list(sources.items() if isinstance(sources, Mapping) else sources)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Dataset)):
+            raise TypeError(f"mix() takes a dict from datasets to weights, or pairs (dataset, weight), got {pair!r}.")
+        weight = pair[1]
+        if isinstance(weight, bool) or not isinstance(weight, (int, float, np.integer, np.floating)):
+            raise TypeError(f"the weight of a source must be a number, got {weight!r}.")
+        if not 0 < weight < float("inf"):
+            raise ValueError(
+                f"the weight of a source must be above 0 and finite, got {weight!r}. Leave it out of mix()."
+            )
+    if not 1 <= len(pairs) <= MAX_BLOCK:
+        raise ValueError(f"mix() takes from 1 to {MAX_BLOCK} sources, got {len(pairs)}.")
+    return [dataset for dataset, _ in pairs], [float(weight) for _, weight in pairs]
+
+
+def _names(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, needed: bool) -> list[str]:
+    """Returns a name for each source."""
+    if names is not None:
+        found = list(names)
+        if not all(isinstance(name, str) for name in found):
+            raise TypeError(f"names must be a str for each source, got {found!r}.")
+        if len(found) != len(identities):
+            raise ValueError(f"names must be one for each of {len(identities)} sources, got {len(found)}.")
+    else:
+        found = [what["dataset"] for what in identities]
+        if len(set(found)) < len(found):
+            found = [f"{what['dataset']}:{what['slices']}" for what in identities]
+    if len(set(found)) < len(found) and (needed or names is not None):
+        raise ValueError(f"names must differ, got {found!r}. Give mix(..., names=[...]).")
+    return found
+
+
+def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
+    """Raises a ValueError if examples of two sources have different features; mapped ones are not compared."""
+    if any(step.kind in ("map", "mix") for dataset in datasets for step in dataset._steps[1:]):
+        return
+    (first, name), *others = zip(datasets, names)
+    for dataset, other in others:
+        problem = None
+        if _shape(first._steps[0]) != _shape(dataset._steps[0]):
+            problem = f"the first yields {_shape(first._steps[0])}, the second {_shape(dataset._steps[0])}"
+        elif first.features is not None and dataset.features is not None:
+            problem = difference(first.features, dataset.features)
+        if problem:
+            raise ValueError(
+                f"sources {name!r} and {other!r} cannot be mixed: {problem}. Bring both to one form with decoders= or "
+                "map(); examples of map() are not compared."
+            )
+
+
+def _shape(step: Any) -> str:
+    """Returns what a source yields, in words."""
+    if step.kind == "batch":
+        return f"batches of {_shape(step.steps[0])}"
+    if step.kind == "raw":
+        return "records"
+    keys = getattr(step, "supervised_keys", None)
+    with_ids = " with tfds_id" if getattr(step, "with_ids", False) else ""
+    return f"examples{with_ids}" if keys is None else f"tuples of {keys}"
+
+
+def _steps(datasets: Sequence[Dataset], source_key: str | None, names: Sequence[str]) -> tuple[Step, ...]:
+    """Returns the sources' steps if they are the same, otherwise steps that depend on the source."""
+    first = datasets[0]
+    if source_key is None and all(_same_steps(first._steps, dataset._steps) for dataset in datasets):
+        return first._steps
+    if source_key is not None:
+        if not isinstance(source_key, str):
+            raise TypeError(f"source_key must be a str, got {source_key!r}.")
+        if source_key in (first.features or ()):
+            raise ValueError(f"source_key is {source_key!r}, a feature of the sources: give another name.")
+    firsts = tuple(dataset._steps[0] for dataset in datasets)
+    is_mapped = any(len(dataset._steps) > 1 for dataset in datasets)
+    encoded = None if source_key is None else tuple(name.encode() for name in names)
+    rests = tuple(dataset._steps[1:] for dataset in datasets)
+    return MixedFirst(firsts, None if is_mapped else first.features), MixedRest(rests, source_key, encoded)
+
+
+def _same_steps(one: tuple[Step, ...], other: tuple[Step, ...]) -> bool:
+    """Returns whether steps do the same; features may differ in their documentation."""
+    if isinstance(one[0], Decode) and isinstance(other[0], Decode):
+        other = (replace(other[0], features=one[0].features), *other[1:])
+    return one == other

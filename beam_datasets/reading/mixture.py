@@ -1,0 +1,242 @@
+"""Mixtures: items of several sources in fixed proportions, by arithmetic on positions.
+
+The positions of a mixture are cut into blocks of one size. In each block every source has the same number of positions,
+its quota; which ones they are is a permutation that the seed and the block's number give. A source's items keep their
+order. So the mixture's item at any position is found without the items before it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from beam_datasets.reading.blocks import Damaged, damaged_in
+from beam_datasets.reading.operations import ENDLESS, Operation, Repeat, collected, doubled, limited, positions_of
+from beam_datasets.reading.session import Session
+from beam_datasets.reading.shuffle import block_orders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.reading.blocks import Items
+    from beam_datasets.reading.operations import Spans
+    from beam_datasets.reading.source import Source
+
+    Ints = NDArray[np.int64]
+
+MAX_BLOCK = 1024
+"""Positions in a block, and so sources in a mixture, at most."""
+
+_CELLS = 1 << 18  # positions of blocks that are computed at once
+_MIN_POSITIONS, _MAX_POSITIONS = 1 << 6, 1 << 12  # whose sources are computed at once: few at first
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which source each position of a mixture is of.
+
+    Attributes:
+        quotas: how many positions of each block are each source's, at least 1.
+        seed: of the permutations of the blocks.
+    """
+
+    quotas: tuple[int, ...]
+    seed: int
+
+    @property
+    def block(self) -> int:
+        """How many positions a block has."""
+        return sum(self.quotas)
+
+    @functools.cached_property
+    def _slots(self) -> tuple[Ints, Ints, Ints]:
+        """Of each source the first slot; of each slot of a block, by source, its source and its number in that."""
+        quotas = np.array(self.quotas)
+        firsts = np.cumsum(quotas) - quotas
+        sources = np.repeat(np.arange(len(quotas)), quotas)
+        return firsts, sources, np.arange(self.block) - firsts[sources]
+
+    def _offsets(self, blocks: Ints) -> Ints:
+        """Returns where in each block each slot is, shape (blocks, block); those of a source ascend."""
+        sources = self._slots[1].astype(np.int16)[block_orders(blocks, self.block, self.seed, "mix")]
+        return np.argsort(sources, axis=1, kind="stable")
+
+    def before(self, positions: Ints) -> Ints:
+        """Returns how many items of each source are before positions, shape (positions, sources)."""
+        blocks, offsets = np.divmod(positions, self.block)
+        distinct, rows = np.unique(blocks, return_inverse=True)
+        is_before = self._offsets(distinct)[rows] < offsets[:, None]
+        within = np.add.reduceat(is_before, self._slots[0], axis=1, dtype=np.int64)
+        found: Ints = blocks[:, None] * np.array(self.quotas) + within
+        return found
+
+    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        """Returns the source of each position, and the position in it."""
+        found = [self._at(positions[i : i + self.at_once]) for i in range(0, len(positions), self.at_once)]
+        sources, within = zip(*found) if found else ((positions,), (positions,))
+        return np.concatenate(sources), np.concatenate(within)
+
+    def _at(self, positions: Ints) -> tuple[Ints, Ints]:
+        blocks, offsets = np.divmod(positions, self.block)
+        distinct, rows = np.unique(blocks, return_inverse=True)
+        slots = np.empty((len(distinct), self.block), np.int64)
+        np.put_along_axis(slots, self._offsets(distinct), np.arange(self.block)[None, :], axis=1)
+        _, source_of, number_of = self._slots
+        slot = slots[rows, offsets]
+        sources = source_of[slot]
+        return sources, blocks * np.array(self.quotas)[sources] + number_of[slot]
+
+    @property
+    def at_once(self) -> int:
+        """How many positions to compute at once, in bounded memory."""
+        return max(1, _CELLS // self.block)
+
+    def position(self, source: int, number: int) -> int:
+        """Returns the position of a source's item; `ENDLESS` if it is as large."""
+        block, within = divmod(number, self.quotas[source])
+        if (block + 1) * self.block >= ENDLESS:
+            return ENDLESS
+        slot = int(self._slots[0][source]) + within
+        return block * self.block + int(self._offsets(np.array([block]))[0, slot])
+
+
+def quotas_of(weights: Sequence[float]) -> tuple[int, ...]:
+    """Returns how many positions of a block each source has: the fewest in the ratio of the weights.
+
+    If that would be blocks of more than `MAX_BLOCK` positions, blocks have `MAX_BLOCK`, and the quotas are rounded to
+    the nearest, at least 1 each.
+
+    >>> quotas_of([0.7, 0.3]), quotas_of([1, 1/2, 1/3]), quotas_of([1e6, 1])
+    ((7, 3), (6, 3, 2), (1023, 1))
+    """
+    shares = np.array(weights, np.float64) / np.sum(np.array(weights, np.float64))
+    sizes = np.arange(1, MAX_BLOCK + 1)
+    products = np.outer(sizes, shares)
+    whole = np.rint(products)
+    fits = (np.abs(products - whole) <= 1e-9 * np.maximum(products, 1)).all(axis=1) & (whole >= 1).all(axis=1)
+    if fits.any():
+        return tuple(whole[np.argmax(fits)].astype(int).tolist())
+    left = MAX_BLOCK - len(shares)  # each source has one; the others by the largest remainder
+    extra = np.maximum(shares * MAX_BLOCK - 1, 0)
+    extra *= left / extra.sum() if extra.sum() else 0
+    quotas = np.floor(extra).astype(int)
+    remainders = np.argsort(quotas - extra, kind="stable")
+    quotas[remainders[: left - int(quotas.sum())]] += 1
+    return tuple((quotas + 1).tolist())
+
+
+class Mixture(Operation):
+    """The items of several operations, each at the positions of its source."""
+
+    def __init__(self, children: Sequence[Operation], pattern: Pattern, stop: str, is_tagged: bool, text: str) -> None:
+        """Mixes operations.
+
+        Args:
+            children: at least one, none of them empty.
+            pattern: of as many sources.
+            stop: when an epoch ends: "first", "all" or "never".
+            is_tagged: whether items are pairs of the number of the source and the source's item.
+            text: what was mixed, for a state's fingerprint.
+        """
+        self.pattern = pattern
+        self.is_tagged = is_tagged
+        ends = [
+            ENDLESS if child.length == ENDLESS else min(pattern.position(source, child.length - 1) + 1, ENDLESS)
+            for source, child in enumerate(children)
+        ]
+        length = {"first": min(ends), "all": max(ends), "never": ENDLESS}[stop]
+        self.children = tuple(children)
+        if length == ENDLESS:
+            self.children = tuple(child if child.length == ENDLESS else Repeat(child, None) for child in children)
+        elif stop == "all":
+            needed = pattern.before(np.array([length]))[0].tolist()
+            self.children = tuple(Repeat(child, -(-count // child.length)) for child, count in zip(children, needed))
+        quotas = pattern.quotas
+        mean = sum(quota * child.item_bytes for quota, child in zip(quotas, children)) / pattern.block
+        super().__init__(length, mean, (text,))
+
+    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+        """Yields the sources' items; each source is read as a stream of its own."""
+        sessions = cast("MixedSession", session).parts
+        parts, *own = itertools.tee(self._below(spans), len(self.children) + 1)
+        blocks = [
+            child.blocks(_of_source(source, tee), epoch, part)
+            for source, (child, tee, part) in enumerate(zip(self.children, own, sessions))
+        ]
+        streams = [self._tagged(source, itertools.chain.from_iterable(some)) for source, some in enumerate(blocks)]
+        return collected(map(next, map(streams.__getitem__, self._order(parts))))
+
+    def _below(self, spans: Iterator[Spans]) -> Iterator[tuple[Spans, Ints, Ints]]:
+        """Yields spans, and of each source the first position in each and their number; shape (spans, sources)."""
+        most = self.pattern.at_once
+        for starts, counts in spans:
+            for place in range(0, len(starts), most):
+                some = starts[place : place + most], counts[place : place + most]
+                firsts, stops = self.pattern.before(some[0]), self.pattern.before(some[0] + some[1])
+                yield some, firsts, stops - firsts
+
+    def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
+        """Yields the source of each position."""
+        counts = doubled(_MIN_POSITIONS, _MAX_POSITIONS)
+        for positions in map(positions_of, limited((spans for spans, _, _ in parts), counts)):
+            yield from self.pattern.at(positions)[0].tolist()
+
+    def _tagged(self, source: int, items: Iterator[Any]) -> Iterator[Any]:
+        return (_pair(source, item) for item in items) if self.is_tagged else items
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns the sources' items at these positions."""
+        sources, within = self.pattern.at(positions)
+        found: list[Any] = [None] * len(positions)
+        for source in np.unique(sources).tolist():
+            some = np.flatnonzero(sources == source)
+            items = self._tagged(source, iter(self.children[source].fetch(within[some], epoch)))
+            for place, item in zip(some.tolist(), items):
+                found[place] = item
+        return found
+
+
+def _of_source(source: int, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[Spans]:
+    """Yields the spans of one source."""
+    for _, firsts, counts in parts:
+        some = counts[:, source] > 0
+        if some.any():
+            yield firsts[some, source], counts[some, source]
+
+
+def _pair(source: int, item: Any) -> Any:
+    """Returns an item with its source; a damaged one alone, or a group with one, as others find these."""
+    if type(item) is Damaged or (type(item) is list and next(damaged_in(item), None)):
+        return item
+    return source, item
+
+
+class MixedSession(Session):
+    """What one iterator of a mixture has open: a session of each source, and a thread if one of them has threads."""
+
+    def __init__(self, parts: Sequence[Session]) -> None:
+        self.parts = tuple(parts)
+        super().__init__(0, int(any(part.executor is not None for part in parts)))
+
+    def close(self) -> None:
+        """Closes the sessions of the sources too."""
+        super().close()
+        for part in self.parts:
+            part.close()
+
+
+@dataclass(frozen=True)
+class MixedSource:
+    """The sources of a mixture's records."""
+
+    parts: tuple[Source | MixedSource, ...]
+
+    def session(self) -> MixedSession:
+        """Returns a new session to read the sources with."""
+        return MixedSession([part.session() for part in self.parts])
