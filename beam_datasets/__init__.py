@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import builder as builder
     from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
     from beam_datasets.reading.opening import load as load
+    from beam_datasets.reading.streams import Stream as Stream
     from beam_datasets.verifying import verify as verify
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     ".reading.iterator": ("DatasetIterator",),
     ".reading.mixing": ("mix",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
+    ".reading.streams": ("Stream",),
     ".adopting": ("adopt",),
     ".jobs": ("export", "materialize"),
     ".diffing": ("DatasetDiff", "diff"),

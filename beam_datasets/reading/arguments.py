@@ -86,3 +86,10 @@ def _no_index(index: Any) -> TypeError:
     return TypeError(
         f"ds[...] takes an int, a slice, a list, array or range of ints, or a mask, not {index!r:.100}.{hint}"
     )
+
+
+def checked_function(name: str, function: Any) -> Any:
+    """Returns an argument that must be callable; a TypeError if it is not."""
+    if not callable(function):
+        raise TypeError(f"{name}() takes a function of an example, not {function!r}.")
+    return function

@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
-from beam_datasets.reading.arguments import explained, index_of, indices_of
+from beam_datasets.reading.arguments import checked_function, explained, index_of, indices_of
 from beam_datasets.reading.decoding import (
     Batch,
     Map,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.lookup import Lookup
     from beam_datasets.reading.mixture import MixedSource
     from beam_datasets.reading.source import Source
+    from beam_datasets.reading.streams import Stream
 
 
 _COMPILED = ("function", "function_of_many", "maker")  # attributes that are made again where they do not pickle
@@ -136,9 +137,17 @@ class Dataset(Frameworks):
         The function is called once for each yielded example, in order, after all operations on the order, also later
         ones. It is not part of a saved state.
         """
-        if not callable(function):
-            raise TypeError(f"map() takes a function of an example, not {function!r}.")
-        return self._with(steps=(*self._steps, Map(function)))
+        return self._with(steps=(*self._steps, Map(checked_function("map", function))))
+
+    def filter(self, function: Callable[[Any], Any]) -> Stream:
+        """Returns the examples (or batches) for which a function is true, as a `Stream`.
+
+        The function is called once for each example, in order, and is not part of a saved state. The number of examples
+        that pass is unknown, so `len()` of the result is a TypeError.
+        """
+        from beam_datasets.reading.streams import Filtered, Stream
+
+        return Stream(self, (Filtered(checked_function("filter", function)),))
 
     def parallel(self, *, processes: int | None = None, threads: int | None = None) -> Dataset:
         """Returns the dataset with everything decoded and mapped by worker processes, or by threads.

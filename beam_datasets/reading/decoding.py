@@ -162,14 +162,19 @@ class Batch:
 
     def compile(self) -> Function:
         """Returns the function from a list of items."""
-        first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
-        if len(self.steps) == 1 and isinstance(first, Decode) and not first.with_ids:
-            make = first.compile_batch(pad, self.fill.values)
-        else:
+        first = self.steps[0]
+        if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids:
             made = compose_many(self.steps)
-            make = lambda items: stack(made(items), pad=pad, fill=fill.values)  # noqa: E731
-        relabel = fill.relabeler()
+            return lambda items: self.stack(made(items))
+        make = first.compile_batch(self.pad, self.fill.values)
+        relabel = _picked(self.steps, self.fill).relabeler()
         return make if relabel is None else lambda items: relabel(make(items))
+
+    def stack(self, values: list[Any]) -> Any:
+        """Returns the batch of values that the steps have made."""
+        fill = _picked(self.steps, self.fill)
+        batch, relabel = stack(values, pad=self.pad, fill=fill.values), fill.relabeler()
+        return batch if relabel is None else relabel(batch)
 
 
 def _of_one(start: Callable[[Any], tuple[Any, Callable[[], Any]]], then: Function) -> Start:

@@ -17,7 +17,6 @@ _COUNTERPARTS = {
     "concatenate": "load both as one split, such as 'train+test'",
     "element_spec": "ds.features says what examples are, and that of as_tf_dataset() has one",
     "enumerate": "enumerate(ds) does it",
-    "filter": "use `if` in your loop, or materialize() with a filter, which makes a dataset of what passes",
     "numpy": "examples are NumPy values already",
     "prefetch": "remote files are read ahead anyway; workers are those of as_torch() or as_tf_dataset()",
     "select": "ds[[3, 1, 2]] does it",

@@ -7,8 +7,10 @@ from collections.abc import Generator, Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from beam_datasets.arguments import integer
-from beam_datasets.reading.blocks import intact
+from beam_datasets.reading.blocks import intact, joined
 from beam_datasets.reading.operations import Repeat, Slice, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.threads import Later
@@ -135,6 +137,11 @@ class DatasetIterator(Iterator[Any]):
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
         named = Undecoded(self._dataset._steps)
         named.at_position(error, self._operation, self._taken, self._epoch, item)
+
+    def values_at(self, positions: list[int]) -> list[Any]:
+        """Returns the items at positions, counted from where the iterator began."""
+        blocks = [self._operation.fetch(np.array(positions, np.int64), self._epoch)]
+        return self._dataset.function_of_many(joined(intact(blocks)))
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.

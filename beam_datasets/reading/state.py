@@ -23,7 +23,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.positions import Partial
 
-FORMAT, FORMAT_WITH_BLOCKS = 1, 2
+FORMAT, FORMAT_WITH_BLOCKS, FORMAT_OF_STREAMS = 1, 2, 3
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
 _LONGEST = 120  # characters of a part of a fingerprint that are kept in words
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
@@ -117,6 +117,11 @@ class ReadState:
         """
         if not isinstance(state, Mapping):
             raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {_brief(repr(state))}. {_HINT}")
+        if state.get("format") == FORMAT_OF_STREAMS:
+            raise StateError(
+                "the state is of a stream, behind filter(), batch_by_length() or pack(), and this dataset has none of "
+                f"them. {_HINT}"
+            )
         if state.get("format", FORMAT) not in (FORMAT, FORMAT_WITH_BLOCKS):
             raise StateError(
                 f"the state has format {state['format']!r}, but this version of beam_datasets reads format "
@@ -140,12 +145,6 @@ class ReadState:
         Raises:
             StateError: it does not; the message says what differs.
         """
-        names = dict.fromkeys([*fingerprint, *self.fingerprint])
-        differences = [
-            f"{name} was {_shown(self.fingerprint, name)} and is {_shown(fingerprint, name)} now"
-            for name in names
-            if self.fingerprint.get(name) != fingerprint.get(name)
-        ]
         if ", sort=" in self.fingerprint.get("read_config", ""):
             raise StateError(
                 f"the state's read_config is {self.fingerprint['read_config']!r}: expected the order of the files, got "
@@ -153,12 +152,26 @@ class ReadState:
                 "cannot be checked: begin anew, or, if you know that it is, put the fingerprint that a new iterator's "
                 "get_state() has in its place."
             )
-        if differences:
-            raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")
+        check_fingerprint(self.fingerprint, fingerprint)
         if self.position > num_examples:
             raise StateError(
                 f"the state's position is {self.position}, but an epoch has {num_examples} examples. {_HINT}"
             )
+
+
+def check_fingerprint(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Checks that a saved fingerprint is that of a reader.
+
+    Raises:
+        StateError: it is not; the message names what differs.
+    """
+    differences = [
+        f"{name} was {_shown(saved, name)} and is {_shown(now, name)} now"
+        for name in dict.fromkeys([*now, *saved])
+        if saved.get(name) != now.get(name)
+    ]
+    if differences:
+        raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")
 
 
 def _brief(text: str) -> str:

@@ -373,7 +373,7 @@ def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) ->
 
 def test_what_other_libraries_have_is_named(builder: Any) -> None:
     read = builder.as_dataset("train")
-    for name, words in (("filter", "use `if` in your loop"), ("prefetch", "as_torch"), ("as_numpy_iterator", "iter")):
+    for name, words in (("cache", "local files"), ("prefetch", "as_torch"), ("as_numpy_iterator", "iter")):
         with pytest.raises(AttributeError, match=f"a Dataset has no {name}: .*{words}"):
             getattr(read, name)
     with pytest.raises(AttributeError, match="'Dataset' object has no attribute 'fliter'"):

@@ -1,0 +1,508 @@
+"""Streams: what follows a filter, and batches whose sizes depend on the examples.
+
+How many examples a filter keeps is known only when they are read. So a stream reads a `Dataset` in order and passes
+each item through *links*: functions, filters, groups, and cuts. Its state is the position in the dataset and, for each
+link, which items it holds, by their positions. A new iterator fetches these items again and goes on at the position, so
+nothing is replayed.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import StateError
+from beam_datasets.reading.arguments import checked_function
+from beam_datasets.reading.decoding import Batch, fill_of_steps
+from beam_datasets.reading.operations import Operation, Shared
+from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
+    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.iterator import DatasetIterator
+
+Unit: TypeAlias = Any
+"""What an item was made of: its position in the dataset, or, behind a group, a list of units."""
+
+Item: TypeAlias = "tuple[Unit, Any]"
+"""A unit and the value that was made of it."""
+
+_FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
+
+
+@dataclass
+class Bin:
+    """Items of a group that is not complete.
+
+    Attributes:
+        items: in the order in which they came.
+        used: what a link counts in it; None if it is to be counted.
+    """
+
+    items: list[Item] = field(default_factory=list)
+    used: Any = None
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A link that applies a function to each item."""
+
+    function: Callable[[Any], Any]
+    text = ""
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """A link that passes on the items for which a function is true."""
+
+    function: Callable[[Any], Any]
+    text = "filter()"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A link that passes on the items [start, stop) of those that reach it; `stop` None for all."""
+
+    start: int
+    stop: int | None
+
+    @property
+    def text(self) -> str:
+        """What a fingerprint contains."""
+        return f"[{self.start}:{'' if self.stop is None else self.stop}]"
+
+
+class Grouping(ABC):
+    """A link that makes groups of items. It is immutable; the bins that it fills belong to the iterator."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What a fingerprint contains."""
+
+    @abstractmethod
+    def add(self, bins: list[Bin], item: Item) -> list[Bin]:
+        """Puts an item in a bin; returns the bins that are complete, and removes them. Unchanged after an error."""
+
+    @abstractmethod
+    def left(self, bins: list[Bin]) -> list[Bin]:
+        """Returns the bins that are passed on at the end of an epoch."""
+
+    @abstractmethod
+    def make(self, values: list[Any]) -> Any:
+        """Returns what is made of the values of a bin."""
+
+
+@dataclass(frozen=True)
+class Batched(Grouping):
+    """Batches of a fixed number of items.
+
+    Attributes:
+        size: how many items a batch has.
+        drop_remainder: whether a smaller last one is left out.
+        step: what puts values together.
+    """
+
+    size: int
+    drop_remainder: bool
+    step: Batch
+
+    @property
+    def text(self) -> str:
+        """What a fingerprint contains."""
+        return f"batch({self.size}{', drop_remainder=True' if self.drop_remainder else ''})"
+
+    def add(self, bins: list[Bin], item: Item) -> list[Bin]:
+        """Fills one bin."""
+        if not bins:
+            bins.append(Bin())
+        bins[0].items.append(item)
+        return [bins.pop()] if len(bins[0].items) == self.size else []
+
+    def left(self, bins: list[Bin]) -> list[Bin]:
+        """Returns the incomplete batch."""
+        return [] if self.drop_remainder else bins
+
+    def make(self, values: list[Any]) -> Any:
+        """Returns the batch."""
+        return self.step.stack(values)
+
+
+Link: TypeAlias = "Mapped | Filtered | Cut | Grouping"
+
+
+class Stream:
+    """Examples of a `Dataset` after `filter()`, `batch_by_length()` or `pack()`. It is immutable, as a Dataset is.
+
+    The number of items is not known before they are read, so there is no `len` and no `ds[i]`. `shuffle`, `shard` and
+    `repeat` behind filters alone are applied to the dataset before them: which examples pass does not depend on their
+    order. Behind batches, `repeat` begins new batches in each epoch.
+
+    The state of a stream counts the examples of the dataset that were read. A stream that `shard()` has divided has a
+    state for each worker, which only the same worker of as many can restore: workers pass their examples at different
+    rates.
+    """
+
+    def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
+        """Puts links behind a dataset; `epochs` is how often all is repeated, None for ever."""
+        self._base = base
+        self._links = links
+        self._epochs = epochs
+
+    def _with(self, link: Link) -> Stream:
+        if self._epochs != 1 and not isinstance(link, (Mapped, Filtered)):
+            raise ValueError("batches, skip() and take() come before repeat() in a stream: each epoch has its own.")
+        return Stream(self._base, (*self._links, link), self._epochs)
+
+    @property
+    def _is_grouped(self) -> bool:
+        return any(isinstance(link, (Grouping, Cut)) for link in self._links)
+
+    @property
+    def features(self) -> Any:
+        """The features of the dataset's examples as they are decoded."""
+        return self._base.features
+
+    def __repr__(self) -> str:
+        links = " | ".join(link.text or "map()" for link in self._links)
+        return f"<Stream of {self._base!r}: {links}{'' if self._epochs == 1 else ' | repeat()'}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("as_"):
+            raise AttributeError(
+                f"a Stream has no {name}: adapters divide a dataset by positions, of which a stream has "
+                "none. Give iter(stream) to the framework.",
+                name=name,
+                obj=self,
+            )
+        return object.__getattribute__(self, name)
+
+    # ------------------------------------------------------------------------------------------------------ operations
+
+    def map(self, function: Callable[[Any], Any]) -> Stream:
+        """Returns the stream with a function applied to each item. It is not part of a saved state."""
+        return self._with(Mapped(checked_function("map", function)))
+
+    def filter(self, function: Callable[[Any], Any]) -> Stream:
+        """Returns the items for which a function is true; see `Dataset.filter`."""
+        return self._with(Filtered(checked_function("filter", function)))
+
+    def skip(self, count: int) -> Stream:
+        """Returns the stream without its first `count` items. They are read."""
+        return self._with(Cut(integer("count", count, at_least=0), None))
+
+    def take(self, count: int) -> Stream:
+        """Returns the first `count` items, or all if there are fewer."""
+        return self._with(Cut(0, integer("count", count, at_least=0)))
+
+    def shuffle(self, seed: int, window: int | None = None) -> Stream:
+        """Returns the stream of the shuffled dataset; see `Dataset.shuffle`.
+
+        Raises:
+            ValueError: batches, `skip()` or `take()` came before.
+        """
+        return Stream(self._ungrouped("shuffle()").shuffle(seed, window), self._links)
+
+    def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Stream:
+        """Returns one worker's part of the examples, of which it filters its own; see `Dataset.shard`.
+
+        Raises:
+            ValueError: batches, `skip()` or `take()` came before.
+        """
+        return Stream(self._ungrouped("shard()").shard(worker_index, worker_count, block=block), self._links)
+
+    def repeat(self, epochs: int | None = None) -> Stream:
+        """Returns the stream for several epochs, each in a different order if it is shuffled; None for ever."""
+        if not self._is_grouped:
+            return Stream(self._base.repeat(epochs), self._links)
+        if self._epochs != 1:
+            raise ValueError("repeat() after repeat(): expected one of them behind batches. Give it all epochs.")
+        times = None if epochs is None else integer("epochs", epochs, at_least=0)
+        return Stream(self._base.skip(0), self._links, times)  # a repeat() before is part of each epoch
+
+    def _ungrouped(self, what: str) -> Dataset:
+        if self._is_grouped:
+            raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
+        return self._base
+
+    def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False, fill: Any = None) -> Stream:
+        """Returns the stream in batches of items that passed; see `Dataset.batch`."""
+        size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
+        return self._with(Batched(size, drop, self._batch_step(pad=pad, fill=fill)))
+
+    def padded_batch(self, batch_size: int, *, drop_remainder: bool = False, fill: Any = None) -> Stream:
+        """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)`."""
+        return self.batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)
+
+    def _batch_step(self, *, pad: bool, fill: Any) -> Batch:
+        return Batch(self._base._steps, boolean("pad", pad), fill_of_steps(self._base._steps, fill))
+
+    # ----------------------------------------------------------------------------------------------------- read order
+
+    def __len__(self) -> int:
+        """Raises a TypeError."""
+        raise TypeError(
+            "the number of items is unknown: it depends on the examples, because of filter(), batch_by_length() or "
+            "pack(). Count them in a loop, or write what passes with materialize(): its result has a length."
+        )
+
+    __bool__ = __len__
+
+    def __getitem__(self, index: Any) -> Any:
+        """Raises a TypeError."""
+        raise TypeError("a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before.")
+
+    def __iter__(self) -> StreamIterator:
+        return self.iterate()
+
+    def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> StreamIterator:
+        """Returns an iterator; see `Dataset.iterate`.
+
+        Raises:
+            StateError: the state belongs to another dataset, to other operations, to another worker or epoch.
+        """
+        iterator = StreamIterator(self, 0 if epoch is None else integer("epoch", epoch, at_least=0))
+        if state is not None:
+            iterator.set_state(state)
+            if epoch is not None and epoch != state["epoch"]:
+                raise StateError(
+                    f"the state is of epoch {state['epoch']}, but epoch is {epoch}. Leave one of them out."
+                )
+        return iterator
+
+
+class StreamIterator(Iterator[Any]):
+    """Goes through a stream; can be saved and resumed. After an error it is still at the item of the error."""
+
+    def __init__(self, stream: Stream, epoch: int = 0) -> None:
+        self._stream = stream
+        self._links = stream._links
+        self._reader: DatasetIterator | None = None
+        self._begin(epoch)
+
+    def _begin(self, epoch: int) -> None:
+        """Goes to the beginning of an epoch."""
+        self.close()
+        epochs = self._stream._epochs
+        if epochs is not None and epochs > 1 and epoch >= epochs:
+            raise ValueError(f"epoch must be in [0, {epochs}), those of repeat({epochs}), got {epoch}.")
+        self._epoch = self._stream._base._checked_epoch(epoch)
+        self._position = 0
+        self._queues: list[deque[Item]] = [deque() for _ in range(len(self._links) + 1)]
+        """Before each link the items that it has not taken, and those that are to be handed out."""
+        self._bins: list[list[Bin]] = [[] for _ in self._links]
+        self._counts = [0] * len(self._links)
+
+    def __next__(self) -> Any:
+        while True:
+            number = next((i for i in reversed(range(len(self._queues))) if self._queues[i]), None)
+            if number is None:
+                self._read()
+                continue
+            queue = self._queues[number]
+            unit, value = queue[0]
+            if isinstance(value, _Unmade):
+                queue[0] = unit, value.make()
+            elif number == len(self._links):
+                return queue.popleft()[1]
+            else:
+                self._pass(number, queue[0])
+                queue.popleft()  # only now: an error leaves it there
+
+    def _pass(self, number: int, item: Item) -> None:
+        """Passes an item through a link."""
+        link, onward = self._links[number], self._queues[number + 1]
+        if isinstance(link, Mapped):
+            onward.append((item[0], _called(link, item[1])))
+        elif isinstance(link, Filtered):
+            if _called(link, item[1]):
+                onward.append(item)
+        elif isinstance(link, Cut):
+            if link.start <= self._counts[number] and (link.stop is None or self._counts[number] < link.stop):
+                onward.append(item)
+            self._counts[number] += 1
+        else:
+            self._queue_bins(number, link.add(self._bins[number], item))
+
+    def _queue_bins(self, number: int, bins: list[Bin]) -> None:
+        link: Any = self._links[number]
+        for some in bins:
+            units, values = zip(*some.items)
+            self._queues[number + 1].append((list(units), _Unmade(link, list(values))))
+
+    def _read(self) -> None:
+        """Reads the next item of the dataset. At its end, passes on what a link holds, or goes to the next epoch."""
+        if not self._is_cut():
+            for value in self._open():
+                self._queues[0].append((self._position, value))
+                self._position += 1
+                return
+        for number, link in enumerate(self._links):
+            if isinstance(link, Grouping) and self._bins[number]:
+                self._queue_bins(number, [some for some in link.left(self._bins[number]) if some.items])
+                self._bins[number] = []
+                return
+        self.close()
+        epochs = self._stream._epochs
+        if epochs is not None and (epochs <= 1 or self._epoch + 1 >= epochs):
+            raise StopIteration
+        self._begin(self._epoch + 1)
+
+    def _is_cut(self) -> bool:
+        """Returns whether no further item can pass all links."""
+        return self._stream._epochs == 0 or any(
+            isinstance(link, Cut) and link.stop is not None and count >= link.stop
+            for link, count in zip(self._links, self._counts)
+        )
+
+    def _open(self) -> DatasetIterator:
+        if self._reader is None:
+            self._reader = self._stream._base.iterate(epoch=self._epoch)
+            if self._position > operator.length_hint(self._reader):
+                raise StateError(
+                    f"the state's position is {self._position}, but there are {operator.length_hint(self._reader)} "
+                    "examples. Restore it with the dataset that it was saved with."
+                )
+            self._reader.advance(self._position)
+        return self._reader
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns where the iterator is: a dict that JSON can hold, which grows with the items that links hold.
+
+        `position` counts the examples of the dataset that were read in the epoch.
+        """
+        held = [
+            {
+                name: what
+                for name, what in (
+                    ("queue", [unit for unit, _ in queue]),
+                    ("bins", [[unit for unit, _ in some.items] for some in bins]),
+                    ("count", count),
+                )
+                if what
+            }
+            for queue, bins, count in zip(self._queues, [*self._bins, []], [*self._counts, 0])
+        ]
+        return {
+            "format": FORMAT_OF_STREAMS,
+            "epoch": self._epoch,
+            "position": self._position,
+            "held": held if any(held) else [],
+            "fingerprint": self._fingerprint(),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes to where the iterator was that gave the state.
+
+        Raises:
+            StateError: it was of another dataset, of other operations, or of another worker; the message names the
+                differences.
+        """
+        if not isinstance(state, Mapping) or set(state) != _FIELDS or state["format"] != FORMAT_OF_STREAMS:
+            raise StateError(
+                f"a stream's state is a dict of format {FORMAT_OF_STREAMS} with the fields {sorted(_FIELDS)}, got "
+                f"{state!r:.120}. Restore it with the operations that it was saved with, or begin anew."
+            )
+        check_fingerprint(state["fingerprint"], self._fingerprint())
+        try:
+            self._begin(integer("the state's epoch", state["epoch"], at_least=0))
+            self._position = integer("the state's position", state["position"], at_least=0)
+            self._hold(state["held"])
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            if isinstance(error, StateError):
+                raise
+            raise StateError(f"the state is damaged: {error}. Begin anew.") from error
+
+    def _hold(self, held: list[dict[str, Any]]) -> None:
+        """Fetches what links held, and gives it back to them."""
+        positions = sorted(set(_leaves([list(part.get(name, [])) for part in held for name in ("queue", "bins")])))
+        if positions and (positions[0] < 0 or positions[-1] >= self._position):
+            raise ValueError(f"expected held positions in [0, {self._position}), got {positions[0]}, {positions[-1]}")
+        values = dict(zip(positions, self._open().values_at(positions))) if positions else {}
+        for number, part in enumerate(held):
+            self._queues[number].extend((unit, self._made(number, unit, values)) for unit in part.get("queue", []))
+            if number < len(self._links):
+                self._counts[number] = integer("count", part.get("count", 0), at_least=0)
+                self._bins[number] = [
+                    Bin([(unit, self._made(number, unit, values)) for unit in units]) for units in part.get("bins", [])
+                ]
+
+    def _made(self, number: int, unit: Unit, values: Mapping[int, Any]) -> Any:
+        """Returns the value of a unit before a link."""
+        groups = [i for i, link in enumerate(self._links[:number]) if isinstance(link, Grouping)]
+        first = groups[-1] if groups else -1
+        if groups:
+            link: Any = self._links[first]
+            value = link.make([self._made(first, inner, values) for inner in unit])
+        else:
+            value = values[unit]
+        for after in self._links[first + 1 : number]:
+            value = _called(after, value) if isinstance(after, Mapped) else value
+        return value
+
+    def _fingerprint(self) -> dict[str, str]:
+        base, links = self._stream._base, [link.text for link in self._links if link.text]
+        found = fingerprint(**base._identity, operations=[*base._operation.texts, *links])
+        workers = "; ".join(_workers(base._operation))
+        return {**found, "worker": workers} if workers else found
+
+    def close(self) -> None:
+        """Closes the open files; `next()` opens them again."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class _Unmade:
+    """A complete group of which nothing is made yet."""
+
+    link: Grouping
+    values: list[Any]
+
+    def make(self) -> Any:
+        return _guarded(self.link.make, self.values)
+
+
+def _called(link: Mapped | Filtered, value: Any) -> Any:
+    return _guarded(link.function, value)
+
+
+def _guarded(function: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return function(value)
+    except StopIteration as error:  # it would look like the end
+        raise RuntimeError("a function given to map() or filter() raised StopIteration") from error
+
+
+def _leaves(unit: Unit) -> Iterator[int]:
+    """Yields the positions of nested units."""
+    if isinstance(unit, list):
+        for inner in unit:
+            yield from _leaves(inner)
+    else:
+        yield integer("a held position", unit)
+
+
+def _workers(operation: Operation) -> Iterator[str]:
+    """Yields which worker each `shard()` of an operation is for."""
+    if isinstance(operation, Shared):
+        yield f"{operation.share.worker_index} of {operation.share.worker_count}"
+    child = getattr(operation, "child", None)
+    for below in getattr(operation, "children", () if child is None else (child,)):
+        yield from _workers(below)
