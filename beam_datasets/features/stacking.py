@@ -8,11 +8,12 @@ far as the dtype allows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING
@@ -212,7 +213,83 @@ KEEP: Any = object()
 """Lets None stay where a value is missing, for who counts them; their column is an array of objects."""
 
 
-def stack(examples: Sequence[Any], *, pad: bool = False, path: str = "", fill: Any = KEEP) -> Any:
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How arrays of different shapes are padded.
+
+    Attributes:
+        value: for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of strings.
+        side: "right" puts it behind the items, "left" before them.
+        length: of the first dimension in all batches: a number for all arrays of one dimension, or a dict by names;
+            None for that of the longest array.
+    """
+
+    value: Any = None
+    side: str = "right"
+    length: Any = None
+
+    def __post_init__(self) -> None:
+        if self.side not in SIDES:
+            raise ValueError(f"pad_side must be 'left' or 'right', got {self.side!r}.")
+        lengths = self.length if isinstance(self.length, Mapping) else {"all": self.length}
+        for name, length in lengths.items():
+            if length is not None:
+                integer("pad_length" if name == "all" else f"pad_length of {name!r}", length, at_least=0)
+
+    @classmethod
+    def of(cls, pad: bool, value: Any, side: str, length: Any) -> bool | Padding:
+        """Returns the argument `pad` of `stack` for arguments of `batch()`; one of the others implies `pad`."""
+        if value is None and side == "right" and length is None:
+            return boolean("pad", pad)
+        boolean("pad", pad)
+        return cls(value, side, length)
+
+    @property
+    def names(self) -> set[str]:
+        """The features that it names."""
+        return {name for part in (self.value, self.length) if isinstance(part, Mapping) for name in part}
+
+    def to(self, name: str, length: int) -> Padding:
+        """Returns the same with a length for a feature."""
+        if self.length is not None and not isinstance(self.length, Mapping):
+            raise ValueError("pad_to_boundary=True: expected pad_length as a dict by names, got a number.")
+        return replace(self, length={**(self.length or {}), name: length})
+
+    def shape(self, arrays: Sequence[Any], path: str) -> tuple[int, ...]:
+        """Returns the shape to which arrays of one rank are padded."""
+        longest = tuple(map(max, zip(*(array.shape for array in arrays))))
+        length = self.length.get(path) if isinstance(self.length, Mapping) else self.length
+        if length is None or not longest or (len(longest) > 1 and not isinstance(self.length, Mapping)):
+            return longest
+        if longest[0] > length:
+            raise FeatureValueError(
+                f"{path or 'the examples'}: expected at most pad_length={length} items, got {longest[0]}. Truncate "
+                "them in map(), or give a greater length."
+            )
+        return (length, *longest[1:])
+
+    def filler(self, dtype: np.dtype[Any], path: str) -> Any:
+        """Returns the value that pads arrays of a dtype."""
+        value = self.value.get(path) if isinstance(self.value, Mapping) else self.value
+        is_text = isinstance(value, (str, bytes))
+        if value is None or (is_text != dtype.hasobject and not isinstance(self.value, Mapping)):
+            return b"" if dtype.hasobject else 0
+        if is_text and dtype.hasobject:
+            return to_bytes(value, path)
+        try:
+            stored = np.array([value]).astype(dtype)[0]
+            fits = not (is_text or dtype.hasobject) and (stored == value or np.isnan([stored, value]).all())
+        except (TypeError, ValueError, OverflowError):
+            fits = False
+        if not fits:
+            raise FeatureValueError(f"{path or 'the examples'}: pad_value={value!r} does not fit {dtype}.")
+        return stored
+
+
+def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "", fill: Any = KEEP) -> Any:
     """Returns a batch of examples.
 
     Numbers and arrays are stacked: the first dimension is the batch. Strings, and whatever else an example has (nested
@@ -220,7 +297,7 @@ def stack(examples: Sequence[Any], *, pad: bool = False, path: str = "", fill: A
 
     Args:
         examples: at least one, all of the same structure.
-        pad: whether arrays of different shapes are filled with zeros (strings: with b'') behind their ends.
+        pad: whether arrays of different shapes are filled with zeros (strings: with b'') behind their ends; or how.
         path: of the feature, for errors.
         fill: a nest of values in the place of None; see `missing.Fill`. None elsewhere is an error, as the dtype would
             depend on the batch.
@@ -258,7 +335,7 @@ def stack(examples: Sequence[Any], *, pad: bool = False, path: str = "", fill: A
     return _objects(examples)
 
 
-def stack_decoded(values: Sequence[Any], *, pad: bool, path: str, fill: Any) -> Any:
+def stack_decoded(values: Sequence[Any], *, pad: bool | Padding, path: str, fill: Any) -> Any:
     """Returns the batch of a feature's decoded values. Other examples may have arrays where these have lists."""
     if fill is not KEEP and any(isinstance(value, list) for value in values):
         _refuse_lists(path)
@@ -302,11 +379,12 @@ def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
     return np.array(numbers, getattr(numbers[0], "dtype", None) if is_of_one_type else None)
 
 
-def _stack_arrays(arrays: Sequence[Any], pad: bool, path: str) -> NDArray[Any]:
+def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
     if not all(hasattr(array, "shape") for array in arrays):
         return _objects(arrays)
     shapes = {array.shape for array in arrays}
-    if len(shapes) == 1:
+    padding = pad if isinstance(pad, Padding) else Padding()
+    if len(shapes) == 1 and padding.shape(arrays[:1], path) == arrays[0].shape:
         return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else _objects(arrays)
     if not pad:
         some = " and ".join(map(str, sorted(shapes, key=str)[:2]))
@@ -316,12 +394,14 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool, path: str) -> NDArray[Any]:
         )
     if len({len(shape) for shape in shapes}) > 1:
         raise FeatureValueError(f"{path or 'the examples'}: arrays of different ranks cannot be padded: {shapes}.")
-    longest = tuple(map(max, zip(*shapes)))
+    shape = padding.shape(arrays, path)
     dtype = np.result_type(*{array.dtype for array in arrays})  # as np.stack promotes arrays of one shape
-    filler: Any = b"" if dtype.hasobject else 0
-    padded = np.full((len(arrays), *longest), filler, dtype)
+    padded = np.full((len(arrays), *shape), padding.filler(dtype, path), dtype)
     for row, array in zip(padded, arrays):
-        row[tuple(map(slice, array.shape))] = array
+        if padding.side == "right":
+            row[tuple(map(slice, array.shape))] = array
+        else:
+            row[tuple(slice(whole - size, None) for whole, size in zip(shape, array.shape))] = array
     return padded
 
 

@@ -14,10 +14,10 @@ from beam_datasets.reading.decoding import (
     Batch,
     Map,
     Raw,
+    batch_of,
     compose,
     compose_many,
     features_of,
-    fill_of_steps,
     with_filler,
 )
 from beam_datasets.reading.frameworks import Frameworks
@@ -39,7 +39,7 @@ from beam_datasets.reading.undecoded import UNDECODED, Undecoded
 from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.lookup import Lookup
@@ -255,7 +255,17 @@ class Dataset(Frameworks):
         of_batches = 1 if isinstance(self._steps[0], Batch) else None
         return Share.even(worker_index, worker_count, self._operation.length, block or of_batches)
 
-    def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False, fill: Any = None) -> Dataset:
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Dataset:
         """Returns the dataset in batches: arrays with one more dimension, in the structure of the examples.
 
         All batches have the dtypes of the features. A missing value of an optional feature is NaN, the least
@@ -267,21 +277,40 @@ class Dataset(Frameworks):
             pad: whether to pad arrays of different shapes with zeros, strings with b''.
             fill: replacement of missing values: a value for all features of its kind (numbers, bools or text), or a
                 dict from feature names (`a/b` for b below a) to values. For a class label it replaces -1.
+            pad_value: value to pad with, for all features of its kind (numbers or text), or a dict from feature names
+                to values. It implies `pad`, and so do the next two.
+            pad_side: "right" pads behind the items, "left" before them.
+            pad_length: length of the first dimension in all batches: a number for all arrays of one dimension, or a
+                dict from feature names to numbers. The default is the length of the longest array of a batch.
 
         Raises:
-            ValueError: fill names a feature that cannot be missing.
-            FeatureError: a value of fill does not fit its feature.
+            ValueError: fill names a feature that cannot be missing, or padding one that does not exist.
+            FeatureError: a value of fill does not fit its feature; while reading, an array is longer than `pad_length`,
+                or `pad_value` does not fit its dtype.
         """
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
-        step = Batch(self._steps, boolean("pad", pad), fill_of_steps(self._steps, fill))
+        padding = {"pad_value": pad_value, "pad_side": pad_side, "pad_length": pad_length}
+        step = batch_of(self._steps, pad=pad, fill=fill, **padding)
         operation = self._operation
         if isinstance(operation, Shared) and not isinstance(self._steps[0], Batch):
             operation = operation.in_blocks(size)
         return self._with(Group(operation, size, drop), (step,))
 
-    def padded_batch(self, batch_size: int, *, drop_remainder: bool = False, fill: Any = None) -> Dataset:
-        """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)`."""
-        return self.batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)
+    def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
+        """Returns `batch(batch_size, pad=True, **options)`."""
+        return self.batch(batch_size, pad=True, **options)
+
+    def batch_by_length(self, boundaries: Sequence[int], batch_sizes: Sequence[int], **options: Any) -> Stream:
+        """Returns batches of examples of similar lengths; see `Stream.batch_by_length`."""
+        from beam_datasets.reading.streams import Stream
+
+        return Stream(self).batch_by_length(boundaries, batch_sizes, **options)
+
+    def pack(self, max_length: Any, features: Iterable[str] | None = None, **options: Any) -> Stream:
+        """Returns sequences of several examples in arrays of a fixed length; see `Stream.pack`."""
+        from beam_datasets.reading.streams import Stream
+
+        return Stream(self).pack(max_length, features, **options)
 
     def _with_filler(self, fill: Any) -> Dataset:
         """Returns the dataset with missing values replaced, as frameworks need it. See `batch` for `fill`."""

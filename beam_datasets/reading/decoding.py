@@ -19,7 +19,8 @@ from beam_datasets.features.compiler import (
     compile_decoder,
     is_for_threads,
 )
-from beam_datasets.features.stacking import KEEP, Fill, fill_of, stack
+from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.stacking import KEEP, Fill, Padding, fill_of, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info_json import check_supervised_keys
 from beam_datasets.reading.threads import TASK_BYTES, Ahead, Start, Started, made_at_once, one_by_one, usable_cores
@@ -141,7 +142,7 @@ class Batch:
     """
 
     steps: tuple[Step, ...]
-    pad: bool = False
+    pad: bool | Padding = False
     fill: Fill = field(default_factory=Fill)
     kind: ClassVar[str] = "batch"
 
@@ -152,7 +153,7 @@ class Batch:
         if threads == 1 or not isinstance(first, Decode):
             return None
         relabel = fill.relabeler() or (lambda batch: batch)
-        if len(self.steps) == 1 and not first.with_ids:
+        if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
             start = compile_batch_in_parts(first.features, decoders=first.decoders, pad=pad, fill=self.fill.values)
             pick = picker(first.supervised_keys)
             return Ahead(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
@@ -163,7 +164,7 @@ class Batch:
     def compile(self) -> Function:
         """Returns the function from a list of items."""
         first = self.steps[0]
-        if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids:
+        if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
             made = compose_many(self.steps)
             return lambda items: self.stack(made(items))
         make = first.compile_batch(self.pad, self.fill.values)
@@ -281,6 +282,25 @@ def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
         return fill_of(None, fill, is_mapped=is_mapped)
     is_mapped |= getattr(first, "decoders", None) is not None
     return fill_of(features_of(first), fill, is_mapped=is_mapped)
+
+
+def batch_of(
+    steps: tuple[Step, ...],
+    *,
+    pad: bool,
+    fill: Any,
+    pad_value: Any = None,
+    pad_side: str = "right",
+    pad_length: Any = None,
+) -> Batch:
+    """Returns the step that puts what the steps make in batches, for arguments of `Dataset.batch`."""
+    padding = Padding.of(pad, pad_value, pad_side, pad_length)
+    features = features_of(steps[0]) if len(steps) == 1 and not isinstance(steps[0], Batch) else None
+    if isinstance(padding, Padding) and isinstance(features, FeaturesDict):
+        for name in sorted(padding.names):
+            if name.split("/")[0] not in features:
+                raise ValueError(f"padding names feature {name!r}; there are {', '.join(features)}.")
+    return Batch(steps, padding, fill_of_steps(steps, fill))
 
 
 def with_filler(steps: tuple[Step, ...], fill: Any) -> tuple[Step, ...]:

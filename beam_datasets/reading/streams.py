@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.arguments import checked_function
-from beam_datasets.reading.decoding import Batch, fill_of_steps
+from beam_datasets.reading.decoding import Batch, Map, batch_of
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from typing_extensions import Self
 
@@ -234,17 +234,77 @@ class Stream:
             raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
         return self._base
 
-    def batch(self, batch_size: int, *, drop_remainder: bool = False, pad: bool = False, fill: Any = None) -> Stream:
-        """Returns the stream in batches of items that passed; see `Dataset.batch`."""
+    def batch(self, batch_size: int, *, drop_remainder: bool = False, **options: Any) -> Stream:
+        """Returns the stream in batches of items that passed; see `Dataset.batch`, also for the other options."""
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
-        return self._with(Batched(size, drop, self._batch_step(pad=pad, fill=fill)))
+        return self._with(Batched(size, drop, self._batch_step(**options)))
 
-    def padded_batch(self, batch_size: int, *, drop_remainder: bool = False, fill: Any = None) -> Stream:
-        """Returns `batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)`."""
-        return self.batch(batch_size, drop_remainder=drop_remainder, pad=True, fill=fill)
+    def padded_batch(self, batch_size: int, **options: Any) -> Stream:
+        """Returns `batch(batch_size, pad=True, **options)`."""
+        return self.batch(batch_size, pad=True, **options)
 
-    def _batch_step(self, *, pad: bool, fill: Any) -> Batch:
-        return Batch(self._base._steps, boolean("pad", pad), fill_of_steps(self._base._steps, fill))
+    def batch_by_length(
+        self,
+        boundaries: Sequence[int],
+        batch_sizes: Sequence[int],
+        *,
+        length: str | Callable[[Any], int],
+        drop_remainder: bool = False,
+        pad_to_boundary: bool = False,
+        **options: Any,
+    ) -> Stream:
+        """Returns padded batches of examples of similar lengths.
+
+        Examples wait until there are enough of similar lengths, so at most the sum of `batch_sizes` are in memory.
+
+        Args:
+            boundaries: ascending lengths; examples with lengths in [boundaries[i - 1], boundaries[i]) are batched
+                together, as tf.data's `bucket_by_sequence_length` does.
+            batch_sizes: number of examples in the batches of each range; one more than there are boundaries.
+            length: the feature whose length counts, or a function from an example to its length.
+            drop_remainder: whether to omit the smaller batches at the end of an epoch.
+            pad_to_boundary: whether to pad the feature to the greatest length of its range, for fixed shapes. The last
+                range has none, so its batches have the length of their longest example.
+            options: `fill`, `pad_value`, `pad_side` and `pad_length`; see `Dataset.batch`.
+
+        Raises:
+            ValueError: boundaries do not ascend, or there is another number of batch sizes.
+            FeatureError: while reading, an example has no such feature.
+        """
+        from beam_datasets.reading.grouping import ByLength
+
+        step, drop = self._batch_step(**{"pad": True, **options}), boolean("drop_remainder", drop_remainder)
+        return self._with(ByLength(tuple(boundaries), tuple(batch_sizes), length, drop, pad_to_boundary, step))
+
+    def pack(
+        self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
+    ) -> Stream:
+        """Returns sequences of several examples, one behind the other, in arrays of a fixed length.
+
+        For each packed feature `f` an item has `f`, filled up with zeros; `f_segment_ids`, the number of the example
+        from 1 for each position, and 0 in the rest; and `f_positions`, the position in the example. Other features are
+        left out. An example goes into the first of the open arrays that has room for all of its features. If none has,
+        the oldest is yielded.
+
+        Args:
+            max_length: length of the arrays: a number for all, or a dict from feature names to numbers.
+            features: names of the features to pack; None if max_length is a dict.
+            num_bins: number of open arrays, at least 1. More leave less room unused, and hold more examples in memory.
+            overlong: what happens to an example longer than max_length: "error", "truncate" or "drop".
+
+        Raises:
+            ValueError: an argument is out of range.
+            FeatureError: while reading, an example has no such feature, or is too long.
+        """
+        from beam_datasets.reading.grouping import Packed
+
+        return self._with(Packed.of(max_length, features, num_bins, overlong))
+
+    def _batch_step(self, *, pad: bool = False, fill: Any = None, **padding: Any) -> Batch:
+        steps = self._base._steps
+        if any(isinstance(link, (Mapped, Grouping)) for link in self._links):
+            steps = (*steps, Map(_unchanged))  # the examples may not have the features of the dataset any more
+        return batch_of(steps, pad=pad, fill=fill, **padding)
 
     # ----------------------------------------------------------------------------------------------------- read order
 
@@ -488,6 +548,10 @@ def _guarded(function: Callable[[Any], Any], value: Any) -> Any:
         return function(value)
     except StopIteration as error:  # it would look like the end
         raise RuntimeError("a function given to map() or filter() raised StopIteration") from error
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _leaves(unit: Unit) -> Iterator[int]:

@@ -60,7 +60,7 @@ WEIGHTS = st.lists(st.sampled_from([1, 2, 0.3, 0.7, 5, 1 / 3]), min_size=1, max_
 
 
 @given(WEIGHTS, st.integers(0, 3), st.sampled_from(["first", "all"]), st.integers(0, 2))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_yields_what_loops_yield(builder: Any, weights: list[float], seed: int, stop: str, epoch: int) -> None:
     parts = parts_of(builder)[: len(weights)]
     mixed = bd.mix(list(zip(parts, weights)), seed=seed, stop=stop)
@@ -126,7 +126,7 @@ def test_resumes_at_every_position(builder: Any, name: str) -> None:
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=4),
     st.sampled_from([None, 2]),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_any_sequence_of_worker_counts(builder: Any, name: str, counts: Any, block: int | None) -> None:
     mixed = mixtures(builder)[name]
     whole, state = list(mixed), None

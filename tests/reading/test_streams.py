@@ -104,7 +104,7 @@ def expected(chain: list[Any], epoch: int, builder: Any) -> list[Any]:
 
 
 @given(st.lists(LINKS, max_size=5))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_chains(builder: Any, chain: list[Any]) -> None:
     if sum(name == "batch" for name, *_ in chain) > 1:
         return  # unequal batches do not stack

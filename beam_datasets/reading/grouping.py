@@ -1,0 +1,209 @@
+"""Groups of a stream whose sizes depend on the examples: batches of similar lengths, and packed sequences."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.stacking import Padding
+from beam_datasets.reading.streams import Bin, Grouping
+
+if TYPE_CHECKING:
+    from beam_datasets.reading.decoding import Batch
+    from beam_datasets.reading.streams import Item
+
+Length: TypeAlias = "str | Callable[[Any], int]"
+
+OVERLONG = ("error", "truncate", "drop")
+
+
+@dataclass(frozen=True)
+class ByLength(Grouping):
+    """Batches of items of similar lengths.
+
+    Attributes:
+        boundaries: ascending; bin i is for lengths in [boundaries[i - 1], boundaries[i]).
+        sizes: how many items a batch of each bin has; one more than there are boundaries.
+        length: the feature whose length counts, or a function of an item.
+        drop_remainder: whether smaller batches at the end of an epoch are left out.
+        pad_to_boundary: whether the feature is padded to the greatest length of its bin.
+        step: what puts values together.
+    """
+
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+    length: Length
+    drop_remainder: bool
+    pad_to_boundary: bool
+    step: Batch
+
+    def __post_init__(self) -> None:
+        boundaries = tuple(integer("a boundary", boundary, at_least=1) for boundary in self.boundaries)
+        sizes = tuple(integer("a batch size", size, at_least=1) for size in self.sizes)
+        if sorted(set(boundaries)) != list(boundaries):
+            raise ValueError(f"boundaries must ascend, got {list(boundaries)}.")
+        if len(sizes) != len(boundaries) + 1:
+            raise ValueError(
+                f"batch_sizes must be one more than the {len(boundaries)} boundaries, got {len(sizes)}: the last one "
+                "is for lengths from the last boundary on."
+            )
+        if not isinstance(self.length, str) and not callable(self.length):
+            raise TypeError(f"length must be the name of a feature or a function, got {self.length!r}.")
+        if boolean("pad_to_boundary", self.pad_to_boundary) and not isinstance(self.length, str):
+            raise ValueError("pad_to_boundary=True needs the name of a feature as length, which is padded.")
+        object.__setattr__(self, "boundaries", boundaries)
+        object.__setattr__(self, "sizes", sizes)
+
+    @property
+    def text(self) -> str:
+        """What a fingerprint contains."""
+        by = f", length={self.length}" if isinstance(self.length, str) else ""
+        drop = ", drop_remainder=True" if self.drop_remainder else ""
+        return f"batch_by_length({list(self.boundaries)}, {list(self.sizes)}{by}{drop})"
+
+    def add(self, bins: list[Bin], item: Item) -> list[Bin]:
+        """Puts an item in the bin of its length."""
+        number = self._bin_of(item[1])
+        while len(bins) < len(self.sizes):
+            bins.append(Bin())
+        bins[number].items.append(item)
+        if len(bins[number].items) < self.sizes[number]:
+            return []
+        complete, bins[number] = bins[number], Bin()
+        return [complete]
+
+    def _bin_of(self, value: Any) -> int:
+        if isinstance(self.length, str):
+            return bisect.bisect_right(self.boundaries, _length_of(value, self.length))
+        return bisect.bisect_right(self.boundaries, integer("what length= returns", self.length(value), at_least=0))
+
+    def left(self, bins: list[Bin]) -> list[Bin]:
+        """Returns the incomplete batches, in the order of the boundaries."""
+        return [] if self.drop_remainder else bins
+
+    def make(self, values: list[Any]) -> Any:
+        """Returns the batch."""
+        step = self.step
+        if self.pad_to_boundary and isinstance(self.length, str):
+            number = self._bin_of(values[0])
+            if number < len(self.boundaries):
+                padding = step.pad if isinstance(step.pad, Padding) else Padding()
+                step = replace(step, pad=padding.to(self.length, self.boundaries[number] - 1))
+        return step.stack(values)
+
+
+@dataclass(frozen=True)
+class Packed(Grouping):
+    """Sequences of several examples, one behind the other, in arrays of a fixed length.
+
+    Attributes:
+        lengths: of the array of each feature.
+        num_bins: how many arrays are filled at once.
+        overlong: what becomes of an example that is longer than an array: "error", "truncate" or "drop".
+    """
+
+    lengths: Mapping[str, int]
+    num_bins: int = 16
+    overlong: str = "error"
+
+    def __post_init__(self) -> None:
+        if not self.lengths:
+            raise ValueError("features must name at least one feature to pack.")
+        for name, length in self.lengths.items():
+            integer(f"max_length of {name!r}", length, at_least=1)
+        integer("num_bins", self.num_bins, at_least=1)
+        if self.overlong not in OVERLONG:
+            raise ValueError(f"overlong must be 'error', 'truncate' or 'drop', got {self.overlong!r}.")
+
+    @classmethod
+    def of(cls, max_length: Any, features: Iterable[str] | None, num_bins: int, overlong: str) -> Packed:
+        """Returns the link for arguments of `pack()`."""
+        if isinstance(max_length, Mapping):
+            if features is not None and set(features) != set(max_length):
+                raise ValueError(f"features are {features!r}, but max_length has {list(max_length)}. Leave one out.")
+            return cls(dict(max_length), num_bins, overlong)
+        if features is None or isinstance(features, str):
+            raise TypeError("features must be names of features, as in pack(512, ['tokens']), or max_length a dict.")
+        return cls({name: integer("max_length", max_length, at_least=1) for name in features}, num_bins, overlong)
+
+    @property
+    def text(self) -> str:
+        """What a fingerprint contains."""
+        return f"pack({dict(self.lengths)}, num_bins={self.num_bins}, overlong={self.overlong})"
+
+    def add(self, bins: list[Bin], item: Item) -> list[Bin]:
+        """Puts an item in the first bin that has room; if none has, completes the oldest and begins another one."""
+        needed, most = self._lengths(item[1]), list(self.lengths.values())
+        if self.overlong == "drop" and any(length > limit for length, limit in zip(needed, most)):
+            return []
+        complete = []
+        found = next((some for some in bins if self._has_room(some, needed)), None)
+        if found is None:
+            if len(bins) == self.num_bins:
+                complete.append(bins.pop(0))
+            found = Bin(used=[0] * len(most))
+            bins.append(found)
+        found.items.append(item)
+        found.used = [used + length for used, length in zip(found.used, needed)]
+        if found.used == most:
+            complete.append(bins.pop(next(i for i, some in enumerate(bins) if some is found)))
+        return complete
+
+    def _has_room(self, some: Bin, needed: list[int]) -> bool:
+        if some.used is None:
+            some.used = [sum(column) for column in zip(*(self._lengths(value) for _, value in some.items))]
+        return all(used + length <= most for used, length, most in zip(some.used, needed, self.lengths.values()))
+
+    def _lengths(self, value: Any) -> list[int]:
+        """Returns the lengths of the features in a bin."""
+        lengths = []
+        for name, limit in self.lengths.items():
+            length = _length_of(value, name)
+            if length > limit and self.overlong == "error":
+                raise FeatureValueError(
+                    f"{name}: expected at most {limit} items, got {length}. Give pack(..., overlong='truncate') or "
+                    "'drop', or divide the example in map()."
+                )
+            lengths.append(min(length, limit) if self.overlong == "truncate" else length)
+        return lengths
+
+    def left(self, bins: list[Bin]) -> list[Bin]:
+        """Returns the incomplete bins, oldest first."""
+        return bins
+
+    def make(self, values: list[Any]) -> Any:
+        """Returns the packed arrays, with the number of the example (from 1) and the place in it for each item."""
+        packed: dict[str, Any] = {}
+        for name, limit in self.lengths.items():
+            parts = [np.asarray(value[name])[:limit] for value in values]
+            shapes = {part.shape[1:] for part in parts}
+            if len(shapes) > 1:
+                raise FeatureValueError(f"{name}: items of the shapes {sorted(shapes)} cannot be packed together.")
+            dtype = np.result_type(*{part.dtype for part in parts})
+            array = np.full((limit, *parts[0].shape[1:]), b"" if dtype.hasobject else 0, dtype)
+            segment_ids, positions = np.zeros(limit, np.int32), np.zeros(limit, np.int32)
+            start = 0
+            for number, part in enumerate(parts, 1):
+                stop = start + len(part)
+                array[start:stop], segment_ids[start:stop] = part, number
+                positions[start:stop] = np.arange(len(part))
+                start = stop
+            packed |= {name: array, f"{name}_segment_ids": segment_ids, f"{name}_positions": positions}
+        return packed
+
+
+def _length_of(value: Any, name: str) -> int:
+    """Returns the length of a feature of an example."""
+    try:
+        return len(value[name])
+    except (TypeError, KeyError, IndexError) as error:
+        raise FeatureValueError(
+            f"{name}: expected a feature with a length in each example, got {type(value).__name__}"
+            f"{f' with {sorted(value)}' if isinstance(value, Mapping) else ''}."
+        ) from error
