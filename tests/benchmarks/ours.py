@@ -72,6 +72,8 @@ class Benchmark(DatasetBuilder, skip_registration=True):
 def _features(workload: str) -> dict[str, Any]:
     if workload == "digits":
         return {"image": features.Image(shape=(28, 28, 1)), "label": features.ClassLabel(num_classes=10)}
+    if workload == "photos":
+        return {"image": features.Image(encoding_format="jpeg"), "label": features.ClassLabel(num_classes=10)}
     if workload == "text":
         return {"text": features.Text(), "url": features.Text()}
     if workload == "tabular":
@@ -103,6 +105,12 @@ def _directory(job: Job) -> str:
 def _dataset(job: Job, only: Collection[str] = ()) -> Any:
     decoders = decode.PartialDecoding(set(only)) if only else None
     return beam_datasets.builder_from_directory(_directory(job)).as_dataset(split="train", decoders=decoders)
+
+
+def _on_one_thread(job: Job, *, size: int = 0) -> Callable[[], Iterable[Any]]:
+    config = ReadConfig(num_parallel_calls_for_decode=1)
+    dataset = beam_datasets.builder_from_directory(_directory(job)).as_dataset(split="train", read_config=config)
+    return lambda: dataset.batch(size) if size else dataset
 
 
 def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
@@ -185,6 +193,8 @@ STEPS = {
     "generate": Step(f"{SYSTEM}, iterable", GENERATE, _generate),
     "generate_beam": Step(SYSTEM, GENERATE, partial(_generate, sources=CORES)),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
+    "one_thread": Step(f"{SYSTEM}, one thread", ONE_BY_ONE, _on_one_thread),
+    "one_thread_batches": Step(f"{SYSTEM}, one thread", BATCHES, partial(_on_one_thread, size=BATCH_SIZE)),
     "in_sequence": Step(SYSTEM, IN_SEQUENCE, _in_sequence),
     "batches": Step(SYSTEM, BATCHES, _batches),
     "large_batches": Step(SYSTEM, LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),

@@ -68,6 +68,8 @@ def _features(workload: str) -> dict[str, Any]:
     features = tfds.features
     if workload == "digits":
         return {"image": features.Image(shape=(28, 28, 1)), "label": features.ClassLabel(num_classes=10)}
+    if workload == "photos":
+        return {"image": features.Image(encoding_format="jpeg"), "label": features.ClassLabel(num_classes=10)}
     if workload == "text":
         return {"text": features.Text(), "url": features.Text()}
     if workload == "tabular":

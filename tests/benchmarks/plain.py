@@ -12,17 +12,20 @@ import shutil
 import struct
 import subprocess
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import crc32c
+import imagecodecs
 import numpy as np
-from steps import FILES_MADE, FILES_READ, LIMITS, PICKS, Job, Step
+from steps import CORES, FILES_MADE, FILES_READ, LIMITS, PICKS, Job, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-PACKAGES = ("crc32c",)
+PACKAGES = ("crc32c", "imagecodecs")
 IMAGE_DATA = 41  # bytes of a PNG with one IDAT chunk before its data; behind them are 16
 
 
@@ -196,6 +199,22 @@ def _inflate(job: Job) -> Callable[[], int]:
     return run
 
 
+def _decode(job: Job, *, threads: int) -> Callable[[], int]:
+    files = [record[record.index(b"\xff\xd8\xff") : record.rindex(b"\xff\xd9") + 2] for record in _records(job)]
+
+    def decode(start: int) -> None:
+        pixels = np.empty((32, 240, 320, 3), np.uint8)
+        for file, target in zip(files[start : start + 32], pixels):
+            imagecodecs.jpeg8_decode(file, outcolorspace="RGB", out=target)
+
+    def run() -> int:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(decode, range(0, len(files), 32)))
+        return len(files)
+
+    return run
+
+
 STEPS = {
     "rows": Step("making the rows, nothing else", LIMITS, _rows),
     "write": Step("a plain loop: MD5, sort, CRC-32C, one file; records made before", LIMITS, _write),
@@ -203,6 +222,8 @@ STEPS = {
     "read": Step("a plain loop: records with their CRC-32C", LIMITS, _read),
     "read_at_random": Step("a plain loop: pread and CRC-32C", LIMITS, _read_at_random),
     "inflate": Step("zlib alone, decompressing", LIMITS, _inflate),
+    "decode": Step("imagecodecs alone, one thread", LIMITS, partial(_decode, threads=1)),
+    "decode_on_threads": Step("imagecodecs alone, on all cores", LIMITS, partial(_decode, threads=CORES)),
     "crc": Step("CRC-32C of each record alone", LIMITS, _checksum),
     "memcpy": Step("memcpy of the same bytes", LIMITS, _copy_memory),
     "read_files": Step("each file read", FILES_READ, _read_files),

@@ -22,7 +22,7 @@ import ratios
 import report
 from bench import Bench
 from environments import REQUIREMENTS, python_of
-from tasks import CHECKED_ROWS, ENVIRONMENTS, EVERY, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
+from tasks import CHECKED_ROWS, ENVIRONMENTS, EVERY, PHOTOS, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("commands", nargs="+", choices=COMMANDS, metavar="COMMAND", help=", ".join(COMMANDS))
     parser.add_argument("--peers", nargs="*", choices=REQUIREMENTS, help="beside other systems; these alone, or all")
-    parser.add_argument("--workloads", nargs="+", choices=EVERY, default=list(EVERY))
+    parser.add_argument("--workloads", nargs="+", choices=EVERY + PHOTOS, default=list(EVERY))
     parser.add_argument("--skip", nargs="+", default=[], metavar="MODULE.STEP", help="such as peer_tfds.generate")
     parser.add_argument("--rows", type=int, help="of every workload; default: see docs/explanation/performance.md")
     parser.add_argument("--repeat", type=int, help="how many times each system runs")

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 ENVIRONMENTS = {"peer_tfds": "tfds", "peer_mds": "torch", "peer_webdataset": "torch", "peer_hf": "hf"}  # of modules
-EVERY = tuple(name for name in WORKLOADS if name != "line")
+EVERY = tuple(name for name in WORKLOADS if name not in ("line", "photos"))
 KILOBYTE, DIGITS, TABULAR, FOUR = ("kilobyte",), ("digits",), ("tabular",), tuple(ONE_FEATURE)
+PHOTOS = ("photos",)
 OURS = "ours.generate_beam"
 SHARES = {"peer_tfds": 10, "peer_webdataset": 5, "peer_mds": 3, "peer_hf": 3}
 """Of modules: a system gets this fraction of the rows, because its rate is the same, and a run takes less time."""
@@ -69,11 +70,11 @@ def _limits(*steps: str, workloads: tuple[str, ...] = EVERY) -> tuple[Task, ...]
 # What a table compares stands together, ours first.
 TASKS = {
     "generate": (
-        Task("ours", "generate_beam"),
+        Task("ours", "generate_beam", workloads=EVERY + PHOTOS),
         Task("ours", "generate"),
         Task("peer_tfds", "generate_beam"),
         Task("peer_tfds", "generate_beam_parallel", workloads=FOUR),
-        Task("peer_tfds", "generate", workloads=FOUR),
+        Task("peer_tfds", "generate", workloads=FOUR + PHOTOS),
         Task("peer_tfds", "generate_array_record", workloads=FOUR),
         Task("peer_mds", "generate"),
         Task("peer_mds", "generate_parallel"),
@@ -84,21 +85,23 @@ TASKS = {
         *_limits("deflate", workloads=DIGITS),
     ),
     "read": (
-        Task("ours", "one_by_one", OURS, FOUR),
-        Task("peer_tfds", "one_by_one", "generate", FOUR),
+        Task("ours", "one_by_one", OURS, FOUR + PHOTOS),
+        Task("ours", "one_thread", OURS, PHOTOS),
+        Task("peer_tfds", "one_by_one", "generate", FOUR + PHOTOS),
         Task("peer_tfds", "array_record_one_by_one", "generate_array_record", FOUR),
         Task("peer_mds", "one_by_one", "generate", FOUR),
         Task("peer_webdataset", "one_by_one", "generate", FOUR),
         Task("peer_hf", "one_by_one", "generate", FOUR),
-        Task("ours", "batches", OURS, FOUR),
-        Task("peer_tfds", "batches", "generate", FOUR),
+        Task("ours", "batches", OURS, FOUR + PHOTOS),
+        Task("ours", "one_thread_batches", OURS, PHOTOS),
+        Task("peer_tfds", "batches", "generate", FOUR + PHOTOS),
         Task("peer_tfds", "array_record_batches", "generate_array_record", FOUR),
         Task("peer_hf", "batches", "generate", FOUR),
         Task("ours", "large_batches", OURS, FOUR),
         Task("peer_tfds", "large_batches", "generate", FOUR),
         Task("peer_tfds", "array_record_large_batches", "generate_array_record", FOUR),
         Task("peer_hf", "large_batches", "generate", FOUR),
-        Task("ours", "at_random", OURS, FOUR),
+        Task("ours", "at_random", OURS, FOUR + PHOTOS),
         Task("peer_tfds", "array_record_at_random", "generate_array_record", FOUR),
         Task("peer_mds", "at_random", "generate", FOUR),
         Task("peer_hf", "at_random", "generate", FOUR),
@@ -113,6 +116,7 @@ TASKS = {
         Task("peer_hf", "partial_batches", "generate", TABULAR),
         *_limits("read", "read_at_random", "crc", "memcpy", workloads=FOUR),
         *_limits("inflate", workloads=DIGITS),
+        *_limits("decode", "decode_on_threads", workloads=PHOTOS),
     ),
     "files": (
         Task("ours", "raw", OURS, KILOBYTE),
@@ -141,7 +145,7 @@ TASKS = {
     ),
 }
 ROWS = {"generate": 300_000, "read": 300_000, "files": 2_000_000, "open": 60_000, "memory": 10_000_000}
-ROWS_OF_TOKENS = {"generate": 60_000, "read": 60_000}
+ROWS_OF_LARGE = {"generate": 60_000, "read": 60_000}
 REPEAT = {"generate": 3, "read": 3, "files": 3, "open": 3, "memory": 1}
 SECONDS = {"read": 4.0}  # a pass ends then, however many rows are left
 CHECKED_ROWS = 500
@@ -155,4 +159,4 @@ def tasks_of(command: str, workload: str, environments: Container[str], skip: Co
 
 def rows_of(command: str, workload: str) -> int:
     """Returns how many rows a command works on by default."""
-    return ROWS_OF_TOKENS.get(command, ROWS[command]) if workload == "tokens" else ROWS[command]
+    return ROWS_OF_LARGE.get(command, ROWS[command]) if workload in ("tokens", "photos") else ROWS[command]

@@ -1,4 +1,4 @@
-"""The rows that every system generates and reads, the same in every process: five kinds, and small ones by the million.
+"""The rows that every system generates and reads, the same in every process: six kinds, and small ones by the million.
 
 What a row is drawn from is made once, so that a row costs little beside writing it. Needs NumPy alone, because it runs
 in the environment of every system.
@@ -73,6 +73,16 @@ def kilobyte(numbers: Iterable[int]) -> Rows:
         yield n, {"data": n.to_bytes(8, "big") + pool[start : start + KILOBYTE - 8]}
 
 
+def photos(numbers: Iterable[int]) -> Rows:
+    """Yields smooth areas with some noise, 240 x 320 x 3 uint8, about 20 kB as JPEG, with a label."""
+    generator = np.random.default_rng(320)
+    rows, columns = (np.maximum(0, 1 - abs(np.linspace(0, n - 1, 20 * n)[:, None] - np.arange(n))) for n in (12, 16))
+    smooth = rows @ generator.random((32, 3, 12, 16)) @ columns.T
+    images = (40 + 160 * smooth + generator.normal(0, 1.5, (32, 1, 240, 320))).astype(np.uint8).transpose(0, 2, 3, 1)
+    for n in numbers:
+        yield n, {"image": np.roll(images[n % 32], n // 32 % 320, axis=1), "label": n % 10}
+
+
 def line(numbers: Iterable[int]) -> Rows:
     """Yields texts of 100 bytes, to be made by the millions."""
     for n in numbers:
@@ -85,6 +95,7 @@ WORKLOADS: dict[str, Callable[[Iterable[int]], Rows]] = {
     "tabular": tabular,
     "tokens": tokens,
     "kilobyte": kilobyte,
+    "photos": photos,
     "line": line,
 }
 ONE_FEATURE = {"digits": "label", "text": "url", "tabular": "label", "tokens": "tokens"}
