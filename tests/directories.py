@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from beam_datasets import storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def digests(directory: str | Path) -> dict[str, str]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import beam_datasets.reading.opening  # noqa: F401  while the files of the interpreter can be read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextlib.contextmanager

@@ -6,10 +6,8 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 
 @contextlib.contextmanager

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.coders import registry
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,9 +21,6 @@ from beam_datasets.beam.coders import BlockCoder, HistogramCoder, SpilledBlockCo
 from beam_datasets.beam.engine import unused_pipeline
 from beam_datasets.generate.blocks import Block, SpilledBlock
 from beam_datasets.generate.histogram import Histogram, count_keys
-
-if TYPE_CHECKING:
-    from apache_beam.portability.api import beam_runner_api_pb2
 
 NAMES = st.text(max_size=20)
 SIZES = st.integers(0, 2**63 - 1)

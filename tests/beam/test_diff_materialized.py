@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import beam_datasets as bd
 from tests.diffing.versions import PETS, example
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not in hash order:UserWarning")  # of the slices that are cut
 TRAIN = PETS.splits["train"]

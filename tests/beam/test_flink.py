@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
@@ -14,9 +15,6 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from beam_datasets.beam import flink
 from beam_datasets.beam.engine import choose_engine
 from tests.servers import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 JOBS = [("1", "a"), ("2", "b")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
@@ -19,9 +19,6 @@ from beam_datasets.beam.materialize import Materialize
 from beam_datasets.materializing import copying, records
 from tests.directories import digests
 from tests.reading.conftest import write_dataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

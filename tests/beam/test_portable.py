@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -14,9 +15,6 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beam_datasets.beam import portable, worker_pool
 from tests.servers import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATIENCE = 60
 

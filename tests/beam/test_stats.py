@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
@@ -17,9 +17,6 @@ from beam_datasets.statistics.report import json_text
 from beam_datasets.statistics.summary import prepare
 from tests.exporting.conftest import DATA, MANY
 from tests.verifying.conftest import copy, published  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INTER = DATA / "spec_inter" / "1.2.3"
 

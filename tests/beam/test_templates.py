@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -12,9 +13,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beam_datasets as bd
 from beam_datasets.beam import Export, Materialize, WriteDataset
 from tests.end_to_end.numbers_dataset import Numbers
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("google.cloud.dataflow")
 OPTIONS = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://a-bucket/temp"]

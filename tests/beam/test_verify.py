@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
@@ -18,9 +18,6 @@ from beam_datasets.errors import LostExamplesError
 from beam_datasets.verifying import conclude, examine
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def pipeline() -> beam.Pipeline:

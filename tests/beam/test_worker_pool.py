@@ -8,17 +8,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from beam_datasets.beam import worker_pool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WORKER_SECONDS = 60
 

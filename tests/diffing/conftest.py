@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,6 @@ from beam_datasets import features
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SHARD = 50_000  # examples
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,6 @@ from beam_datasets import features
 from beam_datasets.diffing import diff
 from beam_datasets.formats.example import entry, record, spans_of
 from tests.diffing.versions import FEATURES, PETS, Made, example
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def with_example(key: str, **changes: Any) -> Made:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import entry, record, spans_of
 from beam_datasets.reading.opening import builder_from_directory
 from tests.diffing.versions import PETS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TFDS = Path(__file__).parents[1] / "data" / "tfds"
 MANY = TFDS / "spec_many" / "2.0.1"

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from beam_datasets import features
 from beam_datasets.diffing import SplitDiff, diff
 from beam_datasets.diffing.diffing import pair_by_keys
 from tests.diffing.versions import Made
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 TREE = features.FeaturesDict({"v": np.int64})
 MAPS = st.dictionaries(st.integers(0, 40), st.integers(0, 5), max_size=30)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from crc32c import crc32c
@@ -17,10 +19,6 @@ from beam_datasets.metadata.keys import hash_key, ordered_key
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.metadata.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 Examples = dict[Any, dict[str, Any]]
 

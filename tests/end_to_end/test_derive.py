@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -14,9 +15,6 @@ from beam_datasets import features as F
 from beam_datasets.beam import ReadDataset, WriteDataset
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT = 5000
 FEATURES = {"id": np.int64, "words": F.Sequence(F.Text()), "length": np.int32}

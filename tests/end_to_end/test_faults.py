@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apache_beam as beam
 import numpy as np
@@ -24,9 +24,6 @@ from beam_datasets.metadata.info import DatasetInfo
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.processes import started
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 

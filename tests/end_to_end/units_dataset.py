@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import beam_datasets as bd
 from beam_datasets.features import FeaturesDict, Scalar, Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILES = 20
 EXAMPLES = 40  # a file

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from tests.engines.dataflow_service import Cloud, cloud
 from tests.engines.jobs import Pool, numbers, own_pool, run
 from tests.engines.object_stores import ObjectStore, object_store, use
 from tests.servers import job_service
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="session")

@@ -25,12 +25,9 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HOST = "127.0.0.1"
 START_SECONDS = 90

@@ -6,15 +6,13 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.directories import digests
 from tests.processes import kill
 from tests.servers import free_port, server, worker_pool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = str(ROOT / "tests" / "end_to_end" / "numbers_dataset.py")

@@ -13,17 +13,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from beam_datasets.storage import objects, options
 from tests.servers import free_port, served, server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pytest
 
 VERSITYGW_PACKAGE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "datasets"

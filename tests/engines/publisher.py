@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import crc32c
 import numpy as np
@@ -18,9 +19,6 @@ from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REFUSED = 3
 """Exit code: another run has published, or is publishing."""

@@ -9,8 +9,10 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
@@ -19,10 +21,6 @@ from beam_datasets import storage
 from beam_datasets.cli import build, materialize, verify
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.dataflow_service import STAGING, Cloud
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import ModuleType
 
 pytest.importorskip("google.cloud.dataflow_v1beta3")
 pytest.importorskip("gcp_storage_emulator")

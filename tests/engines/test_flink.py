@@ -10,12 +10,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
+from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
     NUMBERS,
     ROOT,
@@ -30,9 +31,6 @@ from tests.engines.jobs import (
     version,
 )
 from tests.servers import free_port
-
-if TYPE_CHECKING:
-    from tests.engines import flink_cluster as flink
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from beam_datasets import storage
 from tests.engines.dataflow_service import STAGING, Cloud
 from tests.engines.jobs import NUMBERS, ROOT, Pool, await_staged, end, numbers, start, version
 from tests.servers import job_service
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOB_SECONDS = 120
 # The command, with all sleeps shortened: Beam's client of Dataflow repeats a question for eight minutes.

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 import pytest
@@ -39,9 +40,6 @@ from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore, object_store, use
 from tests.processes import started
 from tests.servers import portable_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest.importorskip("obstore")
 COUNT = 2_000

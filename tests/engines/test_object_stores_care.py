@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,6 @@ from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytest.importorskip("obstore")
 SHARDS = {"train": 3, "test": 1}

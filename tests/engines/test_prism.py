@@ -6,16 +6,13 @@ Run by `make test-prism`, which builds Prism and needs Go; elsewhere these tests
 from __future__ import annotations
 
 import signal
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.engines.jobs import NUMBERS, await_staged, end, fails, nothing_is_left, numbers, run, start, version
-
-if TYPE_CHECKING:
-    import subprocess
 
 pytestmark = pytest.mark.slow
 

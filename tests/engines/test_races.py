@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import random
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from multiprocessing.context import ForkServerProcess
 
 import pytest
 
@@ -17,10 +18,6 @@ from beam_datasets.storage import objects
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines import publisher
 from tests.engines.object_stores import object_store, versity_store, versitygw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.context import ForkServerProcess
 
 CONTEXT = multiprocessing.get_context("forkserver")  # forks in milliseconds, and from no process with threads
 CONTEXT.set_forkserver_preload([publisher.__name__, "tests.end_to_end.numbers_dataset"])

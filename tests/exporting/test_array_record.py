@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from array_record.python.array_record_data_source import ArrayRecordDataSource
@@ -13,9 +14,6 @@ import beam_datasets as bd
 from beam_datasets.exporting.array_record import ArrayRecord
 from beam_datasets.features import compile_decoder
 from tests.exporting.conftest import MANY, export
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def records(path: Path) -> list[bytes]:

@@ -7,8 +7,10 @@ import json
 import sys
 import tracemalloc
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import crc32c
 import numpy as np
@@ -26,11 +28,6 @@ from beam_datasets.generate import publish, runs
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 # ------------------------------------------------------------------------------------------------- before it begins
 

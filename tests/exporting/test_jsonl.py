@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -20,9 +21,6 @@ from tests import strategies
 from tests.exporting.conftest import dataset_of, encoder_of, export, plain
 from tests.exporting.test_parquet import has_empty_dict, strings_below
 from tests.reading.conftest import write_dataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def refuse(constant: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import ml_dtypes
@@ -22,9 +23,6 @@ from beam_datasets.exporting.writing import Block
 from beam_datasets.features import compile_decoder
 from tests import strategies
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def strings_below(feature: Any, name: str = "") -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from tests.exporting.conftest import MANY, dataset_of, export
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the package are not ours to mend
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import imagecodecs
@@ -16,9 +17,6 @@ from beam_datasets.beam import WriteDataset
 from beam_datasets.features import image_codec
 from beam_datasets.generate.histogram import Histogram, count_keys, merge
 from beam_datasets.metadata.manifest import Manifest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PIXELS = np.zeros((2, 3, 1), np.uint8)
 PNG = f"imagecodecs {imagecodecs.__version__} ({imagecodecs.png_version()})"

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,10 +22,6 @@ from beam_datasets.generate.leftovers import WEEK, find_leftovers, remove_leftov
 from beam_datasets.generate.owners import Owner
 from tests.generate.test_publish import announced
 from tests.generate.test_publish import staged as staged_shards
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BUILDER = """
 import time

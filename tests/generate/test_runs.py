@@ -8,7 +8,8 @@ import sys
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.verifying import verify
 from tests.generate.test_publish import announced, contents, staged
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("obstore")
 

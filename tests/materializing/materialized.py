@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.records import RecordRanges
 from beam_datasets.materializing.run import run_in_process
 from beam_datasets.reading.opening import builder_from_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def materialize(source: Any, data_dir: Path, *, range_bytes: int = 0, **asked: Any) -> Any:

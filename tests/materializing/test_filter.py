@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cloudpickle
 import pytest
 
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.materializing.records import Filter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ORDINARY = """\
 from __future__ import annotations

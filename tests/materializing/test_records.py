@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from beam_datasets.reading.opening import builder_from_directory
 from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COPY, FILTER, SHUFFLE = {}, {"filter": lambda example: True}, {"reshuffle": "x"}
 

@@ -13,10 +13,11 @@ import platform
 import sys
 import time
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import crc32c
 import numpy as np
@@ -33,9 +34,6 @@ from beam_datasets.metadata.version import Version
 from beam_datasets.storage import files, paths
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
 from tests.model_check.store import STARTED, Disk, Fate, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 PARENTS = {"store": "memory://bucket/data/ds", "disk": "/data/ds"}
 VERSION = "1.0.0"

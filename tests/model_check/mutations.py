@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, StorageError
 from beam_datasets.generate import publish, runs
 from tests.model_check.store import Disk, Store
-
-if TYPE_CHECKING:
-    import pytest
 
 decide, complete, discard = runs.decide, runs.complete, runs.discard
 

@@ -7,13 +7,11 @@ the same interleaving again, and any actor can be suspended before any request, 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import greenlet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 MAX_STEPS = 20_000
 """Of one interleaving. One that takes more contains an endless loop."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 import enum
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from typing_extensions import Buffer
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, StorageError
 from beam_datasets.storage.backend import Reader, Usage, Writer, check_range
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from typing_extensions import Buffer
-
 
 STARTED = 1e9
 """When each interleaving begins, in seconds since the epoch; it takes less than a week."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from tests.model_check import model, mutations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_INTERLEAVINGS = 5000
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from beam_datasets.features.compiler import compile_batch_decoder
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats import columns, example
 from tests.strategies import assert_equal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def in_python(make: Callable[[], Any]) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict, UserDict, defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -20,9 +21,6 @@ from beam_datasets.native import core
 from tests.features import vectors
 from tests.native.values import Once, Text, arrays, lists, scalars
 from tests.strategies import DTYPES, examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native module was not built")
 

@@ -6,7 +6,9 @@ import functools
 import itertools
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +23,6 @@ from beam_datasets.native import core
 from beam_datasets.reading import shards
 from beam_datasets.storage import local
 from tests.native.gil import when_it_is_free
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 if core is None:
     pytest.skip("the native module was not built", allow_module_level=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from beam_datasets.formats.example import varint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 BYTES, FLOATS, INTEGERS = 1, 2, 3  # fields of a Feature
 

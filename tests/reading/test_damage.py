@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.manifest import Manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LENGTHS = [3, 2]
 EXPECTED = [0, 1, 2, 3, 4]

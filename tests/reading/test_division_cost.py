@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import beam_datasets as bd
 from beam_datasets.native import core
 from beam_datasets.reading import shards
 from tests.work import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COUNTERS = Path("/proc/self/io")
 

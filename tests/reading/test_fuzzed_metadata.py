@@ -8,9 +8,10 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.run import run_in_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 

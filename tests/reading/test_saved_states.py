@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ import beam_datasets as bd
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided
 from beam_datasets.errors import StateError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SAVED = Path(__file__).parent.parent / "data" / "states"
 """A dataset of 300 examples, and states that were saved when `shard()` divided by single examples by default."""

@@ -6,7 +6,8 @@ import gc
 import itertools
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from beam_datasets import features
 from beam_datasets.features import image_codec
 from beam_datasets.reading import threads
 from beam_datasets.reading.threads import usable_cores
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT, BAD = 150, 97
 HEIGHT, WIDTH = 80, 96  # large enough for threads

@@ -7,7 +7,8 @@ import json
 import re
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError, parse, serialize
 from tests.reading.conftest import write_dataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LENGTHS = [5, 0, 40, 7]
 BAD = {0: ExampleError, 6: FeatureError, 7: ExampleError, 30: FeatureError, 51: FeatureError}

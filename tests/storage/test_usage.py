@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from beam_datasets import storage
 from beam_datasets.errors import PathNotFoundError, StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(params=["local", "objects"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.verifying import Finding, Lost, Report, scan
 from tests.verifying import test_corruptions as corruptions
 from tests.verifying.conftest import contents, edit_json, restore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 SHORT = "ds-test.tfrecord-00001-of-00002"
