@@ -1,7 +1,5 @@
 """The contents of directories, to compare them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

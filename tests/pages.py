@@ -10,8 +10,6 @@ What a fenced block is follows from its first line:
 Blocks share their variables. In what is compared, `...` stands for anything, and times in seconds are all the same.
 """
 
-from __future__ import annotations
-
 import doctest
 import os
 import re

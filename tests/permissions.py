@@ -1,7 +1,5 @@
 """Directories that the user of a test may not enter, even if that is root."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

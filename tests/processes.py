@@ -1,7 +1,5 @@
 """Processes that tests start, which do not outlive them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Servers that tests start on loopback; each ends with its context."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

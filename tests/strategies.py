@@ -1,7 +1,5 @@
 """Hypothesis strategies: features, values of them, and what these are decoded to."""
 
-from __future__ import annotations
-
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """`adopt`: files that TFDS wrote, without their metadata, and files that are refused."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

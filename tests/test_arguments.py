@@ -1,7 +1,5 @@
 """What is taken for an integer and what for a flag, and what the error says of all else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

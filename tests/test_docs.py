@@ -1,7 +1,5 @@
 """The code of the README and of the pages of docs/ runs as it is, and prints what they show."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Which files are this package's, an author's and a library's, here and on another machine."""
 
-from __future__ import annotations
-
 import json
 import sysconfig
 from pathlib import Path

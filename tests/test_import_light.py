@@ -1,7 +1,5 @@
 """What `import beam_datasets` loads, seen in a fresh process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

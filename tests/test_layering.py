@@ -1,7 +1,5 @@
 """Which module may import which, by the imports in its source."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

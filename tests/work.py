@@ -1,7 +1,5 @@
 """How much Python a call runs, in lines: what a clock would say, but the same on every machine and at every load."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A dataset that takes a minute to build, in a process that tests kill parts of."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

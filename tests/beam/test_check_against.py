@@ -1,7 +1,5 @@
 """Builds that are checked against what was published before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NoReturn
 

@@ -1,7 +1,5 @@
 """Coders of blocks and histograms: every value comes back, equal values have equal bytes, and the graph uses them."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

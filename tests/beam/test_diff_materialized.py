@@ -1,7 +1,5 @@
 """Comparing what was materialized: keys ascend in stretches, and are made by the rules of the sources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

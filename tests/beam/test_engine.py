@@ -1,7 +1,5 @@
 """Which runner is chosen, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Export on engines: the same files however it runs, and one readable error where it does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The one error that is made of what a runner raises, out of texts as Beam's workers send them."""
 
-from __future__ import annotations
-
 import traceback
 
 import pytest

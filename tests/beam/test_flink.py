@@ -1,7 +1,5 @@
 """What a Flink cluster's REST interface is asked, against a server that answers as a JobManager does."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

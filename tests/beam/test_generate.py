@@ -1,7 +1,5 @@
 """Builders that mix what Beam makes with iterables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Local runs in several processes: whichever of them dies, the run fails in time, says so and leaves nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

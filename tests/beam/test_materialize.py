@@ -1,7 +1,5 @@
 """Materialize in anybody's pipeline, and what goes wrong: one clear error, nothing published, nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a portable runner's servers are asked before a job, against real servers on loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """ReadDataset: every example of the slice once, however the work is divided, before the run and in it."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from pathlib import Path

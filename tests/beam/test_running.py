@@ -1,7 +1,5 @@
 """How a run is followed: what is known of a job when contact with its engine fails, and what is logged meanwhile."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What somebody's own script says, on standard error, when it builds a dataset: in a process of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

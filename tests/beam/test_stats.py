@@ -1,7 +1,5 @@
 """SummarizeDataset: the statistics of the pipeline are those of the function, with any number of workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apache_beam as beam

@@ -1,7 +1,5 @@
 """Classic templates of Dataflow: all their runs would share an id and a staging directory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """VerifyDataset: the report of the pipeline is that of the function."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

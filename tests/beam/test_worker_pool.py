@@ -1,7 +1,5 @@
 """The pool of workers as a runner asks it, and as a program."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

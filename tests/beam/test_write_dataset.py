@@ -1,7 +1,5 @@
 """WriteDataset in pipelines that know nothing of builders."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command as a user types it."""
 
-from __future__ import annotations
-
 import pytest
 
 from beam_datasets.cli import main

@@ -1,7 +1,5 @@
 """`beam-datasets adopt` as a user types it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`beam-datasets diff` as a user types it: what it prints, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 

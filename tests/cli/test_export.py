@@ -1,7 +1,5 @@
 """`beam-datasets export`: what it prints, and what it says of what cannot be."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `head` and `slices` print, against what Python's slices and NumPy say."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The command as a user types it: exit codes, and what it prints."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`beam-datasets materialize` as a user types it: what it prints, its exit codes, and each of its errors."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A project that has a package called `pipelines` of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The bar of a build, written to a file instead of a terminal."""
 
-from __future__ import annotations
-
 import io
 
 from beam_datasets.cli.printing import ProgressBar, ProgressLines

@@ -1,7 +1,5 @@
 """Commands around a version that is not published yet: refused, held by a run, decided but not finished."""
 
-from __future__ import annotations
-
 import dataclasses
 import uuid
 

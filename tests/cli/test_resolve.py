@@ -1,7 +1,5 @@
 """From a name, a module or a file to a builder class."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

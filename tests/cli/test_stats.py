@@ -1,7 +1,5 @@
 """`beam-datasets stats`: what it prints, where it saves, and what it says of mistakes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

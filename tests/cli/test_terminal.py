@@ -1,7 +1,5 @@
 """What stands in a dataset does not command the terminal that shows it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

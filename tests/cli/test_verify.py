@@ -1,7 +1,5 @@
 """`beam-datasets verify`: exit codes, what it prints, and which options go together."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """Versions with many examples, written fast."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

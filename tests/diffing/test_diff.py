@@ -1,7 +1,5 @@
 """Edits of a dataset, each with the version number that it needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

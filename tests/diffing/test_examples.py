@@ -1,7 +1,5 @@
 """What counts as the same example, of every feature that there is."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

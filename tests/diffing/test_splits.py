@@ -1,7 +1,5 @@
 """Counts of a comparison against dictionaries, lists and multisets of Python, for arbitrary splits."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

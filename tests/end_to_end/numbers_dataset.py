@@ -1,7 +1,5 @@
 """A dataset that tests generate in many ways: its contents are fixed, the order and parts of its input vary."""
 
-from __future__ import annotations
-
 import random
 
 import apache_beam as beam

@@ -1,7 +1,5 @@
 """The datasets of tests/data/tfds, declared for this project: the same inputs must give the same datasets."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From the same inputs the same datasets as TensorFlow Datasets wrote: each record in its place, small files alike."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from itertools import chain

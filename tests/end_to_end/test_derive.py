@@ -1,7 +1,5 @@
 """A dataset derived from another in one pipeline (read, map, write) has the same bytes on any runner."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The same input gives the same bytes on any runner: every file of the directory but run.json is compared."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

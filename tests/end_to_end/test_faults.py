@@ -1,7 +1,5 @@
 """Faults while a dataset is generated: one clear error, nothing published, nothing left behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

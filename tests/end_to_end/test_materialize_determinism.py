@@ -1,7 +1,5 @@
 """A slice is materialized with the same bytes on any runner, and has the examples of the slice."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

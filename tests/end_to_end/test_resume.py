@@ -1,7 +1,5 @@
 """A failed or killed run that is started again with --resume: same bytes, and little is done twice."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`materialize` and `export` run without Beam, and write the same bytes as with it."""
 
-from __future__ import annotations
-
 import json
 import site
 import subprocess

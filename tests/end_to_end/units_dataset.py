@@ -1,7 +1,5 @@
 """A dataset of 20 source files, whose reading is counted, delayed and failed by variables of the environment."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

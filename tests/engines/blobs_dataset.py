@@ -1,7 +1,5 @@
 """A dataset of a few large records."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 

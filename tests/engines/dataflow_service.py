@@ -4,8 +4,6 @@ Beam stages through Google's own client, and gets the emulator; this package's o
 a store that answers with an ETag.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

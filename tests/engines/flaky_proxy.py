@@ -6,8 +6,6 @@ With `--dialect gcs` it also speaks the XML interface of Google's store to one t
 of headers: https://cloud.google.com/storage/docs/xml-api/reference-headers
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import random

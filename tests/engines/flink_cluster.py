@@ -9,8 +9,6 @@ Beam's job server and a pool of Python workers, on 127.0.0.1 and free ports. The
 which must have the project installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

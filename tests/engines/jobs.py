@@ -1,7 +1,5 @@
 """Commands that tests run on engines, each in a process of its own, as a user would."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

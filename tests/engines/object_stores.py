@@ -5,8 +5,6 @@
 * versitygw, a real S3 server that keeps objects in a folder: a Go program, which `versitygw` builds once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """A process that publishes a small version by the phases that the Beam stages call; races and kills start many."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The Flex Templates without a cloud: metadata, launching a job, and the submitted job."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

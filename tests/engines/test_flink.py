@@ -3,8 +3,6 @@
 Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewhere these tests are skipped.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The set-up of a Flink cluster on this machine if something is missing, without Flink."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

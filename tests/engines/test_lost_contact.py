@@ -1,7 +1,5 @@
 """A launcher that loses contact with the engine of its job deletes nothing and reports which job may still run."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal

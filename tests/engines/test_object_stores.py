@@ -3,8 +3,6 @@
 Where a test gives storage_options, nothing in the environment leads to the store, so code that loses them fails.
 """
 
-from __future__ import annotations
-
 import base64
 import bz2
 import contextlib

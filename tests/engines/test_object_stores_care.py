@@ -1,7 +1,5 @@
 """Commands on datasets in object stores print and do the same as on a local disk."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -3,8 +3,6 @@
 Run by `make test-prism`, which builds Prism and needs Go; elsewhere these tests are skipped.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

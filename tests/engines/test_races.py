@@ -1,7 +1,5 @@
 """Publishers that race, and that are killed at any moment, on a local disk and on a real S3 server."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

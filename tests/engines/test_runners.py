@@ -3,8 +3,6 @@
 `make test-prism` builds Prism and `make test-flink` sets up a Flink cluster; elsewhere their tests are skipped.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is staged to workers, the source distribution: it is whole, and its workers write what the checkout's write."""
 
-from __future__ import annotations
-
 import json
 import os
 import site

@@ -1,7 +1,5 @@
 """Datasets to export, and exports made in this process, without Beam."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """ArrayRecord: its own reader finds the records as they are; the directory says what TensorFlow Datasets looks for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An export as a whole: what is refused before it begins, how it becomes visible, what it says of itself."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """JSON lines: strict JSON with all digits, in the order of the slice, as Python and DuckDB read it."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

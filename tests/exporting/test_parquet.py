@@ -1,7 +1,5 @@
 """Parquet: what pyarrow and DuckDB read is what the dataset holds, in its types and its order."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """WebDataset: the package itself reads the tars, and each example is what the dataset holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """Errors of batches, and features that are decoded in a way of their own; tests/native/agreement.py has all others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

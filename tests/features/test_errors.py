@@ -1,7 +1,5 @@
 """Errors begin with the feature's path, and say what was got and what was expected."""
 
-from __future__ import annotations
-
 import pickle
 import zlib
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """R5: a value that a feature cannot store exactly is an error, for every connector and every kind of input."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import itertools

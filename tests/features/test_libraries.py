@@ -1,7 +1,5 @@
 """The libraries whose versions determine bytes: recorded for encoded values, in the manifest too."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

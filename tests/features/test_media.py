@@ -1,7 +1,5 @@
 """Audio, video files and translations."""
 
-from __future__ import annotations
-
 import io
 import stat
 import sys

@@ -1,7 +1,5 @@
 """R7: missing values have one representation in every batch of a dataset."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from typing import Any

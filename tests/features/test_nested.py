@@ -1,7 +1,5 @@
 """Nested datasets as values: sequences whose items are decoded when they are asked for, and that pickle."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

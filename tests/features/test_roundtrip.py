@@ -1,7 +1,5 @@
 """Whatever is encoded is decoded again, and whatever a record is made into is decoded or refused."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

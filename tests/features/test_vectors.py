@@ -1,7 +1,5 @@
 """Features against what TFDS 4.9.10 did with the same ones; the differences that are meant are listed here."""
 
-from __future__ import annotations
-
 import base64
 import re
 

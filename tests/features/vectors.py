@@ -1,7 +1,5 @@
 """The cases of tests/data/vectors/examples.json: what TFDS 4.9.10 made of features and values."""
 
-from __future__ import annotations
-
 import base64
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """A folder of files, and the command that makes datasets of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from beam_datasets.cli import main

@@ -1,7 +1,5 @@
 """Types of columns: decimals and dictionaries, files that differ, all problems of a schema at once."""
 
-from __future__ import annotations
-
 import decimal
 import json
 import re

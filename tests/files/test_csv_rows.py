@@ -1,7 +1,5 @@
 """CSV as people have it: quotes, line ends, encodings, ragged rows, missing values."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

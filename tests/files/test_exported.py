@@ -1,7 +1,5 @@
 """What was exported is built again from its files: the same examples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """From files to a published dataset and back, by the command that a user types."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Images that files have or name: checked, stored unchanged, and counted if readers see them differently."""
 
-from __future__ import annotations
-
 import io
 import json
 

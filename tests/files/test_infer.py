@@ -1,7 +1,5 @@
 """Schemas guessed from rows, and written as text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """Finding files and cutting them into pieces, against plain reads."""
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of text and JSON, read in pieces."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Parquet: types, nulls, row groups, files that differ."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import re

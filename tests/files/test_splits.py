@@ -1,7 +1,5 @@
 """Rows to splits: every row in exactly one, by its key alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from beam_datasets.files.splits import Share, shares

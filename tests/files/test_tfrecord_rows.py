@@ -1,7 +1,5 @@
 """TFRecords of others: what their records have, and what a damaged file says."""
 
-from __future__ import annotations
-
 import gzip
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Entries kept of a record, against protobuf."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

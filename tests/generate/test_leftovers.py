@@ -1,7 +1,5 @@
 """What killed runs leave, told from what runs under way need: with processes that run, and that were killed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """A shard is written, and its parts joined, in memory that does not grow with it."""
 
-from __future__ import annotations
-
 import pickle
 import tracemalloc
 

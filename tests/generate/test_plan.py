@@ -1,7 +1,5 @@
 """Plans against the obvious: sort everything, cut at exact ranks."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import re

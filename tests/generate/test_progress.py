@@ -1,7 +1,5 @@
 """What is told of a run that is under way."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

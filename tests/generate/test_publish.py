@@ -1,7 +1,5 @@
 """Publishing, when a run does it twice, when another run was first, and when something is missing."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re

@@ -1,7 +1,5 @@
 """Repairing: what is brought back is what was published, to the byte, and nothing else is changed."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

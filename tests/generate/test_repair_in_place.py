@@ -1,7 +1,5 @@
 """Repair where something that is no file stands in a file's place."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which run publishes on an object store: one at most, whoever else tries, is late, is killed or comes again."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Shards against the obvious: sort all examples, frame them one by one, cut."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

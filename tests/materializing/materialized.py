@@ -1,7 +1,5 @@
 """Materializing in this process, with small blocks and parts, so that many datasets can be tried."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

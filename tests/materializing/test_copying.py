@@ -1,7 +1,5 @@
 """Which records go into which shard, and that shards are the same however much is read and written at once."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A filter of a file: any ordinary file, whose functions work in other processes too."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -14,8 +12,6 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.materializing.records import Filter
 
 ORDINARY = """\
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple

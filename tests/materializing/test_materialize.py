@@ -1,7 +1,5 @@
 """What is materialized is the slice of the source, byte by byte, and its keys are found: against lists."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Reading the source: damage of any kind is an error that names the place, and only what is needed is read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Requests that make sense and that do not: said before anything is read but metadata."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Lineages against JSON, and the rules of keys against hashes made step by step."""
 
-from __future__ import annotations
-
 import copy
 import json
 from hashlib import md5

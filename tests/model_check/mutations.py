@@ -1,7 +1,5 @@
 """Deliberate faults in publishing, each of which the model must find."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -4,8 +4,6 @@ The object store is strongly consistent and has create-only puts and copies, unc
 request calls `before` first; what that returns decides the request's fate.
 """
 
-from __future__ import annotations
-
 import enum
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Interleavings of runs that publish to an object store or a local disk; see `model`."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.model_check import model

@@ -1,7 +1,5 @@
 """The model finds deliberate faults in publishing: it is strong enough."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

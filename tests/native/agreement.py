@@ -1,7 +1,5 @@
 """Whether records are decoded alike in all ways: by the native module or without, one by one, as a list, as a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

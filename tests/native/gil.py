@@ -1,7 +1,5 @@
 """What a second thread does while C code works without the GIL."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """block.c against lists of bytes: records taken from chunks, slices of blocks, blocks joined."""
 
-from __future__ import annotations
-
 import bisect
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """chunks.c: runs of a file that a block reads by itself, against all their records in one chunk."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Records that are framed as they come, against the same in Python."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

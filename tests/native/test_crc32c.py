@@ -1,7 +1,5 @@
 """CRC-32C by the instruction of the processor, against tables and another library."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

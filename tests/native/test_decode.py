@@ -1,7 +1,5 @@
 """What the native module decodes, against the same in Python: the same values, or the same errors, for any record."""
 
-from __future__ import annotations
-
 import base64
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the native module encodes, against the same in Python: the same bytes, or the same error, for any value."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import OrderedDict, UserDict, defaultdict

@@ -1,7 +1,5 @@
 """Memory of batches that nobody uses any more serves the next ones."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """What an installation without the native module says and does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Records of any form that protobuf reads, and the functions in C by themselves."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """records.c and gather.c against Python, on good, damaged and hostile input."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 from typing import Any

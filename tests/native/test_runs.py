@@ -1,7 +1,5 @@
 """runs.c on good, damaged and hostile input, against slices of what was written."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """shards.c, files.c and example.c against Python, on good, damaged and hostile input."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Varints by the instructions that this processor has, and without, against the same one by one in Python."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Values of all kinds, usual and odd, that somebody may give for a feature."""
 
-from __future__ import annotations
-
 import array
 import datetime
 import decimal

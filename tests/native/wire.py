@@ -1,7 +1,5 @@
 """Records of any form that protobuf reads, made byte by byte: as foreign writers make them, and as nobody does."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Small published datasets to read, written by the formats alone."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Iterators that are moved on without reading, and that know how much is left."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

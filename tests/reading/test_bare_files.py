@@ -1,7 +1,5 @@
 """Which files patterns match, and what their names say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Blocks joined and cut, against lists."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ReadConfig and the files of an epoch."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

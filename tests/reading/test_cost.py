@@ -1,7 +1,5 @@
 """What reading costs: files opened and ranges read, memory, threads, time to open and to import."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import json

@@ -1,7 +1,5 @@
 """Damaged datasets: an error that names the place, or the right data; nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

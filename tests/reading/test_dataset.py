@@ -1,7 +1,5 @@
 """Chains of operations against the same done to Python lists, and resuming at every position of every chain."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

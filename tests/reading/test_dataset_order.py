@@ -1,7 +1,5 @@
 """Datasets by index and by key: in dataset order, whatever the read order is."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import dataclass
 from typing import Any

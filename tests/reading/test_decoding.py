@@ -1,7 +1,5 @@
 """Steps on many items at once, against the same one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

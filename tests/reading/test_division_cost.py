@@ -1,7 +1,5 @@
 """What workers read that divide a dataset: bytes by what the system counts, calls by what storage is asked for."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

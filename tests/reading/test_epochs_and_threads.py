@@ -1,7 +1,5 @@
 """What a reader does between epochs: other orders if that was asked for, and no threads of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An error comes exactly at its example: all good ones before it are yielded, and the iterator stays there."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged metadata: whatever stands in the files, it is read, or refused with an error that names the directory."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """States of workers that are asked in step, up to the end of the data and beyond it, against dealing out a list."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

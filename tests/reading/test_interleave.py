@@ -1,7 +1,5 @@
 """Interleaved order against a walk through tf.data's algorithm, and against what TFDS recorded."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

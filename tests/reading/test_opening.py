@@ -1,7 +1,5 @@
 """`load`, `builder` and `builder_from_directory`: names, versions, configs, code and directories."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pieces of the read order together: files, interleave, window, workers, states."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Workers' shares against dealing positions out one by one."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranges of records: they make up their runs, have about the bytes that were asked for, and read nothing else."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

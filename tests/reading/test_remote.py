@@ -1,7 +1,5 @@
 """Reading from an object store: the same examples, read ahead by threads that are gone afterwards."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -1,7 +1,5 @@
 """Runs of a shard, read a piece at a time."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """States: those of an earlier version go on as then, and one of another order is refused before any example."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Open shards among threads and processes."""
 
-from __future__ import annotations
-
 import gc
 import os
 from concurrent.futures import ThreadPoolExecutor

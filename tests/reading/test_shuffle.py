@@ -1,7 +1,5 @@
 """Shuffles against recorded orders, against their being permutations, and against chance."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

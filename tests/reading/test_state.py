@@ -1,7 +1,5 @@
 """Saved states: through JSON and back, and what is said of those that do not fit."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

@@ -1,7 +1,5 @@
 """Directories that TFDS wrote, read as TFDS read them: examples, ids, order, whole and sliced."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Images decoded on threads: the same examples, states and errors as with one thread, and nothing left behind."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

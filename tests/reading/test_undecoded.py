@@ -1,7 +1,5 @@
 """The place that is named of a record that does not decode, against where it was put."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -1,7 +1,5 @@
 """Blocks of items made into values, against the same done item by item."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 What TensorFlow does with the same records is written down as literals.
 """
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Item handlers of values, against loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

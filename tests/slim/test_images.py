@@ -1,7 +1,5 @@
 """Images of other people's files, against Pillow."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The example of docs/how-to/slim.md runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

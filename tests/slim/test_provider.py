@@ -1,7 +1,5 @@
 """The provider's order against a simulation on lists, and its resumption at every record."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """Readers of TFRecords and lines, against the records that were written."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 

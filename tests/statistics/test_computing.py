@@ -1,7 +1,5 @@
 """Statistics of datasets, against NumPy on all their values."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

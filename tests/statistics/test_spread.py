@@ -1,7 +1,5 @@
 """Extremes and bins: the order of the codes, the stated error of quantiles, and that grouping changes nothing."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

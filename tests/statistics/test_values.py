@@ -1,7 +1,5 @@
 """Different and most frequent values: exact up to a number of them, near behind it, and the same in every order."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

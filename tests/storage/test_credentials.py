@@ -1,7 +1,5 @@
 """A store without credentials: the error names what to set, not the metadata server that was asked last."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

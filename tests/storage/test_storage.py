@@ -1,8 +1,6 @@
 """What every kind of storage does alike: the same tests on a directory and on an object store in memory; and by fsspec,
 which is for reading only."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """What files and directories take, links and other kinds of storage included."""
 
-from __future__ import annotations
-
 import os
 import time
 import uuid

@@ -1,7 +1,5 @@
 """A small published dataset, with real checksums, and copies of it to damage."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A thousand random corruptions of a small dataset, each of which is found; and nothing said of a whole one."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """What a finding says: the file, the byte, the record, and the examples that are lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

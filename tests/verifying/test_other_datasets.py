@@ -1,7 +1,5 @@
 """Datasets that are not of a builder on a local disk: materialized, adopted, on an object store, of others."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

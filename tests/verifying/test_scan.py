@@ -1,7 +1,5 @@
 """Reading shards: special cases of files and records, many shards, progress, and stopping."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

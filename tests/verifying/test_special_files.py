@@ -1,7 +1,5 @@
 """What has the name of a file of a dataset and is a FIFO or a device: said at once, and never waited for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
