@@ -1,27 +1,21 @@
 """Publishing, when a run does it twice, when another run was first, and when something is missing."""
 
-import contextlib
-import functools
 import re
 import shutil
-import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, LostExamplesError, StorageError
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
 from beam_datasets.features import FeaturesDict, compile_encoder
 from beam_datasets.generate import histogram, plan, publish, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
-from beam_datasets.verifying import verify
 
 
 @pytest.fixture(params=["local", "objects"])
@@ -77,38 +71,6 @@ def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypat
     monkeypatch.setattr(storage, "rename_dir", twin_first)
     assert publish.publish(publication, *staged(publication)) == publication.dataset_dir
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
-
-
-def test_staging_that_was_made_anew_is_not_published(tmp_path, monkeypatch):
-    """P1: gc removes a staging directory just before it is renamed, and another attempt writes to it again."""
-    publication = announced(tmp_path)
-    rename = storage.rename_dir
-
-    def removed_and_made_anew(source, target):
-        if source == publication.staging_dir:
-            storage.remove_tree(source)
-            for name in ("dataset_info.json", "features.json"):
-                storage.write_bytes(storage.join(source, name), b"{}")
-        rename(source, target)
-
-    monkeypatch.setattr(storage, "rename_dir", removed_and_made_anew)
-    with pytest.raises(LostExamplesError, match="were removed or changed"):
-        publish.publish(publication, *staged(publication))
-    assert catalog.list_datasets(tmp_path) == []
-
-
-def test_an_unfinished_file_of_another_attempt_is_not_published(tmp_path, monkeypatch):
-    publication = announced(tmp_path)
-    rename = storage.rename_dir
-
-    def other_attempt_writes(source, target):
-        if source == publication.staging_dir:
-            storage.write_bytes(storage.join(source, f".tmp-{0:032x}"), b"")
-        rename(source, target)
-
-    monkeypatch.setattr(storage, "rename_dir", other_attempt_writes)
-    directory = publish.publish(publication, *staged(publication))
-    assert not [name for name in storage.list_dir(directory) if name.startswith(".tmp-")]
 
 
 def test_another_run_that_was_first_stays(data_dir):
@@ -203,68 +165,3 @@ def test_nothing_is_visible_before_the_last_step(tmp_path, monkeypatch):
     assert [name for name, _ in seen][-3:] == ["manifest.json", staging, staging]
     assert not any(visible for _, visible in seen)
     assert catalog.list_datasets(tmp_path) == ["ds"]
-
-
-CHANGES = ("copy", "create_copy", "create_bytes", "write_bytes", "remove", "remove_tree")  # of a store
-
-
-class Attempt:
-    """An attempt to publish, in a thread that stops before its n-th change of the store until it may go on."""
-
-    def __init__(self, publication: publish.Publication, stop: int) -> None:
-        self.left, self.stopped, self.go_on = stop, threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(publication, staged(publication)))
-
-    def run(self, publication: publish.Publication, ready: Any) -> None:
-        with contextlib.suppress(BeamDatasetsError):
-            publish.publish(publication, *ready)
-        self.stopped.set()
-
-    def change(self, call: Any, *args: Any, **options: Any) -> Any:
-        if threading.current_thread() is self.thread:
-            self.left -= 1
-            if self.left == 0:
-                self.stopped.set()
-                self.go_on.wait()
-        return call(*args, **options)
-
-
-class InThread(contextlib.AbstractContextManager[Any]):
-    """An executor that calls at once."""
-
-    def __init__(self, *_: Any) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-    def submit(self, function: Any, *args: Any) -> SimpleNamespace:
-        function(*args)
-        return SimpleNamespace(result=lambda: None)
-
-
-@pytest.mark.parametrize("stop", range(1, 20))
-def test_two_attempts_of_one_run_each_suspended_at_any_change(monkeypatch, stop):
-    """P1: an engine's retry beside a first attempt that is only cut off. A visible version has all its files."""
-    pytest.importorskip("obstore")
-    monkeypatch.setattr(publish, "ThreadPoolExecutor", InThread)
-    monkeypatch.setattr("beam_datasets.generate.runs.ThreadPoolExecutor", InThread, raising=False)
-    changes = {name: getattr(storage, name) for name in CHANGES if hasattr(storage, name)}
-    for other in range(1, 20):
-        publication = announced(f"memory://{uuid.uuid4().hex}/data")
-        attempts = [Attempt(publication, stop), Attempt(publication, other)]
-        for name, call in changes.items():
-            for attempt in attempts:
-                call = functools.partial(attempt.change, call)
-            monkeypatch.setattr(storage, name, call)
-        for attempt in attempts:
-            attempt.thread.start()
-            attempt.stopped.wait()
-        for attempt in attempts:
-            attempt.go_on.set()
-            attempt.thread.join()
-            if catalog.is_published(publication.dataset_dir):
-                assert {*EXPECTED} <= {*storage.list_dir(publication.dataset_dir)}, (stop, other)
-        assert storage.list_dir(storage.dirname(publication.dataset_dir)) == ["1.0.0"]
-        assert not verify(publication.dataset_dir).findings
-
-
-EXPECTED = ["dataset_info.json", "features.json", "manifest.json", "run.json"] + [
-    f"ds-train.tfrecord-{shard:05d}-of-00002{suffix}" for shard in range(2) for suffix in ("", ".index")
-]

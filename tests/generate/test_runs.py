@@ -3,9 +3,7 @@
 import dataclasses
 import subprocess
 import sys
-import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,50 +52,6 @@ def check_published_by(publication: publish.Publication) -> None:
     assert set(found) == small | shards | {f"{name}.index" for name in shards}
     assert f'"job": "{publication.job}"'.encode() in found[RUN_FILE]
     assert not verify(publication.dataset_dir).findings
-
-
-def test_a_zombie_of_an_abandoned_run_publishes_nothing(data_dir: str) -> None:
-    """P4: a publisher that slept for however long finds that it was given up; nothing expires, nothing is deleted."""
-    zombie = elsewhere(announced(data_dir))
-    publish.reserve(zombie)
-    ready = staged(zombie)
-    runs.discard(zombie.run, by="a test")
-    run = announced(data_dir)
-    publish.reserve(run)
-    with pytest.raises(AbandonedError, match=f"run {zombie.job} was given up by a test"):
-        publish.publish(zombie, *staged(zombie))
-    publish.publish(run, *staged(run))
-    before = contents(run.dataset_dir)
-    for attempt in range(2):
-        with pytest.raises(AlreadyPublishedError):
-            publish.publish(zombie, *(staged(zombie) if attempt else ready))
-    assert contents(run.dataset_dir) == before
-    check_published_by(run)
-
-
-def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
-    data_dir: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P4: suspended right before its decision, given up, overtaken by a run that publishes and tidies up."""
-    zombie, run = elsewhere(announced(data_dir)), announced(data_dir, num_shards=5)
-    publish.reserve(zombie)
-    ready = staged(zombie)
-    create = storage.create_bytes
-
-    def overtaken(path: str, content: bytes) -> None:
-        monkeypatch.undo()
-        runs.discard(zombie.run, by="a test")
-        publish.reserve(run)
-        publish.publish(run, *staged(run))
-        assert not storage.exists(runs.runs_dir(run.dataset_dir))
-        create(path, content)
-
-    monkeypatch.setattr(storage, "create_bytes", overtaken)
-    with pytest.raises(AlreadyPublishedError):
-        publish.publish(zombie, *ready)
-    assert len(contents(run.dataset_dir)) == 4 + 2 * 5
-    assert not verify(run.dataset_dir).findings
-    assert not storage.exists(runs.runs_dir(run.dataset_dir))
 
 
 def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
@@ -233,32 +187,6 @@ def test_a_file_that_was_not_committed_keeps_the_version_invisible(data_dir: str
     assert storage.exists(run.staging_dir)
     assert runs.finish(run.dataset_dir)
     check_published_by(run)
-
-
-@pytest.mark.parametrize("attempt", range(5))
-def test_two_publishers_at_once(data_dir: str, attempt: int) -> None:
-    race(data_dir)
-
-
-def race(data_dir: str) -> None:
-    """Lets two publish at once, and checks that one does."""
-    both = [announced(data_dir), announced(data_dir)]
-    barrier = threading.Barrier(2)
-
-    def go(run: publish.Publication) -> object:
-        barrier.wait()
-        try:
-            publish.reserve(run)
-            return publish.publish(run, *staged(run))
-        except AlreadyPublishedError as error:
-            return error
-
-    with ThreadPoolExecutor(2) as executor:
-        results = list(executor.map(go, both))
-    won = [run for run, result in zip(both, results) if result == run.dataset_dir]
-    assert len(won) == 1, results
-    assert isinstance(results[1 - both.index(won[0])], AlreadyPublishedError)
-    check_published_by(won[0])
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"owner": {}, "marker": "x", "spill_dir": null}', b"\xff"])
