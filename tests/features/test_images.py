@@ -84,12 +84,6 @@ def test_png_is_read_by_others_and_by_us(size, channels, dtype):
         assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(data))).reshape(pixels.shape), pixels)
 
 
-def test_png_is_about_as_small_as_others_make_it():
-    pixels = np.clip(smooth_pixels(300, 300) + np.random.default_rng(0).normal(0, 2, (300, 300, 3)), 0, 255)
-    others = len(saved(Pillow.fromarray(pixels.astype(np.uint8)), "PNG"))
-    assert len(png(pixels.astype(np.uint8))) < others
-
-
 def test_float_images():
     pixels = np.random.default_rng(0).standard_normal((20, 30, 1)).astype(np.float32)
     assert np.array_equal(decode(pixels, (None, None, 1), np.float32), pixels)

@@ -148,17 +148,6 @@ def test_any_array(value: Any, data: Any) -> None:
         assert_agree({"x": F.Sequence(F.Tensor(shape=shape[1:], dtype=dtype))}, {"x": value}, {"x": value.tolist()})
 
 
-NUMBERS = st.integers(-(2**70), 2**70) | st.integers(-300, 300) | st.floats() | st.booleans() | st.none()
-
-
-@given(st.lists(NUMBERS, max_size=20), st.sampled_from(DTYPES))
-@settings(max_examples=300)
-def test_lists_of_numbers(items: list[Any], dtype: str) -> None:
-    with np.errstate(all="ignore"):
-        assert_agree({"x": F.Sequence(np.dtype(dtype))}, {"x": items}, {"x": tuple(items)})
-        assert_agree({str(i): np.dtype(dtype) for i in range(len(items))}, {str(i): v for i, v in enumerate(items)})
-
-
 def test_every_length_of_varint_and_of_name() -> None:
     numbers = [sign * 2**bits + more for bits in range(64) for sign in (1, -1) for more in (-1, 0, 1)]
     numbers = [n for n in numbers if -(2**63) <= n < 2**63]
