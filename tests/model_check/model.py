@@ -31,7 +31,7 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.metadata.version import Version
-from beam_datasets.storage import files, paths
+from beam_datasets.storage import files, objects, paths
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
 from tests.model_check.store import STARTED, Disk, Fate, Store
 
@@ -465,6 +465,7 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_at", lambda path: (_world.store, str(path)))
         patch.setattr(files, "local", LocalFunctions())
+        patch.setattr(objects, "create_copy", lambda source, target: _world.store.create_copy(source, target))
         for name in ("join", "is_remote", "dirname", "basename"):  # a third of the time
             function = functools.cache(getattr(paths, name))
             patch.setattr(paths, name, function)
