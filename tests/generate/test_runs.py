@@ -54,6 +54,31 @@ def check_published_by(publication: publish.Publication) -> None:
     assert not verify(publication.dataset_dir).findings
 
 
+def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
+    data_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: suspended right before its decision, given up, overtaken by a run that publishes and tidies up."""
+    zombie, run = elsewhere(announced(data_dir)), announced(data_dir, num_shards=5)
+    publish.reserve(zombie)
+    ready = staged(zombie)
+    create = storage.create_bytes
+
+    def overtaken(path: str, content: bytes) -> None:
+        monkeypatch.undo()
+        runs.discard(zombie.run, by="a test")
+        publish.reserve(run)
+        publish.publish(run, *staged(run))
+        assert not storage.exists(runs.runs_dir(run.dataset_dir))
+        create(path, content)
+
+    monkeypatch.setattr(storage, "create_bytes", overtaken)
+    with pytest.raises(AlreadyPublishedError):
+        publish.publish(zombie, *ready)
+    assert len(contents(run.dataset_dir)) == 4 + 2 * 5
+    assert not verify(run.dataset_dir).findings
+    assert not storage.exists(runs.runs_dir(run.dataset_dir))
+
+
 def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
     one, other = announced(data_dir), announced(data_dir)
     publish.reserve(one)
