@@ -1,7 +1,5 @@
 """Downloads from a server that misbehaves, and archives that are unsafe."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib
@@ -9,9 +7,11 @@ import io
 import tarfile
 import threading
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +27,6 @@ from beam_datasets.downloads import (
     iter_archive,
     read_checksums,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONTENT = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -1,7 +1,5 @@
 """The names of TensorFlow Datasets, and builders that are written with them."""
 
-from __future__ import annotations
-
 import operator
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Estimates of runs against runs, and how their figures depend on the input."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,23 +1,19 @@
 """ahead.c: chunks of runs that a thread reads ahead."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 if not hasattr(core, "set_threads"):
     pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)

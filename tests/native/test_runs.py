@@ -1,7 +1,8 @@
 """runs.c on good, damaged and hostile input, against slices of what was written."""
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,6 @@ from hypothesis import strategies as st
 
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 if not hasattr(core, "run"):
     pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)
