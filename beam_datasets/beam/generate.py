@@ -19,6 +19,7 @@ from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.resume import Resumable, command_to_resume, find_attempts, fingerprint
+from beam_datasets.generate.shard_records import ShardRecords
 from beam_datasets.generate.spill_dir import choose_spill_dir
 from beam_datasets.generate.units import SourceUnits, read_together
 
@@ -139,7 +140,10 @@ def generate(
         sources = builder.split_generators(pipeline)
         directories = [attempt.spill_dir for attempt in publication.attempts]
         examples, readers = _examples(builder, pipeline, sources, directories)
-        examples | WriteExamples(publication, sharding, transport, readers, list(sources))
+        units = sorted(name for reader in readers.values() for name, _ in reader.units)
+        records = spilled and ShardRecords.of(spilled, directories, resumable.digest, units, publication.options)
+        made = dataclasses.replace(publication, shard_records=records or None)
+        examples | WriteExamples(made, sharding, transport, readers, list(sources))
 
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:

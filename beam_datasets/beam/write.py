@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.beam.encode import UnitReader
     from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.shard_records import ShardRecords
 
 
 SPILLED_BLOCK_SIZE = 16 << 20
@@ -221,11 +222,12 @@ def write_blocks(
         ignore_duplicates=sharding.ignore_duplicates,
         keyless=keyless,
     )
+    write = _WriteGroup(destination, publication.shard_records)
     written = (
         blocks
         | "Route" >> beam.FlatMap(_route, plan).with_output_types(KV[int, engine.block_type])
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(_WriteGroup(destination), plan).with_output_types(tuple[tuple[str, int], Any])
+        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], Any])
     )
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
@@ -369,8 +371,10 @@ def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock
 class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
 
-    def __init__(self, destination: shard_writer.Destination) -> None:
+    def __init__(self, destination: shard_writer.Destination, records: ShardRecords | None) -> None:
         self._destination = destination
+        self._records = records
+        self._reused = Metrics.counter("beam_datasets", "shards_reused")
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
         self._shard_examples = Metrics.distribution("beam_datasets", "shard_examples")
@@ -381,7 +385,14 @@ class _WriteGroup(beam.DoFn):
         self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
         group, began = plan.group(element[0]), time.monotonic()
+        written = self._records and self._records.reuse(element[0], plan, self._destination)
+        if written:
+            self._reused.inc(len(written))
+            yield (group.split, group.shard), written
+            return
         written = shard_writer.write_group(group, element[1], self._destination)
+        if self._records:
+            self._records.save(element[0], plan, written)
         self._milliseconds.update(int(1000 * (time.monotonic() - began)))
         self._examples.inc(sum(shard.num_examples for shard in written))
         self._bytes.inc(sum(shard.file_bytes for shard in written))

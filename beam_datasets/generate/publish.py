@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.generate.plan import ShardingOptions
+    from beam_datasets.generate.shard_records import ShardRecords
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.version import VersionOrStr
 
@@ -68,6 +69,7 @@ class Publication:
         spill_dir: directory of intermediate files; None if there are none.
         notes: remarks for readers, for run.json.
         attempts: failed runs of which this one reuses what they had finished.
+        shard_records: of shards that such runs have staged, and this one stages; None if there are none.
     """
 
     info: DatasetInfo
@@ -81,6 +83,7 @@ class Publication:
     spill_dir: str | None = None
     notes: Sequence[str] = ()
     attempts: Sequence[resume.Attempt] = ()
+    shard_records: ShardRecords | None = None
 
     @property
     def name(self) -> str:
@@ -279,7 +282,7 @@ def _give_up(run: Run, error: BaseException) -> None:
                     f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
             return
-        if resume.keeps_units(run):
+        if not isinstance(error, ResultKeptError) and resume.keeps_units(run):
             for directory in (run.staging_dir, run.spill_place):  # this process is done with them
                 storage.remove(storage.join(directory, OWNER_FILE))
             error.add_note(f"What was finished is kept. To continue: {resume.hint(run.spill_place)}")
@@ -537,19 +540,11 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
         folder = shard_writer.new_dir(publication.staging_dir)
         for shard in shards:
             for name in (shard.path, f"{shard.path}.index"):
-                _take(storage.join(result, name), storage.join(folder, name))
+                runs.take(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
         directory = publish(publication, _KeptPlan(columns), staged)
     storage.remove_tree(root)
     return directory
-
-
-def _take(source: str, target: str) -> None:
-    """Gives a file another name, or copies it on an object store or a file system without hard links."""
-    try:
-        storage.link(source, target)
-    except StorageError:
-        storage.copy(source, target)
 
 
 def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:

@@ -506,6 +506,14 @@ def content_of(path: str) -> tuple[int, int]:
         return reader.size, checksum
 
 
+def take(source: str, target: str) -> None:
+    """Gives a file another name, or copies it on an object store or a file system without hard links."""
+    try:
+        storage.link(source, target)
+    except StorageError:
+        storage.copy(source, target)
+
+
 def _decision_path(target: str, job: str) -> str:
     return storage.join(runs_dir(target), f"{job}.decision.json")
 

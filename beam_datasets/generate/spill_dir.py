@@ -9,15 +9,15 @@ from typing import Protocol
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
 
-CHECKPOINT_SUFFIX = ".units.json"
-"""How the names of files end that record finished units; see `units`."""
+CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"
+"""How the names of files end that record finished units, and staged shards; see `units`, `shard_records`."""
 
 
 def has_units(directory: str) -> bool:
-    """Returns whether a spill directory, or the one in a staging directory, has finished units that a run can reuse."""
+    """Returns whether a spill directory, or the one in a staging directory, has what a later run can reuse."""
     for path in (directory, storage.join(directory, "spill")):
         try:
-            if any(name.endswith(CHECKPOINT_SUFFIX) for name in storage.list_dir(path)):
+            if any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in storage.list_dir(path)):
                 return True
         except StorageError:
             pass

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from beam_datasets.errors import BeamDatasetsError, ResumeError
+from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
@@ -108,6 +109,34 @@ def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
     again = [text.split(": ")[1].strip("'") for text in facts["units"]]
     assert {Path(path).name for path in again} < set(finished(tmp_path))
     assert content(directory) == content(whole)
+
+
+@pytest.mark.parametrize(
+    "kind, damage", [(Units, None), (Numbers, None), (Units, "shard"), (Units, "index"), (Units, "record")]
+)
+def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, paths, monkeypatch, kind, damage):
+    given = {"paths": paths} if kind is Units else {"count": 300}
+    options = {**OPTIONS, "num_shards": 3}
+    whole = kind(data_dir=tmp_path / "whole", **given).build(**options)
+    builder = kind(data_dir=tmp_path / "data", **given)
+
+    def fail(*_: object) -> None:
+        raise BeamDatasetsError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("beam_datasets.generate.publish.publish", fail)
+        with pytest.raises(BeamDatasetsError, match="the disk is full"):
+            builder.build(**options, resume=True)
+    suffix = {None: None, "shard": ".tfrecord-0000?-of-00003", "index": ".index", "record": ".shards.json"}[damage]
+    for path in (tmp_path / "data").rglob(f"*{suffix}"):
+        data = path.read_bytes()
+        path.write_bytes(data[:-20] + b"!" + data[-19:])
+    written: list[object] = []
+    write = shard_writer.write_group
+    monkeypatch.setattr(shard_writer, "write_group", lambda group, *rest: written.append(group) or write(group, *rest))
+    assert content(builder.build(**options, resume=True)) == content(whole)
+    assert len(written) == (6 if damage else 0)
+    assert os.listdir(builder.dataset_dir + "/..") == ["1.0.0"]
 
 
 def test_generators_and_free_pipelines(tmp_path):
