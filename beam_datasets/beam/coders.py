@@ -14,7 +14,7 @@ from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledB
 from beam_datasets.generate.histogram import Histogram
 
 _BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
-_SPILLED_BLOCK = struct.Struct("<II5Q")  # bytes of the split's name and of the path, then the numbers
+_SPILLED_BLOCK = struct.Struct("<II4Q")  # bytes of the split's name and of the path, then the numbers
 
 
 class _PlainCoder(Coder):
@@ -53,7 +53,7 @@ class SpilledBlockCoder(_PlainCoder):
     def encode(self, value: SpilledBlock) -> bytes:
         """Returns the header, the split and the path."""
         split, path = value.split.encode(), str(value.path).encode("utf-8", "surrogateescape")
-        numbers = value.count, value.keys_at, value.sizes_at, value.payload_at, value.num_bytes
+        numbers = value.count, value.heads_at, value.payload_at, value.num_bytes
         return b"".join((_SPILLED_BLOCK.pack(len(split), len(path), *numbers), split, path))
 
     def decode(self, encoded: bytes) -> SpilledBlock:

@@ -89,7 +89,7 @@ class EncodeBlocks(beam.DoFn):
             return
         keys, sizes = block.load()
         counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
-        counts = dataclasses.replace(counts, libraries=frozenset(self._libraries))
+        counts = dataclasses.replace(counts, libraries=frozenset(self._libraries), num_blocks=1)
         if isinstance(block, SpilledBlock):
             self.made.append((block, checksum(keys, sizes), counts.libraries))
         self._libraries.clear()

@@ -34,11 +34,13 @@ from beam_datasets.generate.blocks import (
     merge_unique,
     split_by_key,
 )
+from beam_datasets.generate.levels import MergeLimits
+from beam_datasets.generate.merge import merge_blocks
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.native import note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.beam.encode import UnitReader
     from beam_datasets.generate.blocks import AnyBlock
@@ -54,6 +56,7 @@ COUNTING_FANOUT = 32  # workers that merge the counts of one split before one me
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
 SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
+_RUNS = "runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,14 @@ class EngineOptions:
         block_size: records are sorted and sent in blocks of about this size in bytes.
         many_machines: the engine is made for many machines, and datasets of many shards.
         engine_buffers: the engine keeps in memory what a bundle yields until the bundle ends.
+        merging: when spilled blocks are merged before the shards read them; None for what suits the machines.
     """
 
     spill_dir: str | None = None
     block_size: int | None = None
     many_machines: bool = False
     engine_buffers: bool = False
+    merging: MergeLimits | None = None
 
     def __post_init__(self) -> None:
         if self.block_size is not None:
@@ -82,6 +87,13 @@ class EngineOptions:
         if self.buffers_bundles:
             return min(self.block_size or MAX_BUFFERED_BLOCK_SIZE, MAX_BUFFERED_BLOCK_SIZE)
         return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+    @property
+    def merge_limits(self) -> MergeLimits:
+        """When spilled blocks are merged; inline ones never are."""
+        if self.spill_dir is None:
+            return MergeLimits(max_levels=0)
+        return self.merging or MergeLimits(max_levels=2 if self.many_machines else 1)
 
     @property
     def block_type(self) -> type[AnyBlock]:
@@ -214,7 +226,9 @@ def write_blocks(
         )
     counted = counts | "CountKeys" >> merge
     seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
-    plan = beam.pvalue.AsSingleton(seed | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding))
+    plan = beam.pvalue.AsSingleton(
+        seed | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding, engine.merge_limits)
+    )
     destination = shard_writer.Destination(
         publication.staging_dir,
         publication.name,
@@ -224,8 +238,7 @@ def write_blocks(
     )
     write = _WriteGroup(destination, publication.shard_records)
     written = (
-        blocks
-        | "Route" >> beam.FlatMap(_route, plan).with_output_types(KV[int, engine.block_type])
+        _routed(blocks, plan, engine)
         | "GroupByShard" >> beam.GroupByKey()
         | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], Any])
     )
@@ -234,6 +247,26 @@ def write_blocks(
     )
     start = start or blocks.pipeline | "Start" >> beam.Create([publication], reshuffle=False)
     return publish_shards(start, publication, plan, shards)
+
+
+def _routed(blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions) -> beam.PCollection:
+    """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan."""
+
+    def typed(function: Callable[..., Any], *args: Any) -> Any:
+        types = KV[int, engine.block_type], KV[tuple[str, int], engine.block_type]
+        route = beam.FlatMap(function, plan, *args).with_output_types(types[0], **{_RUNS: types[1]})
+        return route.with_outputs(_RUNS, main="groups")
+
+    max_levels = engine.merge_limits.max_levels
+    if not max_levels:
+        return blocks | "Route" >> beam.FlatMap(_route, plan).with_output_types(KV[int, engine.block_type])
+    routed = blocks | "Route" >> typed(_route)
+    groups = [routed.groups]
+    for level in range(max_levels):
+        tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
+        routed = tasks | f"Merge{level}" >> typed(_merge, level, engine.spill_dir)
+        groups.append(routed.groups)
+    return groups | "Groups" >> beam.Flatten()
 
 
 def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
@@ -335,7 +368,7 @@ class _SpreadCounts(beam.DoFn):
 
 
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
-    return split, dataclasses.replace(histograms.merge([]), libraries=counts.libraries)
+    return split, dataclasses.replace(histograms.merge([]), libraries=counts.libraries, num_blocks=counts.num_blocks)
 
 
 def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
@@ -355,17 +388,33 @@ class _CountDistinct(beam.PTransform):
 
 
 def _plan(
-    _: Any, counted: dict[str, histograms.Histogram], splits: list[str], sharding: planning.ShardingOptions
+    _: Any,
+    counted: dict[str, histograms.Histogram],
+    splits: list[str],
+    sharding: planning.ShardingOptions,
+    limits: MergeLimits,
 ) -> planning.Plan:
-    return planning.make_plan(counted, splits, sharding)
+    return planning.make_plan(counted, splits, sharding, limits)
 
 
 def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:
     return key[0], merge_unique(parts)
 
 
-def _route(block: AnyBlock, plan: planning.Plan) -> Iterator[tuple[int, AnyBlock]]:
-    return planning.route(block, plan.split(block.split))
+def _route(block: AnyBlock, plan: planning.Plan, level: int = 0) -> Iterator[Any]:
+    """Yields what the tasks of a level are sent, or the groups if the plan has no further level."""
+    split = plan.split(block.split)
+    if level == len(split.levels) or isinstance(block, Block):
+        yield from planning.route(block, split)
+        return
+    for task, part in planning.route_to_runs(block, split, split.levels[level]):
+        yield beam.pvalue.TaggedOutput(_RUNS, ((block.split, task), part))
+
+
+def _merge(
+    element: tuple[tuple[str, int], Iterable[SpilledBlock]], plan: planning.Plan, level: int, spill_dir: str
+) -> Iterator[Any]:
+    return _route(merge_blocks(element[1], spill_dir), plan, level + 1)
 
 
 class _WriteGroup(beam.DoFn):

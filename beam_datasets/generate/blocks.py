@@ -1,15 +1,17 @@
 """Blocks: the records of a bundle, framed and in ascending sort key, as they travel from encoding to the shards.
 
 A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
-framed records one after the other. Its payload stands inline, or was *spilled*: the three then lie one after the other
-in a file of the job's staging area, and what travels is where to find them.
+framed records one after the other. Its payload stands inline, or was *spilled*: a file of the job's staging area then
+holds the *heads* (20 bytes a record: its key and its size), followed by the framed records. What travels is where to
+find them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 16
 SIZE_BYTES = 4
+HEAD_BYTES = KEY_BYTES + SIZE_BYTES
 MAX_RECORD_BYTES = 1 << 30
 PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
@@ -84,8 +87,7 @@ class SpilledBlock:
         split: the split's name.
         path: the spill file.
         count: number of records.
-        keys_at: where their keys begin in the file, in bytes.
-        sizes_at: where their sizes begin.
+        heads_at: where their heads begin in the file, in bytes.
         payload_at: where their framed records begin.
         num_bytes: size of the payload in bytes.
     """
@@ -93,45 +95,64 @@ class SpilledBlock:
     split: str
     path: str
     count: int
-    keys_at: int
-    sizes_at: int
+    heads_at: int
     payload_at: int
     num_bytes: int
 
     def __len__(self) -> int:
         return self.count
 
+    def open(self) -> OpenBlock:
+        """Opens the file, to read several times."""
+        return OpenBlock(self, storage.open_reader(self.path, size=self.payload_at + self.num_bytes))
+
     def load(self) -> tuple[bytes, bytes]:
         """Returns (keys, sizes), read from the file."""
-        keys_stop = self.keys_at + self.count * KEY_BYTES
-        sizes_stop = self.sizes_at + self.count * SIZE_BYTES
-        keys, sizes = storage.read_ranges(self.path, [(self.keys_at, keys_stop), (self.sizes_at, sizes_stop)])
-        return keys, sizes
+        with contextlib.closing(self.open()) as block:
+            return block.load()
 
     def read(self, start: int, stop: int) -> bytes:
         """Returns the payload's bytes [start, stop), read from the file."""
-        return storage.read_range(self.path, self.payload_at + start, self.payload_at + stop)
+        with contextlib.closing(self.open()) as block:
+            return block.read(start, stop)
 
     def cut(self, first: int, last: int, start: int, stop: int) -> SpilledBlock:
         """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
-        return SpilledBlock(
-            self.split,
-            self.path,
-            last - first,
-            self.keys_at + first * KEY_BYTES,
-            self.sizes_at + first * SIZE_BYTES,
-            self.payload_at + start,
-            stop - start,
-        )
+        heads_at = self.heads_at + first * HEAD_BYTES
+        return SpilledBlock(self.split, self.path, last - first, heads_at, self.payload_at + start, stop - start)
+
+
+class OpenBlock:
+    """A spilled block whose file is open. Threads may share it; close it after the last read.
+
+    Args:
+        block: the block.
+        reader: of its file.
+    """
+
+    def __init__(self, block: SpilledBlock, reader: storage.Reader) -> None:
+        self._block, self._reader = block, reader
+        self.is_remote, self.close = storage.is_remote(reader.path), reader.close
+
+    def load(self) -> tuple[bytes, bytes]:
+        """Returns (keys, sizes)."""
+        start, count = self._block.heads_at, self._block.count
+        data = memoryview(self._reader.read(start, start + count * HEAD_BYTES))
+        heads = np.frombuffer(data, np.uint8).reshape(-1, HEAD_BYTES)
+        return heads[:, :KEY_BYTES].tobytes(), heads[:, KEY_BYTES:].tobytes()
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Returns the payload's bytes [start, stop)."""
+        return bytes(self._reader.read(self._block.payload_at + start, self._block.payload_at + stop))
 
 
 AnyBlock = Block | SpilledBlock
 
 
 def histogram_of(block: AnyBlock, shift: int = 0) -> Histogram:
-    """Returns the histogram of a block's keys; `shift` as of `count_keys`."""
+    """Returns the histogram of one block; `shift` as of `count_keys`."""
     keys, sizes = block.load()
-    return count_keys(key_array(keys), size_array(sizes), shift=shift)
+    return replace(count_keys(key_array(keys), size_array(sizes), shift=shift), num_blocks=1)
 
 
 def key_array(keys: bytes) -> NDArray[np.uint64]:
@@ -237,21 +258,31 @@ def _sorted_block(
     # Small pieces: a buffer that is used again is in the processor's cache, a large one costs fresh pages.
     count = max(1, PIECE_BYTES * len(order) // num_bytes)
     pieces = (ordered(order[start : start + count]) for start in range(0, len(order), count))
-    return _spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
+    return spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
 
 
-def _spill(
-    split: str, keys: bytes, sizes: bytes, payload: Iterable[bytes], num_bytes: int, directory: str
+def spill(
+    split: str,
+    keys: bytes,
+    sizes: bytes,
+    payload: Iterable[bytes],
+    num_bytes: int,
+    directory: str,
+    *,
+    kind: str = "block",
 ) -> SpilledBlock:
     """Writes a block into a new file of the directory and returns where it lies.
 
     The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
     """
     count = len(keys) // KEY_BYTES
-    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.block")
+    heads = np.empty((count, HEAD_BYTES), np.uint8)
+    heads[:, :KEY_BYTES] = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
+    heads[:, KEY_BYTES:] = np.frombuffer(sizes, np.uint8).reshape(-1, SIZE_BYTES)
+    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
     with storage.open_writer(path) as writer:
-        writer.write(itertools.chain((keys, sizes), payload))
-    return SpilledBlock(split, path, count, 0, len(keys), len(keys) + len(sizes), num_bytes)
+        writer.write(itertools.chain([heads.data], payload))
+    return SpilledBlock(split, path, count, 0, heads.nbytes, num_bytes)
 
 
 class BlockBuilder:

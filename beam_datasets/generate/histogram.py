@@ -24,7 +24,7 @@ MAX_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle tw
 MOST_BINS = 1 << 22
 BINS_PER_SHARD = 64  # then at most one record in so many is read twice
 BLOCK_BINS = 1 << 16
-_HEADER = struct.Struct("<BQ4B")  # shift, number of bins, bytes of a number in each column
+_HEADER = struct.Struct("<BQQ4B")  # shift, number of blocks and of bins, bytes of a number in each column
 HASH_SHIFT = 106  # hashes are spread evenly, so their first 22 bits distinguish as many bins as are ever kept
 
 
@@ -38,6 +38,7 @@ class Histogram:
         counts: (n,) int64, examples of each bin.
         num_bytes: (n,) int64, size of their framed records in bytes.
         libraries: whose versions determined bytes of the examples; see `features.raw.recorded`.
+        num_blocks: number of blocks that hold the examples.
     """
 
     shift: int
@@ -45,6 +46,7 @@ class Histogram:
     counts: NDArray[np.int64]
     num_bytes: NDArray[np.int64]
     libraries: frozenset[str] = frozenset()
+    num_blocks: int = 0
 
     @property
     def total(self) -> int:
@@ -55,14 +57,14 @@ class Histogram:
         """Returns the histogram as bytes; most numbers are small, so each column takes as few as its largest needs."""
         high = self.bins[:, 0] >> np.uint64(max(0, self.shift - 64))
         columns = [_narrow(column) for column in (high, self.bins[:, 1], self.counts, self.num_bytes)]
-        header = _HEADER.pack(self.shift, len(high), *(column.itemsize for column in columns))
+        header = _HEADER.pack(self.shift, self.num_blocks, len(high), *(column.itemsize for column in columns))
         names = "\n".join(sorted(self.libraries)).encode()
         return b"".join((header, *(column.tobytes() for column in columns), names))
 
     @classmethod
     def from_bytes(cls, encoded: bytes) -> Histogram:
         """Returns the histogram that `to_bytes` has encoded."""
-        shift, count, *widths = _HEADER.unpack_from(encoded)
+        shift, num_blocks, count, *widths = _HEADER.unpack_from(encoded)
         columns, at = [], _HEADER.size
         for width in widths:
             columns.append(np.frombuffer(encoded, f"<u{width}", count, at))
@@ -70,7 +72,7 @@ class Histogram:
         high, low, counts, num_bytes = columns
         bins = np.stack([high.astype(np.uint64) << np.uint64(max(0, shift - 64)), low.astype(np.uint64)], axis=1)
         libraries = frozenset(encoded[at:].decode().splitlines())
-        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64), libraries)
+        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64), libraries, num_blocks)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Histogram.from_bytes, (self.to_bytes(),)
@@ -99,7 +101,8 @@ def merge(histograms: Iterable[Histogram], max_bins: int = MAX_BINS) -> Histogra
     """Returns the histogram of all the examples together."""
     parts = list(histograms)
     libraries = frozenset[str]().union(*(part.libraries for part in parts))
-    return replace(_merge_counts([part for part in parts if len(part.counts)], max_bins), libraries=libraries)
+    merged = _merge_counts([part for part in parts if len(part.counts)], max_bins)
+    return replace(merged, libraries=libraries, num_blocks=sum(part.num_blocks for part in parts))
 
 
 def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:

@@ -7,8 +7,9 @@ sent, how many examples that is, how many of them to skip and how many to take.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
+from beam_datasets.generate.levels import MergeLevel, plan_levels
 from beam_datasets.metadata import shards as shard_rules
 
 if TYPE_CHECKING:
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.blocks import AnyBlock, SpilledBlock
     from beam_datasets.generate.histogram import Histogram
+    from beam_datasets.generate.levels import MergeLimits
 
 MAX_PART_SIZE = 256 << 20
 GROUP_SIZE = 8 << 20  # of small shards that are written together: each alone costs the engine and the disk as much
@@ -166,6 +169,7 @@ class SplitPlan:
         firsts: (groups + 1,) the first file of each group; the last number is that of all files.
         shards: (files,) shard of each file.
         takes: (files,) examples of each file.
+        levels: in which spilled blocks are merged before the groups read them.
     """
 
     split: str
@@ -179,6 +183,7 @@ class SplitPlan:
     firsts: NDArray[np.int64] = field(repr=False)
     shards: NDArray[np.int64] = field(repr=False)
     takes: NDArray[np.int64] = field(repr=False)
+    levels: tuple[MergeLevel, ...] = ()
 
     def __len__(self) -> int:
         return len(self.received)
@@ -216,8 +221,19 @@ class Plan:
         return split.group(number - split.first_group)
 
 
-def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], options: ShardingOptions) -> Plan:
+def make_plan(
+    histograms: Mapping[str, Histogram],
+    splits: Sequence[str],
+    options: ShardingOptions,
+    limits: MergeLimits | None = None,
+) -> Plan:
     """Returns the plan of all splits.
+
+    Args:
+        histograms: of each split that has examples.
+        splits: the splits, in their order.
+        options: how many shards, and which examples.
+        limits: of the merge levels of spilled blocks; None plans none.
 
     Raises:
         BeamDatasetsError: a split has no examples, or fewer than shards were asked for.
@@ -230,8 +246,13 @@ def make_plan(histograms: Mapping[str, Histogram], splits: Sequence[str], option
                 f"split {split!r} has no examples; a published split needs at least one. "
                 "Check where its examples come from, or leave the split out."
             )
-        plans.append(plan_split(split, histograms[split], options, first_group))
-        first_group += len(plans[-1])
+        histogram = histograms[split]
+        plan = plan_split(split, histogram, options, first_group)
+        if limits is not None:
+            num_bytes = int(histogram.num_bytes.sum()) * int(plan.received.sum()) // histogram.total
+            plan = replace(plan, levels=plan_levels(plan.received, num_bytes, histogram.num_blocks, limits))
+        plans.append(plan)
+        first_group += len(plan)
     return Plan(tuple(plans), tuple(sorted({name for split in splits for name in histograms[split].libraries})))
 
 
@@ -336,14 +357,34 @@ def route(block: AnyBlock, plan: SplitPlan) -> Iterator[tuple[int, AnyBlock]]:
     groups = _groups_near(ascending, plan)
     firsts = np.searchsorted(ascending, _as_bytes(plan.lows[groups]), side="left")
     lasts = np.searchsorted(ascending, _as_bytes(plan.highs[groups]), side="right")
+    yield from _cut_block(block, sizes, plan.first_group + groups, firsts, lasts)
+
+
+def route_to_runs(block: SpilledBlock, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, SpilledBlock]]:
+    """Yields (number of the task, the records of the block that it merges); each record is in one task.
+
+    Blocks are distributed among the runs by their paths, which are random.
+    """
+    keys, sizes = block.load()
+    lasts = np.searchsorted(np.frombuffer(keys, "S16"), _as_bytes(plan.highs[level.last_groups]), side="right")
+    firsts = np.concatenate([[0], lasts[:-1]])
+    columns = len(level.last_groups)
+    run = zlib.crc32(block.path.encode("utf-8", "surrogateescape")) % level.num_runs
+    yield from _cut_block(block, sizes, run * columns + np.arange(columns), firsts, lasts)
+
+
+def _cut_block(
+    block: Any, sizes: bytes, numbers: NDArray[np.int64], firsts: NDArray[np.int64], lasts: NDArray[np.int64]
+) -> Iterator[tuple[int, Any]]:
+    """Yields (number, records [first, last) of a block) for those that are not empty."""
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)])
     some = lasts > firsts
     firsts, lasts = firsts[some], lasts[some]
     cuts = zip(
-        groups[some].tolist(), firsts.tolist(), lasts.tolist(), offsets[firsts].tolist(), offsets[lasts].tolist()
+        numbers[some].tolist(), firsts.tolist(), lasts.tolist(), offsets[firsts].tolist(), offsets[lasts].tolist()
     )
-    for group, first, last, start, stop in cuts:
-        yield plan.first_group + group, block.cut(first, last, start, stop)
+    for number, first, last, start, stop in cuts:
+        yield number, block.cut(first, last, start, stop)
 
 
 def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:

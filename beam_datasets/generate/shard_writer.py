@@ -1,18 +1,13 @@
 """Writing shards: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their indexes.
 
-What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. Payload is
-gathered a chunk at a time: memory holds the sort keys, sizes and places of the group (about 75 bytes an example), one
-chunk, and up to 32 MiB of payload that came inline; more of it waits in a temporary file of this machine. Of a group of
-several shards, which is small, memory holds all.
+What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. `merge`
+describes what memory holds; of a group of several shards, which is small, it holds all.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import sys
-import tempfile
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,9 +20,8 @@ from beam_datasets.errors import DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import example as example_format
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import KEY_BYTES, AnyBlock, Block, key_array, sort_order
+from beam_datasets.generate.merge import Merge
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,15 +29,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
+    from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.plan import Group
 
-MIN_CHUNK_BYTES = 4 << 20
-MAX_CHUNK_BYTES = 32 << 20
-INLINE_BYTES = 32 << 20  # of a group's inline payload that memory holds
+COPY_BYTES = 4 << 20  # at a time
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters
-RANGE_BYTES = 64 << 10
-PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +74,7 @@ class Destination:
         ordered: the sort keys are integers in their order, not hashes.
         ignore_duplicates: keep one example of each key.
         keyless: the splits whose indexes hold no sort keys, because these only decide an order.
-        chunk_bytes: payload gathered at once, in bytes; None for little of few blocks and more of many, so that each
-            is read in long ranges.
+        chunk_bytes: payload read at once, in bytes; None for what `merge` chooses.
     """
 
     directory: str
@@ -127,74 +117,58 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         DuplicateKeyError: two examples have the same key, and duplicates are not ignored.
     """
     with contextlib.ExitStack() as stack:
-        merge = _Merge.of(_parked(blocks, stack))
+        merge = Merge.of(blocks, stack)
         if destination.ignore_duplicates:
             merge = merge.without_duplicates()
-        if len(merge.order) != group.received:
+        if len(merge) != group.received:
             raise LostExamplesError(
-                f"{group.text}: {len(merge.order)} examples arrived, "
+                f"{group.text}: {len(merge)} examples arrived, "
                 f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was "
                 "published. Run it again, and not with direct_running_mode=multi_threading."
             )
-        merge.check_unique(group, destination)
+        _check_unique(merge, group, destination)
         merge = merge.slice(group.skip, group.skip + sum(group.takes))
-        chunks = merge.chunks(destination.chunk_bytes or _chunk_bytes(len(merge.blocks)))
+        chunks = merge.chunks(destination.chunk_bytes)
         if len(group.takes) > 1:
             payload = memoryview(b"".join(chunks))
-            return _write_together(group, payload, merge.index(group, destination), destination)
+            return _write_together(group, payload, _index(merge, group, destination), destination)
         path = destination.group_path(group)
         checksum = 0
         with storage.open_writer(path) as writer:
             for chunk in chunks:
                 checksum = crc32c.crc32c(chunk, checksum)
                 writer.write([chunk])
-        index = merge.index(group, destination)
+        index = _index(merge, group, destination)
         del merge, chunks  # an index takes as much memory
     content = index.to_bytes()
     storage.write_bytes(path + ".index", content)
     return [_written(group, 0, path, index, checksum, crc32c.crc32c(content))]
 
 
-@dataclass(frozen=True, slots=True)
-class _ParkedBlock:
-    """A block whose payload is in a temporary file.
-
-    Attributes:
-        keys: as of `Block`.
-        sizes: as of `Block`.
-        file: descriptor of the file.
-        start: where the payload begins in it, in bytes.
-    """
-
-    keys: bytes
-    sizes: bytes
-    file: int
-    start: int
-
-    def load(self) -> tuple[bytes, bytes]:
-        return self.keys, self.sizes
-
-    def read(self, start: int, stop: int) -> bytes:
-        return os.pread(self.file, stop - start, self.start + start)
+def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
+    repeats = merge.repeats()
+    if not len(repeats):
+        return
+    second = int(repeats[0])
+    one, other = (merge.record(int(merge.order[rank])) for rank in (second - 1, second))
+    key = merge.keys[merge.order[second]]
+    number = int(key[0]) << 64 | int(key[1])
+    name = f"the key {number - (1 << 127)}" if destination.ordered else f"a key (its hash is {number:032x})"
+    more = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
+    raise DuplicateKeyError(
+        f"{group.text}: two examples have {name}{more}. Keys decide the order and "
+        f"must be unique; make them so, or build with ignore_duplicates. The two examples:"
+        f"\n  {_show(one)}\n  {_show(other)}"
+    )
 
 
-def _parked(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[AnyBlock | _ParkedBlock]:
-    """Yields the blocks, those behind the first `INLINE_BYTES` of inline payload with their payload in a file.
-
-    All blocks are needed before the first record is written. An engine that streams them holds none of them.
-    """
-    file, held = None, 0
-    for block in blocks:
-        held += len(block.payload) if isinstance(block, Block) else 0
-        if not isinstance(block, Block) or held <= INLINE_BYTES:
-            yield block
-            continue
-        if file is None:
-            file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
-        start, rest = file.tell(), memoryview(block.payload)
-        while rest:
-            rest = rest[file.write(rest) :]
-        yield _ParkedBlock(block.keys, block.sizes, file.fileno(), start)
+def _index(merge: Merge, group: Group, destination: Destination) -> Index:
+    """Returns the index of the records of a merge in order."""
+    offsets = np.zeros(len(merge) + 1, np.uint64)
+    np.cumsum(merge.sizes[merge.order], dtype=np.uint64, out=offsets[1:])
+    if group.split in destination.keyless:
+        return Index(offsets, None, ordered=destination.ordered)
+    return Index(offsets, merge.ordered_keys(), ordered=destination.ordered)
 
 
 def _write_together(group: Group, payload: memoryview, index: Index, destination: Destination) -> list[WrittenShard]:
@@ -226,153 +200,6 @@ def _written(group: Group, number: int, path: str, index: Index, checksum: int, 
     )  # fmt: skip
 
 
-def _chunk_bytes(num_blocks: int) -> int:
-    """Returns how much payload to gather at once: small buffers are used again, large ones cost fresh pages."""
-    return max(MIN_CHUNK_BYTES, min(MAX_CHUNK_BYTES, RANGE_BYTES * num_blocks))
-
-
-@dataclass(frozen=True, slots=True)
-class _Merge:
-    """The examples of some blocks, and the order in which they are to stand.
-
-    Attributes:
-        blocks: the blocks, each in ascending sort key.
-        keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
-        sizes: (n,) uint32, their framed sizes in bytes.
-        block_of: (n,) int32, the block of each.
-        starts: (n,) where each begins in its block's payload, in bytes.
-        order: the examples to write, in order, as places in the arrays above.
-    """
-
-    blocks: Sequence[AnyBlock | _ParkedBlock]
-    keys: NDArray[np.uint64]
-    sizes: NDArray[np.uint32]
-    block_of: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    order: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, blocks: Iterable[AnyBlock | _ParkedBlock]) -> _Merge:
-        kept, parts, sizes = [], [], []
-        for block in blocks:
-            some_keys, some_sizes = block.load()
-            kept.append(block)
-            parts.append(some_keys)
-            sizes.append(np.frombuffer(some_sizes, "<u4").astype(np.uint32, copy=False))
-        joined = b"".join(parts)
-        del parts
-        keys = key_array(joined)
-        del joined
-        starts = [np.cumsum(some, dtype=np.int64) - some for some in sizes]
-        return cls(
-            kept,
-            keys,
-            np.concatenate([np.empty(0, np.uint32), *sizes]),
-            np.repeat(np.arange(len(kept), dtype=np.int32), [len(some) for some in sizes]),
-            np.concatenate([np.empty(0, np.int64), *starts]),
-            sort_order(keys),
-        )
-
-    def slice(self, start: int, stop: int) -> _Merge:
-        """Returns the merge of ranks [start, stop)."""
-        return _Merge(self.blocks, self.keys, self.sizes, self.block_of, self.starts, self.order[start:stop])
-
-    def index(self, group: Group, destination: Destination) -> Index:
-        """Returns the index of the records in order."""
-        offsets = np.zeros(len(self.order) + 1, np.uint64)
-        np.cumsum(self.sizes[self.order], dtype=np.uint64, out=offsets[1:])
-        if group.split in destination.keyless:
-            return Index(offsets, None, ordered=destination.ordered)
-        keys = self.keys[self.order]
-        if sys.byteorder == "little":
-            keys.byteswap(inplace=True)
-        return Index(offsets, keys.view(np.uint8).reshape(-1, KEY_BYTES), ordered=destination.ordered)
-
-    def record(self, place: int) -> bytes:
-        """Returns the record at a place of the arrays, without its framing."""
-        start = int(self.starts[place])
-        return self.blocks[int(self.block_of[place])].read(start + 12, start + int(self.sizes[place]) - 4)
-
-    def _repeats(self) -> NDArray[np.intp]:
-        """Returns the ranks whose key is that of the rank before."""
-        keys = self.keys[self.order]
-        return np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1)) + 1
-
-    def check_unique(self, group: Group, destination: Destination) -> None:
-        repeats = self._repeats()
-        if not len(repeats):
-            return
-        second = int(repeats[0])
-        one, other = (self.record(int(self.order[rank])) for rank in (second - 1, second))
-        key = self.keys[self.order[second]]
-        number = int(key[0]) << 64 | int(key[1])
-        name = f"the key {number - (1 << 127)}" if destination.ordered else f"a key (its hash is {number:032x})"
-        more = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
-        raise DuplicateKeyError(
-            f"{group.text}: two examples have {name}{more}. Keys decide the order and "
-            f"must be unique; make them so, or build with ignore_duplicates. The two examples:"
-            f"\n  {_show(one)}\n  {_show(other)}"
-        )
-
-    def without_duplicates(self) -> _Merge:
-        """Returns the merge in which of examples with the same key only the smallest record is left."""
-        repeats = self._repeats()
-        if not len(repeats):
-            return self
-        order = self.order.copy()
-        for rank in repeats.tolist():  # the smallest of the run so far moves to its last rank
-            order[rank - 1 : rank + 1] = sorted(order[rank - 1 : rank + 1].tolist(), key=self.record, reverse=True)
-        keep = np.ones(len(order), np.bool_)
-        keep[repeats - 1] = False
-        return _Merge(self.blocks, self.keys, self.sizes, self.block_of, self.starts, order[keep])
-
-    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """Yields the framed records in order, `PIECE_BYTES` at a time; reads about chunk_bytes of them at once."""
-        for start, stop in _cuts(self.sizes[self.order], chunk_bytes):
-            yield from self._gather(self.order[start:stop])
-
-    def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
-        """Yields the framed records at these places, in this order; reads the range of each block once."""
-        blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
-        starts, sizes = self.starts[places], self.sizes[places].astype(np.int64)
-        lows = np.full(len(blocks), np.iinfo(np.int64).max)
-        highs = np.zeros(len(blocks), np.int64)
-        np.minimum.at(lows, block_of, starts)
-        np.maximum.at(highs, block_of, starts + sizes)
-        ranges: list[bytes] = [
-            self.blocks[block].read(low, high)
-            for block, low, high in zip(blocks.tolist(), lows.tolist(), highs.tolist(), strict=True)
-        ]
-        if len(ranges) == 1 and (starts[1:] == (starts + sizes)[:-1]).all():
-            yield ranges[0]
-            return
-        starts -= lows[block_of]
-        for first, stop in _cuts(sizes, PIECE_BYTES):
-            some = slice(first, stop)
-            yield gather(ranges, block_of[some], starts[some], sizes[some])
-
-
-def _cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, stop) of batches of consecutive items of up to `max_bytes` together, at least one item each."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    start = before = 0
-    while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
-        yield start, stop
-        start, before = stop, int(ends[stop - 1])
-
-
-def gather(
-    buffers: list[bytes], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> bytes:
-    """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
-    if core is not None:
-        gathered: bytes = core.gather(buffers, which, starts, sizes)
-        return gathered
-    views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
-    return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])
-
-
 def join_groups(
     groups: Iterable[Sequence[WrittenShard]], num_shards: int, destination: Destination
 ) -> list[WrittenShard]:
@@ -396,7 +223,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     checksum = 0
     with storage.open_writer(path) as writer:
         for part in parts:
-            for chunk in _file_chunks(part.path, MIN_CHUNK_BYTES):
+            for chunk in _file_chunks(part.path, COPY_BYTES):
                 checksum = crc32c.crc32c(chunk, checksum)
                 writer.write([chunk])
     index = _joined_index(parts, destination.ordered).to_bytes()

@@ -132,7 +132,7 @@ class Backend(Protocol):
     def make_dirs(self, path: str) -> None: ...  # noqa: D102
     def read_bytes(self, path: str) -> bytes: ...  # noqa: D102
     def read_ranges(self, path: str, ranges: Sequence[Range]) -> list[bytes]: ...  # noqa: D102
-    def open_reader(self, path: str) -> Reader: ...  # noqa: D102
+    def open_reader(self, path: str, size: int | None = None) -> Reader: ...  # noqa: D102
     def open_writer(self, path: str) -> Writer: ...  # noqa: D102
     def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102
     def copy(self, source: str, target: str) -> None: ...  # noqa: D102

@@ -93,14 +93,18 @@ def read_ranges(path: PathLike, ranges: Sequence[Range]) -> list[bytes]:
     return backend.read_ranges(path, ranges)
 
 
-def open_reader(path: PathLike) -> Reader:
+def open_reader(path: PathLike, *, size: int | None = None) -> Reader:
     """Opens a file to read ranges of it; threads may share the reader.
+
+    Args:
+        path: the file.
+        size: its size in bytes, or where the last range ends, if that is known: an object store is not asked for it.
 
     Raises:
         FileNotFoundError: the file does not exist.
     """
     backend, path = _at(path)
-    return backend.open_reader(path)
+    return backend.open_reader(path, size)
 
 
 def open_writer(path: PathLike) -> Writer:

@@ -19,7 +19,7 @@ _TAGS = ("ETag", "etag", "mtime", "LastModified", "modified", "created")
 class GenericReader(Reader):
     """Asks the file system for each range."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, _: int | None = None) -> None:
         with _file_system(path) as (fs, name):
             found = fs.info(name)
         if found["type"] == "directory":

@@ -205,7 +205,7 @@ def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
         return [bytes(reader.read(start, stop)) for start, stop in ranges]
 
 
-def open_reader(path: str) -> LocalReader:
+def open_reader(path: str, size: int | None = None) -> LocalReader:
     """Returns a reader."""
     return LocalReader(path)
 

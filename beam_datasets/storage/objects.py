@@ -48,7 +48,10 @@ _MEMORY: dict[str, Any] = {}
 class ObjectReader(Reader):
     """Asks for each range; keeps nothing open."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, size: int | None = None) -> None:
+        if size is not None:
+            super().__init__(path, size)
+            return
         found = _head(path)
         content = found["e_tag"] or found["last_modified"].isoformat()
         super().__init__(path, int(found["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
@@ -163,9 +166,9 @@ def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
     return data
 
 
-def open_reader(path: str) -> ObjectReader:
-    """Returns a reader; asks for the object's size."""
-    return ObjectReader(path)
+def open_reader(path: str, size: int | None = None) -> ObjectReader:
+    """Returns a reader; asks for the object's size if it is not known."""
+    return ObjectReader(path, size)
 
 
 def open_writer(path: str) -> ObjectWriter:

@@ -32,7 +32,7 @@ INLINE = st.integers(0, 5).flatmap(
     )
 )
 SPILLED = st.builds(
-    SpilledBlock, split=NAMES, path=NAMES, count=SIZES, keys_at=SIZES, sizes_at=SIZES, payload_at=SIZES, num_bytes=SIZES
+    SpilledBlock, split=NAMES, path=NAMES, count=SIZES, heads_at=SIZES, payload_at=SIZES, num_bytes=SIZES
 )
 
 
@@ -71,11 +71,14 @@ def test_a_histogram_comes_back(histogram):
 def test_the_bytes_of_an_encoding_stay_as_they_are():
     block = Block("train", bytes(range(32)), b"\x01\0\0\0\x02\0\0\0", b"abc")
     assert BlockCoder().encode(block) == b"\x05\0\0\0\x02" + bytes(7) + b"train" + block.keys + block.sizes + b"abc"
-    numbers = b"".join(n.to_bytes(8, "little") for n in (1, 2, 3, 4, 5))
-    spilled = SpilledBlock("test", "/a", 1, 2, 3, 4, 5)
+    numbers = b"".join(n.to_bytes(8, "little") for n in (1, 2, 3, 4))
+    spilled = SpilledBlock("test", "/a", 1, 2, 3, 4)
     assert SpilledBlockCoder().encode(spilled) == b"\x04\0\0\0\x02\0\0\0" + numbers + b"test/a"
-    histogram = Histogram(120, np.array([(1 << 56, 0)], np.uint64), np.array([3]), np.array([500]))
-    assert HistogramCoder().encode(histogram) == b"\x78\x01" + bytes(7) + b"\1\1\1\2" + b"\1\0\3" + b"\xf4\1"
+    histogram = Histogram(120, np.array([(1 << 56, 0)], np.uint64), np.array([3]), np.array([500]), num_blocks=7)
+    assert (
+        HistogramCoder().encode(histogram)
+        == b"\x78\x07" + bytes(7) + b"\1" + bytes(7) + b"\1\1\1\2" + b"\1\0\3" + b"\xf4\1"
+    )
 
 
 def coders_of(proto: beam_runner_api_pb2.Pipeline, coder_id: str) -> set[str]:

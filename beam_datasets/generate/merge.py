@@ -1,0 +1,255 @@
+"""Merging sorted blocks: the order of all their records, and the framed records in that order, a chunk at a time.
+
+Memory holds the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
+payload that came inline; more of that waits in a temporary file of this machine. A chunk grows with the number of
+blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 1 MiB of an object, up to
+512 MiB in all. Ranges of objects are asked for together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.generate.blocks import KEY_BYTES, OpenBlock, SpilledBlock, key_array, sort_order, spill
+from beam_datasets.native import core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.generate.blocks import AnyBlock
+
+INLINE_BYTES = 32 << 20  # of inline payload that memory holds
+MIN_CHUNK_BYTES = 4 << 20  # small buffers are used again, large ones cost fresh pages
+MAX_OPEN_FILES = 500
+READS_AT_ONCE = 16
+PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSize:
+    """How payload is read.
+
+    Attributes:
+        range_bytes: of one block, in one read, on average.
+        max_bytes: of all blocks, at once.
+    """
+
+    range_bytes: int
+    max_bytes: int
+
+    def chunk(self, num_blocks: int) -> int:
+        """Returns how many bytes of so many blocks to read at once."""
+        return max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
+
+
+ON_DISK = ReadSize(256 << 10, 64 << 20)
+IN_STORE = ReadSize(1 << 20, 512 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParkedBlock:
+    """An inline block whose payload is in a temporary file.
+
+    Attributes:
+        keys: as of `Block`.
+        sizes: as of `Block`.
+        file: descriptor of the file.
+        start: where the payload begins in it, in bytes.
+    """
+
+    keys: bytes
+    sizes: bytes
+    file: int
+    start: int
+
+    def load(self) -> tuple[bytes, bytes]:
+        return self.keys, self.sizes
+
+    def read(self, start: int, stop: int) -> bytes:
+        return os.pread(self.file, stop - start, self.start + start)
+
+
+def _held(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[Any]:
+    """Yields the blocks: of spilled ones the open file, of inline ones behind the first `INLINE_BYTES` a parked block.
+
+    All blocks are needed before the first record is written. An engine that streams them holds none of them.
+    """
+    file, held = None, 0
+    for number, block in enumerate(blocks):
+        if isinstance(block, SpilledBlock):
+            if number >= MAX_OPEN_FILES and not storage.is_remote(block.path):  # a system limits a process's
+                yield block
+                continue
+            opened = block.open()
+            stack.callback(opened.close)
+            yield opened
+            continue
+        held += len(block.payload)
+        if held <= INLINE_BYTES:
+            yield block
+            continue
+        if file is None:
+            file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
+        start, rest = file.tell(), memoryview(block.payload)
+        while rest:
+            rest = rest[file.write(rest) :]
+        yield _ParkedBlock(block.keys, block.sizes, file.fileno(), start)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The records of some blocks, and the order in which they are to stand.
+
+    Attributes:
+        blocks: the blocks, each in ascending sort key, as long as their files are open.
+        keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
+        sizes: (n,) uint32, their framed sizes in bytes.
+        block_of: (n,) int32, the block of each.
+        starts: (n,) where each begins in its block's payload, in bytes.
+        order: the records to write, in order, as places in the arrays above.
+        read_size: how payload is read.
+        for_all: `map`, or that of several threads.
+    """
+
+    blocks: Sequence[Any]
+    keys: NDArray[np.uint64]
+    sizes: NDArray[np.uint32]
+    block_of: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    order: NDArray[np.intp]
+    read_size: ReadSize
+    for_all: Callable[..., Iterable[Any]]
+
+    @classmethod
+    def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
+        """Returns the merge of blocks, whose files are open until the stack is closed."""
+        held, remote = [], False
+        for block in _held(blocks, stack):
+            held.append(block)
+            remote = remote or (isinstance(block, OpenBlock) and block.is_remote)
+        for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
+        parts, sizes = [], []
+        for some_keys, some_sizes in for_all(lambda block: block.load(), held):
+            parts.append(some_keys)
+            sizes.append(np.frombuffer(some_sizes, "<u4").astype(np.uint32, copy=False))
+        joined = b"".join(parts)
+        del parts
+        keys = key_array(joined)
+        del joined
+        starts = [np.cumsum(some, dtype=np.int64) - some for some in sizes]
+        return cls(
+            held,
+            keys,
+            np.concatenate([np.empty(0, np.uint32), *sizes]),
+            np.repeat(np.arange(len(held), dtype=np.int32), [len(some) for some in sizes]),
+            np.concatenate([np.empty(0, np.int64), *starts]),
+            sort_order(keys),
+            IN_STORE if remote else ON_DISK,
+            for_all,
+        )
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def slice(self, start: int, stop: int) -> Merge:
+        """Returns the merge of ranks [start, stop)."""
+        return replace(self, order=self.order[start:stop])
+
+    def ordered_keys(self) -> NDArray[np.uint8]:
+        """Returns the sort keys in order, (n, 16)."""
+        keys = self.keys[self.order]
+        if sys.byteorder == "little":
+            keys.byteswap(inplace=True)
+        return keys.view(np.uint8).reshape(-1, KEY_BYTES)
+
+    def record(self, place: int) -> bytes:
+        """Returns the record at a place of the arrays, without its framing."""
+        start = int(self.starts[place])
+        data: bytes = self.blocks[int(self.block_of[place])].read(start + 12, start + int(self.sizes[place]) - 4)
+        return data
+
+    def repeats(self) -> NDArray[np.intp]:
+        """Returns the ranks whose key is that of the rank before."""
+        keys = self.keys[self.order]
+        return np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1)) + 1
+
+    def without_duplicates(self) -> Merge:
+        """Returns the merge in which of records with the same key only the smallest is left."""
+        repeats = self.repeats()
+        if not len(repeats):
+            return self
+        order = self.order.copy()
+        for rank in repeats.tolist():  # the smallest of the run so far moves to its last rank
+            order[rank - 1 : rank + 1] = sorted(order[rank - 1 : rank + 1].tolist(), key=self.record, reverse=True)
+        keep = np.ones(len(order), np.bool_)
+        keep[repeats - 1] = False
+        return replace(self, order=order[keep])
+
+    def chunks(self, chunk_bytes: int | None = None) -> Iterator[bytes]:
+        """Yields the framed records in order, `PIECE_BYTES` at a time; reads about chunk_bytes of them at once."""
+        chunk_bytes = chunk_bytes or self.read_size.chunk(len(self.blocks))
+        for start, stop in _cuts(self.sizes[self.order], chunk_bytes):
+            yield from self._gather(self.order[start:stop])
+
+    def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
+        """Yields the framed records at these places, in this order; reads the range of each block once."""
+        blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
+        starts, sizes = self.starts[places], self.sizes[places].astype(np.int64)
+        lows = np.full(len(blocks), np.iinfo(np.int64).max)
+        highs = np.zeros(len(blocks), np.int64)
+        np.minimum.at(lows, block_of, starts)
+        np.maximum.at(highs, block_of, starts + sizes)
+        some = [self.blocks[block] for block in blocks.tolist()]
+        ranges: list[bytes] = list(
+            self.for_all(lambda block, low, high: block.read(low, high), some, lows.tolist(), highs.tolist())
+        )
+        if len(ranges) == 1 and (starts[1:] == (starts + sizes)[:-1]).all():
+            yield ranges[0]
+            return
+        starts -= lows[block_of]
+        for first, stop in _cuts(sizes, PIECE_BYTES):
+            piece = slice(first, stop)
+            yield gather(ranges, block_of[piece], starts[piece], sizes[piece])
+
+
+def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlock:
+    """Writes the records of spilled blocks of one split as one block, and returns it."""
+    blocks = list(blocks)
+    with contextlib.ExitStack() as stack:
+        merge = Merge.of(blocks, stack)
+        keys, sizes = merge.ordered_keys().tobytes(), merge.sizes[merge.order]
+        num_bytes = int(sizes.sum(dtype=np.int64))
+        payload = merge.chunks()
+        return spill(blocks[0].split, keys, sizes.astype("<u4").tobytes(), payload, num_bytes, spill_dir, kind="run")
+
+
+def _cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, stop) of batches of consecutive items of up to `max_bytes` together, at least one item each."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    start = before = 0
+    while start < len(ends):
+        stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
+def gather(
+    buffers: list[bytes], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> bytes:
+    """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
+    if core is not None:
+        gathered: bytes = core.gather(buffers, which, starts, sizes)
+        return gathered
+    views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
+    return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])

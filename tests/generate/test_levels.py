@@ -1,0 +1,128 @@
+"""Merge levels: the number of reads is linear in the bytes, and merged blocks contain the records of the blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam import write
+from beam_datasets.generate import plan
+from beam_datasets.generate.blocks import histogram_of, make_block
+from beam_datasets.generate.histogram import merge
+from beam_datasets.generate.levels import SLACK, MergeLimits, plan_levels
+from beam_datasets.generate.merge import merge_blocks
+from tests.directories import digests
+from tests.end_to_end.numbers_dataset import Numbers
+
+MIB, TB = 1 << 20, 10**12
+
+
+def reads_of(num_blocks, num_bytes, groups, levels, range_bytes):
+    """Returns the ranges that tasks and groups read, if each run has records in each column and group."""
+    reads, runs, columns = 0, num_blocks, 1  # columns: of the blocks that are read next
+    for level in levels:
+        here = len(level.last_groups)
+        reads += runs * (here + columns - 1)  # a block at the end of a column is in two of the next level's
+        assert num_bytes / (runs * here) >= range_bytes or here == 1
+        runs, columns = level.num_runs, here
+    return reads + runs * (groups + columns - 1), runs
+
+
+@given(
+    st.integers(1, 10**15),
+    st.integers(1, 10**8),
+    st.integers(1, 100_000),
+    st.integers(2, 500),
+    st.sampled_from([1, 100, 10_000]),
+)
+def test_the_number_of_reads_is_linear(num_bytes, num_blocks, groups, fan_in, few):
+    limits = MergeLimits(fan_in, MIB, few, max_levels=99)
+    levels = plan_levels(np.full(groups, 1000), num_bytes, num_blocks, limits)
+    reads, runs = reads_of(num_blocks, num_bytes, groups, levels, MIB)
+    mib = num_bytes / MIB
+    assert runs * groups <= few + SLACK * (mib + runs + groups)
+    assert reads <= few + (SLACK + 2 * len(levels)) * (mib + num_blocks + groups)
+    assert all(level.num_tasks <= mib / 256 + level.num_runs for level in levels)
+    assert len(levels) <= 1 + np.log(num_blocks) / np.log(fan_in)
+    for level in levels:
+        assert level.last_groups[-1] == groups - 1
+        assert (np.diff(level.last_groups) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "num_bytes, block_bytes, groups, expected",
+    [
+        (10**9, 32 * MIB, 4, 0),
+        (10**9, 32 * MIB, 128, 0),
+        (16 * 10**9, 60 * MIB, 64, 0),
+        (TB, 64 * MIB, 4_096, 1),
+        (5 * TB, 64 * MIB, 20_000, 1),
+        (100 * TB, 64 * MIB, 400_000, 2),
+        (TB, 64 * MIB, 100_000, 1),
+        (TB // 100, 1000, 40, 2),  # tiny blocks of tiny bundles
+    ],
+)
+def test_small_data_has_no_level_and_large_data_few(num_bytes, block_bytes, groups, expected):
+    num_blocks = num_bytes // block_bytes
+    levels = plan_levels(np.full(groups, 10), num_bytes, num_blocks, MergeLimits())
+    assert len(levels) == expected
+    for level, before in zip(levels, [num_blocks, *(level.num_runs for level in levels)]):
+        assert before / level.num_runs <= 400
+
+
+TINY = MergeLimits(fan_in=3, range_bytes=500, few_reads=1, task_ranges=1)
+
+
+def test_a_level_keeps_every_record_once(tmp_path):
+    rng = random.Random(1)
+    keys = [rng.randbytes(16) for _ in range(2000)]
+    blocks = [make_block("train", b"".join(keys[i::40]), keys[i::40], str(tmp_path)) for i in range(40)]
+    counts = {"train": merge(map(histogram_of, blocks), 200)}
+    split = plan.make_plan(counts, ["train"], plan.ShardingOptions(num_shards=120), TINY).split("train")
+    assert len(split.levels) == 2
+    for level in split.levels:
+        tasks = {}
+        for block in blocks:
+            for task, part in plan.route_to_runs(block, split, level):
+                tasks.setdefault(task, []).append(part)
+        assert level.num_runs < len(tasks) <= level.num_tasks
+        blocks = [merge_blocks(parts, str(tmp_path)) for parts in tasks.values()]
+        loaded = [block.load()[0] for block in blocks]
+        found = [[some[i : i + 16] for i in range(0, len(some), 16)] for some in loaded]
+        assert all(some == sorted(some) for some in found)
+        assert sorted(key for some in found for key in some) == sorted(keys)
+        assert [block.read(12, 28) for block in blocks] == [some[0] for some in found]
+
+
+@pytest.mark.parametrize("options", [{}, {"ignore_duplicates": True}, {"max_examples_per_split": 900}], ids=str)
+def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
+    def build(name, **more):
+        builder = Numbers(data_dir=tmp_path / name, count=3000)
+        return digests(builder.build(num_workers=1, num_shards={"train": 120, "test": 2}, **options, **more))
+
+    expected = build("inline", payload="inline")
+    kinds = set()
+
+    def counted(blocks, spill_dir):
+        blocks = list(blocks)
+        kinds.update(block.path.rpartition(".")[2] for block in blocks)
+        return merge_blocks(blocks, spill_dir)
+
+    limits = dataclasses.replace(TINY, range_bytes=5000)
+    transport = engines.Engine.transport
+    monkeypatch.setattr(write, "merge_blocks", counted)
+    monkeypatch.setattr(
+        engines.Engine,
+        "transport",
+        lambda self, spill_dir, _: (
+            write.EngineOptions(spill_dir, 10_000, merging=limits) if spill_dir else transport(self, spill_dir, None)
+        ),
+    )
+    assert build("spilled") == expected
+    assert kinds == {"block", "run"}
