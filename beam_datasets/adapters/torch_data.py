@@ -41,6 +41,7 @@ class MapStyle:
     def __init__(self, dataset: Dataset) -> None:
         dataset[:0]  # raises a TypeError if the order was changed
         self._dataset = dataset
+        self._of_worker: Dataset | None = None  # in the process of a DataLoader worker
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -50,8 +51,12 @@ class MapStyle:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Returns the examples of a batch; called by a DataLoader."""
-        examples: list[Any] = self._dataset[list(indices)]
-        return examples if _torch_data().get_worker_info() is None else list(map(transferred, examples))
+        info = _torch_data().get_worker_info()
+        if info is None:
+            return self._dataset[list(indices)]  # type: ignore[no-any-return]
+        if self._of_worker is None:
+            self._of_worker = self._dataset._one_of(info.num_workers)
+        return list(map(transferred, self._of_worker[list(indices)]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _map_style, (self._dataset,)
@@ -142,7 +147,8 @@ class Divided:
         if self._current is not None:
             self._current.close()
         begun, taken, share = self._place(start, share)
-        self._current = _Items(self._dataset, share, begun, taken, self._even, is_worker=iteration is not None)
+        dataset = self._dataset._one_of(num_workers)
+        self._current = _Items(dataset, share, begun, taken, self._even, is_worker=iteration is not None)
         return self._current
 
     def _may_start(self, iteration: int | None) -> bool:

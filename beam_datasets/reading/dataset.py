@@ -18,6 +18,7 @@ from beam_datasets.reading.decoding import (
     compose,
     compose_many,
     features_of,
+    one_of,
     with_filler,
 )
 from beam_datasets.reading.frameworks import Frameworks
@@ -311,6 +312,10 @@ class Dataset(Frameworks):
         from beam_datasets.reading.streams import Stream
 
         return Stream(self).pack(max_length, features, **options)
+
+    def _one_of(self, processes: int) -> Dataset:
+        """Returns the dataset for one of several processes, which share the cores."""
+        return self._with(steps=one_of(processes, self._steps)) if processes > 1 else self
 
     def _with_filler(self, fill: Any) -> Dataset:
         """Returns the dataset with missing values replaced, as frameworks need it. See `batch` for `fill`."""

@@ -6,7 +6,7 @@ A step is a value that pickles, so that a dataset can be sent to another process
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -176,6 +176,16 @@ class Batch:
         fill = _picked(self.steps, self.fill)
         batch, relabel = stack(values, pad=self.pad, fill=fill.values), fill.relabeler()
         return batch if relabel is None else relabel(batch)
+
+
+def one_of(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Returns the steps for one of several processes, which share the cores unless a number of threads was given."""
+    first, *rest = steps
+    if isinstance(first, Batch):
+        first = replace(first, steps=one_of(processes, first.steps))
+    elif isinstance(first, Decode) and first.threads is None:
+        first = replace(first, threads=max(1, usable_cores() // processes))
+    return first, *rest
 
 
 def _of_one(start: Callable[[Any], tuple[Any, Callable[[], Any]]], then: Function) -> Start:

@@ -8,7 +8,6 @@ Its parent maps the file; the arrays of a batch are views of it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import mmap
 import multiprocessing
 import os
@@ -22,10 +21,10 @@ import traceback
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import WorkerError
-from beam_datasets.reading.decoding import Batch, Decode
+from beam_datasets.reading.decoding import Batch, one_of
 from beam_datasets.reading.operations import Shared
 from beam_datasets.reading.positions import Share
-from beam_datasets.reading.threads import num_bytes, usable_cores
+from beam_datasets.reading.threads import num_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +81,7 @@ class Processes:
         self._owner = os.getpid()
         self._workers: list[tuple[SpawnProcess, socket.socket]] = []
         size = _block_size(dataset, operation)
-        limited = dataset._with(steps=_on_threads(dataset._steps, max(1, usable_cores() // count)))
+        limited = dataset._with(steps=one_of(count, dataset._steps))
         limited._processes = None
         shares = [Share(index, count, block=size) for index in range(count)]
         payloads = [_pickled(limited._with(operation=Shared(operation, share)), epoch, size) for share in shares]
@@ -156,16 +155,6 @@ def _block_size(dataset: Dataset, operation: Operation) -> int:
     if isinstance(dataset._steps[0], Batch):
         return 1
     return int(max(1, min(_BLOCK_BYTES / max(operation.item_bytes, 1), _MAX_BLOCK)))
-
-
-def _on_threads(steps: tuple[Any, ...], threads: int) -> tuple[Any, ...]:
-    """Returns the steps with so many threads for images, where nothing else was asked for."""
-    first, *rest = steps
-    if isinstance(first, Batch):
-        first = dataclasses.replace(first, steps=_on_threads(first.steps, threads))
-    elif isinstance(first, Decode) and first.threads is None:
-        first = dataclasses.replace(first, threads=threads)
-    return first, *rest
 
 
 def _pickled(*values: Any) -> bytes:

@@ -78,7 +78,9 @@ class LocalReader(Reader):
         """Closes the file."""
         descriptor = self.__dict__.pop("descriptor", None)  # one of several threads gets it
         if descriptor is not None:
-            os.close(descriptor)
+            self._close(descriptor)
+
+    _close = staticmethod(os.close)  # of the class, because modules may be empty when the interpreter ends
 
     def __del__(self) -> None:
         self.close()

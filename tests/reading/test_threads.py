@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import features
 from beam_datasets.features import image_codec
-from beam_datasets.reading import threads
+from beam_datasets.reading import decoding, threads
 from beam_datasets.reading.threads import usable_cores
 
 COUNT, BAD = 150, 97
@@ -154,6 +154,15 @@ def test_one_thread_starts_none(builder: Any, monkeypatch: pytest.MonkeyPatch) -
     assert len(read(builder, "good", 1)[:50]) == 50
     by_default = builder.as_dataset("good", decoders={"image": bd.decode.SkipDecoding(), "mask": user_decoder()})
     assert len(list(by_default)) == COUNT
+
+
+def test_processes_share_the_cores(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "usable_cores", lambda: 6)
+    by_default, given = builder.as_dataset("good"), read(builder, "good", 4)
+    for dataset, processes, expected in ((by_default, 2, 3), (by_default, 9, 1), (by_default, 1, 6), (given, 9, 4)):
+        step: Any = dataset._one_of(processes)._steps[0]
+        batch: Any = dataset.batch(3)._one_of(processes)._steps[0]
+        assert step.num_threads() == batch.steps[0].num_threads() == expected
 
 
 @bd.decode.make_decoder()
