@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
-from beam_datasets.downloads import CHECKSUMS_FILE, DownloadManager, DownloadSettings, read_checksums
+from beam_datasets.downloads import CHECKSUMS_FILE, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
@@ -163,6 +163,12 @@ class DatasetBuilder:
         self.builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
 
+    def _described(self) -> DatasetInfo:
+        info = self._info()
+        if not isinstance(info, DatasetInfo):
+            raise TypeError(f"{type(self).__name__}._info() must return a DatasetInfo, got {type(info).__name__}.")
+        return info
+
     # What an author writes.
 
     def _info(self) -> DatasetInfo:
@@ -200,9 +206,7 @@ class DatasetBuilder:
     @functools.cached_property
     def info(self) -> DatasetInfo:
         """The dataset's description; of a published dataset with its splits and what else the code leaves open."""
-        info = self._info()
-        if not isinstance(info, DatasetInfo):
-            raise TypeError(f"{type(self).__name__}._info() must return a DatasetInfo, got {type(info).__name__}.")
+        info = self._described()
         if not info.name:
             info = info.replace(builder=self)
         return info.with_published(self._open_published().info) if self.is_prepared() else info
@@ -266,7 +270,8 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
-        self._downloads = self._download_settings(download_dir, manual_dir, register_checksums, force_checksums)
+        if self._downloads is None or download_dir or manual_dir or register_checksums or force_checksums:
+            self._downloads = self._download_settings(download_dir, manual_dir, register_checksums, force_checksums)
         from beam_datasets.beam.generate import generate
 
         directory = generate(self, **options)
@@ -303,7 +308,7 @@ class DatasetBuilder:
         force_checksums: bool = False,
     ) -> DownloadSettings:
         root = Path.home() / "beam_datasets" if storage.is_remote(self._root) else Path(self._root)
-        checksums = self._checksums_file()
+        checksums = self.checksums_file()
         return DownloadSettings(
             download_dir=Path(download_dir).expanduser() if download_dir else root / "downloads",
             manual_dir=Path(manual_dir).expanduser() if manual_dir else None,
@@ -313,9 +318,13 @@ class DatasetBuilder:
             force_checksums=force_checksums,
         )
 
+    def use_downloads(self, settings: DownloadSettings) -> None:
+        """Says where downloads come from in a later `build` without options of its own for them."""
+        self._downloads = settings
+
     @classmethod
-    def _checksums_file(cls) -> Path:
-        """Returns checksums.tsv beside the module, or where builders of TFDS that are one module have theirs."""
+    def checksums_file(cls) -> Path:
+        """Returns the file of recorded checksums: checksums.tsv beside the module, or where old builders have it."""
         code = cls._code_dir()
         older = (folder / "url_checksums" / f"{cls.name}.txt" for folder in (code, *code.parents[:3]))
         return next((path for path in older if path.is_file()), code / CHECKSUMS_FILE)
@@ -372,7 +381,7 @@ class DatasetBuilder:
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
         ]
-        downloads = DownloadManager(self._downloads or self._download_settings())
+        downloads = (self._downloads or self._download_settings()).manager()
         generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
         splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)
         if not splits:

@@ -153,6 +153,10 @@ class DownloadSettings:
     force_checksums: bool = False
     offline: bool = False
 
+    def manager(self) -> DownloadManager:
+        """Returns a manager that works so."""
+        return DownloadManager(self)
+
 
 class DownloadManager:
     """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import builders, downloads, features
 from beam_datasets.features import decode as decode
 from beam_datasets.features.features_dict import to_feature
+from beam_datasets.features.numbers import round_floats
 from beam_datasets.metadata.info import DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
 from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
@@ -151,6 +152,20 @@ class Split(str):
 Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
 
 
+class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
+    """A builder whose floats are rounded to the float32 of a record, as TensorFlow Datasets does."""
+
+    def _described(self) -> DatasetInfo:
+        info = super()._described()
+        if info.features is not None:
+            round_floats(info.features)
+        return info
+
+
+class BeamBasedBuilder(GeneratorBasedBuilder, builders.BeamBasedBuilder, skip_registration=True):
+    """The same with `_build_pcollection`."""
+
+
 class GenerateMode(enum.Enum):
     """What is done with what is there; here a published version is always kept."""
 
@@ -247,9 +262,9 @@ dataset_builders = _Names(
 deprecated = _Names("deprecated", text=_Names("deprecated.text", TextEncoderConfig=TextEncoderConfig))
 visualization = _Names("visualization", GraphVisualizerMetadataDict=MetadataDict)
 _builder_names = {
-    "DatasetBuilder": builders.DatasetBuilder,
-    "GeneratorBasedBuilder": builders.GeneratorBasedBuilder,
-    "BeamBasedBuilder": builders.BeamBasedBuilder,
+    "DatasetBuilder": GeneratorBasedBuilder,
+    "GeneratorBasedBuilder": GeneratorBasedBuilder,
+    "BeamBasedBuilder": BeamBasedBuilder,
     "BuilderConfig": builders.BuilderConfig,
 }
 _utils = _Names(
@@ -306,6 +321,10 @@ for _path, _module in {
     "public_api": sys.modules[__name__],
 }.items():
     sys.modules[f"{__name__}.{_path}"] = _module
+testing = _Names(
+    "testing",
+    _later={name: f"beam_datasets.testing:{name}" for name in ("DatasetBuilderTestCase", "test_main")},
+)
 typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
 data_source = functools.partial(load, as_supervised=False)
 public_api = sys.modules[__name__]

@@ -200,8 +200,7 @@ def test_parameters_of_split_generators(tmp_path, parameters):
     assert seen.get("n", 5) == 5
     if "dl_manager" in seen:
         assert not hasattr(seen["dl_manager"], "__len__")
-        with pytest.raises(BeamDatasetsError, match=r"no 'download_and_extract' here: beam_datasets downloads nothing"):
-            seen["dl_manager"].download_and_extract("https://x")
+        assert seen["dl_manager"].download([]) == []
 
 
 @pytest.mark.parametrize(
@@ -288,7 +287,8 @@ def test_a_builder_pickles(tmp_path):
 
 
 def test_aliases():
-    assert GeneratorBasedBuilder is BeamBasedBuilder is DatasetBuilder
+    assert GeneratorBasedBuilder is DatasetBuilder
+    assert issubclass(BeamBasedBuilder, DatasetBuilder)
 
 
 def test_reading_what_is_not_published(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +17,7 @@ from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -448,3 +449,18 @@ def reshape_items(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
     if None in shape:
         raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
     return reshape(array, (None, *shape), path) if array.size else array.reshape(0, *shape)
+
+
+def round_floats(feature: Any) -> None:
+    """Sets `allow_rounding` of all floats in a tree of connectors that nobody has used yet."""
+    if isinstance(feature, Mapping):
+        children: Iterable[Any] = feature.values()
+    else:
+        if hasattr(feature, "allow_rounding") and feature.dtype.kind == "f":
+            object.__setattr__(feature, "allow_rounding", True)
+        children = [
+            child for child in vars(feature).values() if hasattr(child, "to_json") or isinstance(child, Mapping)
+        ]
+    for child in children:
+        if hasattr(child, "__dict__") or isinstance(child, Mapping):
+            round_floats(child)
