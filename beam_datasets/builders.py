@@ -189,8 +189,13 @@ class DatasetBuilder:
 
     @classmethod
     def _code_dir(cls) -> Path:
-        own = cls.__dict__.get("pkg_dir_path")
-        return Path(own) if own else Path(inspect.getfile(cls)).parent
+        """Returns where the module's files stand; of a class in a notebook, where it runs."""
+        if own := cls.__dict__.get("pkg_dir_path"):
+            return Path(own)
+        try:
+            return Path(inspect.getfile(cls)).parent
+        except (TypeError, OSError):
+            return Path()
 
     def _split_generators(self, *args: Any) -> Mapping[str, Source] | Sequence[SplitGenerator]:
         """Returns {split name: source of (key, example)}, or a list of `SplitGenerator`.
