@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import beam_datasets
+
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
     "apache_beam",
@@ -65,3 +67,8 @@ def test_loads_nothing_heavy(statement: str) -> None:
 
 def test_probe_sees_what_is_loaded() -> None:
     assert "wave" in loaded_by("import beam_datasets, wave")
+
+
+def test_each_public_name_is_where_the_table_has_it() -> None:
+    for name in beam_datasets.__all__:
+        assert getattr(beam_datasets, name) is not None, name
