@@ -11,11 +11,11 @@ from beam_datasets.beam import running
 from beam_datasets.beam.write import display_items
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.report import conclude, json_text
-from beam_datasets.statistics.summary import Gathered, Range, Request, cut, gather, merge, prepare
+from beam_datasets.statistics.summary import Range, Request, cut, gather, merge, prepare
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -72,7 +72,7 @@ class SummarizeDataset(beam.PTransform):
             | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
             | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(Range)
             | "Gather" >> beam.Map(gather, self.request)
-            | "Merge" >> beam.CombineGlobally(_Merge())  # type: ignore[no-untyped-call]
+            | "Merge" >> beam.CombineGlobally(merge)
             | "Conclude" >> beam.Map(conclude, self.request)
         )
 
@@ -83,25 +83,6 @@ class SummarizeDataset(beam.PTransform):
             directory=self.request.directory,
             slices=", ".join(name for name, _ in self.request.slices),
         )
-
-
-class _Merge(beam.CombineFn):
-    """Merges what was gathered; the result is the same in whatever order and groups."""
-
-    def create_accumulator(self) -> Gathered:
-        return {}
-
-    def add_input(self, accumulator: Gathered, element: Gathered) -> Gathered:
-        return merge(accumulator, element)
-
-    def merge_accumulators(self, accumulators: Iterable[Gathered]) -> Gathered:
-        merged: Gathered = {}
-        for accumulator in accumulators:
-            merged = merge(merged, accumulator)
-        return merged
-
-    def extract_output(self, accumulator: Gathered) -> Gathered:
-        return accumulator
 
 
 def run(

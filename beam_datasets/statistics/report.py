@@ -97,10 +97,7 @@ def compute(
 
 def compute_request(request: Request) -> Statistics:
     """Returns the statistics that are asked for, computed in this process."""
-    gathered: Gathered = {}
-    for run in request.runs():
-        gathered = merge(gathered, gather(run, request))
-    return conclude(gathered, request)
+    return conclude(merge(gather(run, request) for run in request.runs()), request)
 
 
 def conclude(gathered: Gathered, request: Request) -> Statistics:

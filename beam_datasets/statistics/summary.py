@@ -31,7 +31,7 @@ from beam_datasets.statistics.sketches import Spread, Values, codes_of, hashes_o
 if TYPE_CHECKING:
     import os
     from collections import abc
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -499,15 +499,15 @@ def gather(part: Range, request: Request) -> Gathered:
     return {part.number: summaries}
 
 
-def merge(into: Gathered, other: Gathered) -> Gathered:
-    """Merges `other` into `into` in place and returns `into`."""
-    for number, summaries in other.items():
-        if number not in into:
-            into[number] = summaries
-            continue
-        for mine, theirs in zip(into[number], summaries):
-            mine.merge(theirs)
-    return into
+def merge(parts: Iterable[Gathered]) -> Gathered:
+    """Merges all parts into the first one, in place, and returns it; nothing if there are none."""
+    merged: Gathered = {}
+    for part in parts:
+        for number, summaries in part.items():
+            for mine, theirs in zip(merged.setdefault(number, summaries), summaries):
+                if mine is not theirs:
+                    mine.merge(theirs)
+    return merged
 
 
 def _blocks(part: Range, pool: ShardPool) -> Iterator[list[bytes]]:

@@ -173,7 +173,7 @@ def test_grouping_changes_no_byte(made):
         parts = [part for run in request.runs() for part in pieces(run, random)]
         gathered = [gather(parts[i], request) for i in random.permutation(len(parts))]
         while len(gathered) > 1:
-            gathered.append(merge(gathered.pop(0), gathered.pop(0)))
+            gathered.append(merge([gathered.pop(0), gathered.pop(0)]))
         assert json_text(conclude(gathered[0], request)) == expected
 
 
@@ -184,7 +184,7 @@ def test_ranges_that_the_engine_lost_or_doubled(made):
     for wrong in ([], runs[1:], runs[:-1], [*runs, runs[0]]):
         gathered = {}
         for run in wrong:
-            gathered = merge(gathered, gather(run, request))
+            gathered = merge([gathered, gather(run, request)])
         read = sum(run.run.take for run in wrong)
         with pytest.raises(
             errors.LostExamplesError, match=rf"'train': {read} examples .* of {len(examples)}\. .* lost"
