@@ -209,8 +209,8 @@ def job_reported() -> Iterator[None]:
     Each record is one line. Where the program has configured logging, its handlers show them, and nothing is changed.
     """
     root = logging.getLogger()
-    others = list(root.handlers)  # Beam adds one to standard error where there is none
-    if root.level != logging.WARNING or any(type(handler) is not logging.StreamHandler for handler in others):
+    # Beam adds a handler to standard error where there is none.
+    if root.level != logging.WARNING or any(type(handler) is not logging.StreamHandler for handler in root.handlers):
         yield
         return
     handler = logging.StreamHandler(sys.stderr)
@@ -218,19 +218,16 @@ def job_reported() -> Iterator[None]:
     handler.addFilter(_is_news_of_beam)
     reporters = [logging.getLogger(name) for name in _REPORTERS]
     levels = [reporter.level for reporter in reporters]
-    root.addHandler(handler)
-    for other in others:
-        other.addFilter(_is_not_of_beam)
-    for reporter in reporters:
-        reporter.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        for other in others:
-            other.removeFilter(_is_not_of_beam)
-        for reporter, level in zip(reporters, levels):
-            reporter.setLevel(level)
+    with beam_silenced():
+        root.addHandler(handler)
+        for reporter in reporters:
+            reporter.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            for reporter, level in zip(reporters, levels):
+                reporter.setLevel(level)
 
 
 def _is_not_of_beam(record: logging.LogRecord) -> bool:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.records import Prepared, RecordRanges, Transform
     from beam_datasets.materializing.selection import NameOrDir
-    from beam_datasets.metadata.lineage import Lineage
+    from beam_datasets.metadata.manifest import Lineage
 
 _HISTOGRAMS, _NUMBERS = "histograms", "numbers"
 

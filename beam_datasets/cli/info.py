@@ -11,7 +11,7 @@ from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Comman
 from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
-from beam_datasets.metadata.lineage import Lineage
+from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.metadata.lineage import KeyRule
+    from beam_datasets.metadata.manifest import KeyRule
     from beam_datasets.reading.shards import Shard
 
     Ints = NDArray[np.int64]

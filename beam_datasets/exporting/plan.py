@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from beam_datasets.exporting.writing import Format
     from beam_datasets.materializing.selection import NameOrDir
     from beam_datasets.metadata.info import DatasetInfo
-    from beam_datasets.metadata.lineage import Lineage
+    from beam_datasets.metadata.manifest import Lineage
 
 _FORMATS: dict[str, type[Format]] = {kind.name: kind for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
 NAMES = tuple(_FORMATS)

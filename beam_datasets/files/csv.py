@@ -28,9 +28,9 @@ from beam_datasets.files.inputs import Piece, check_encoding, open_bytes, undeco
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from beam_datasets.files.builder import Row
     from beam_datasets.files.fields import Field
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.rows import Row
 
 log = logging.getLogger(__name__)
 

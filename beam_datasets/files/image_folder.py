@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
-from beam_datasets.files.builder import FilesBuilder, units_of
+from beam_datasets.files.builder import Bad, FilesBuilder, read_piece, units_of
 from beam_datasets.files.images import storable_image
 from beam_datasets.files.inputs import find, open_bytes
-from beam_datasets.files.rows import Bad, read_piece
 from beam_datasets.files.splits import shares
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
@@ -26,8 +25,8 @@ from beam_datasets.metadata.info import DatasetInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from beam_datasets.files.builder import Example, Key
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.rows import Example, Key
 
 _BATCH = 32  # images that a worker is given at once
 _CLUTTER = ("Thumbs.db", "desktop.ini", "__MACOSX")

@@ -23,9 +23,9 @@ from beam_datasets.files.inputs import check_encoding, decode_line, lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from beam_datasets.files.builder import Row
     from beam_datasets.files.fields import Field
     from beam_datasets.files.inputs import Piece
-    from beam_datasets.files.rows import Row
 
 log = logging.getLogger(__name__)
 

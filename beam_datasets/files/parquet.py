@@ -24,8 +24,8 @@ from beam_datasets.files.inputs import Piece, open_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from beam_datasets.files.builder import Row
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.rows import Row
 
 _BATCH = 1024  # rows that are in memory as Python values at once
 

@@ -15,8 +15,8 @@ from beam_datasets.files.inputs import check_encoding, count, decode_line, lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from beam_datasets.files.builder import Row
     from beam_datasets.files.inputs import Piece
-    from beam_datasets.files.rows import Row
 
 
 BLANK = "blank lines left out"

@@ -18,11 +18,10 @@ from apache_beam.io.filesystems import FileSystems
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError
 from beam_datasets.features import FeatureConnector, Image, compile_decoder, from_json_text
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.files.builder import RowsBuilder
+from beam_datasets.files.builder import Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import Piece, open_bytes
-from beam_datasets.files.rows import Rows
 from beam_datasets.formats import example as examples
 from beam_datasets.formats import tfrecord
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
+    from beam_datasets.files.builder import Example, Reader, Row
     from beam_datasets.files.inputs import InputFile
-    from beam_datasets.files.rows import Example, Reader, Row
 
 
 class Tfrecord(RowsBuilder):

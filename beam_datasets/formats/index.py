@@ -123,7 +123,7 @@ class Index:
 
     @property
     def unsorted(self) -> bool:
-        """Whether the keys do not ascend: the shard has examples of several stretches, see `metadata.lineage`."""
+        """Whether the keys do not ascend: the shard has examples of several stretches, see `metadata.manifest`."""
         return self._unsorted
 
     @property

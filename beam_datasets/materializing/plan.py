@@ -27,7 +27,7 @@ from beam_datasets.materializing.selection import (
 )
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.info_json import names_in
-from beam_datasets.metadata.lineage import Ascent, Lineage, SourceDataset, SplitLineage
+from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.metadata.names import DatasetName, did_you_mean
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version

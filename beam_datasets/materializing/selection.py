@@ -20,7 +20,7 @@ from beam_datasets.diffing.diffing import KeyCursor
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
-from beam_datasets.metadata.lineage import Ascent, Read, SplitLineage, between
+from beam_datasets.metadata.manifest import Ascent, Read, SplitLineage, between
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_split_name
 from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.metadata.splits import AbstractSplit, SplitAdd
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.metadata.lineage import KeyRule
+    from beam_datasets.metadata.manifest import KeyRule
     from beam_datasets.metadata.splits import AbsoluteInstruction, Spec
 
     NameOrDir = str | os.PathLike[str]

@@ -10,7 +10,7 @@ from beam_datasets.errors import InvalidKeyError, MetadataError
 
 if TYPE_CHECKING:
     from beam_datasets.formats.index import Index
-    from beam_datasets.metadata.lineage import KeyRule
+    from beam_datasets.metadata.manifest import KeyRule
     from beam_datasets.metadata.shards import FileInstructions
     from beam_datasets.reading.source import Source
 

@@ -13,8 +13,7 @@ from beam_datasets.arguments import boolean
 from beam_datasets.errors import DatasetNotFoundError, FeatureError, MetadataError, PathNotFoundError
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
 from beam_datasets.metadata.info_json import check_supervised_keys
-from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, between
-from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
+from beam_datasets.metadata.manifest import MANIFEST_FILE, Ascent, KeyRule, Lineage, Manifest, between
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
 from beam_datasets.reading.config import read_config_of

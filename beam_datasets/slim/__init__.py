@@ -20,6 +20,6 @@ from beam_datasets.slim.handlers import SparseTensorValue as SparseTensorValue
 from beam_datasets.slim.handlers import Tensor as Tensor
 from beam_datasets.slim.provider import DatasetDataProvider as DatasetDataProvider
 from beam_datasets.slim.provider import DatasetSpecification as DatasetSpecification
-from beam_datasets.slim.records import RecordReader as RecordReader
-from beam_datasets.slim.records import TextLineReader as TextLineReader
-from beam_datasets.slim.records import TFRecordReader as TFRecordReader
+from beam_datasets.slim.provider import RecordReader as RecordReader
+from beam_datasets.slim.provider import TextLineReader as TextLineReader
+from beam_datasets.slim.provider import TFRecordReader as TFRecordReader

@@ -18,8 +18,7 @@ from beam_datasets.features.decode import apply_decoders, skip_decoding
 from beam_datasets.features.sequence import below
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
-from beam_datasets.metadata.lineage import Lineage
-from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
 from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying.findings import Finding

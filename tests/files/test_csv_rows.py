@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
+from beam_datasets.files.builder import Bad, Rows
 from beam_datasets.files.csv import Dialect, header, rows
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find
-from beam_datasets.files.rows import Bad, Rows
 
 
 def reader(dialect, fields, key=None, dropped=()):

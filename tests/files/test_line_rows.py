@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from beam_datasets.errors import InputError
+from beam_datasets.files.builder import Bad, Rows, read_piece
 from beam_datasets.files.fields import Field, parse_field
 from beam_datasets.files.inputs import find, pieces
 from beam_datasets.files.jsonl import objects
-from beam_datasets.files.rows import Bad, Rows, read_piece
 from beam_datasets.files.text_lines import text_rows
 
 

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from beam_datasets.errors import InputError
+from beam_datasets.files.builder import Rows, read_piece
 from beam_datasets.files.inputs import find
 from beam_datasets.files.parquet import row_groups, rows
-from beam_datasets.files.rows import Rows, read_piece
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from beam_datasets.errors import CorruptRecordError
+from beam_datasets.files.builder import Bad, Rows
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find, open_bytes
-from beam_datasets.files.rows import Bad, Rows
 from beam_datasets.files.tfrecord import Values, decoder, records
 from beam_datasets.files.tfrecord import rows as record_rows
 from beam_datasets.formats.example import parse, serialize

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import InvalidKeyError, MetadataError
 from beam_datasets.metadata.keys import hash_key, ordered_key, reshuffled_key, reshuffled_keys
-from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, Read, SourceDataset, SplitLineage, between
+from beam_datasets.metadata.manifest import Ascent, KeyRule, Lineage, Read, SourceDataset, SplitLineage, between
 
 names = st.text(min_size=1, max_size=5)
 rules = st.builds(KeyRule, st.none() | names, st.lists(names, max_size=3).map(tuple))

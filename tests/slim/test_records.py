@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
-from beam_datasets.slim import TextLineReader, TFRecordReader, records
+from beam_datasets.slim import TextLineReader, TFRecordReader, provider
 
 PACK = {None: lambda data: data, "gzip": gzip.compress, "zlib": zlib.compress}
 RECORDS = [b"", b"one", bytes(range(99)), b"x" * 70, b"last"]
@@ -20,7 +20,7 @@ TEXT = b"one\n\r\ntwo \xff\r\nthree\rfour\nfive"
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(records, "CHUNK_BYTES", 37)
+    monkeypatch.setattr(provider, "CHUNK_BYTES", 37)
 
 
 def write(path, data):
