@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
+from beam_datasets.beam import encode, write
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam import write
 from beam_datasets.beam.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.generate.spill_dir import choose_spill_dir
@@ -86,7 +86,7 @@ def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch)
     monkeypatch.setattr(write, "MAX_BUFFERED_PART_SIZE", 100_000)
     assert build("held", payload="inline") == expected
     assert build("spilled") == expected
-    monkeypatch.setattr(write, "MAX_BUFFERED_BUNDLE_SIZE", 1 << 20)
+    monkeypatch.setattr(encode, "MAX_BUFFERED_BUNDLE_SIZE", 1 << 20)
     with pytest.raises(BeamDatasetsError, match="one bundle has more than 1 MiB, .* Use payload='spilled'"):
         build("too_much", payload="inline")
 
