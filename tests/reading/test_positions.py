@@ -1,7 +1,5 @@
 """Workers' shares against dealing positions out one by one."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,41 +27,6 @@ def test_shares_are_what_dealing_gives(start, length, count, block):
         assert share.positions(0, len(hand)).tolist() == hand
         assert [share.position(nth) for nth in range(len(hand))] == hand
         assert share.positions(len(hand) // 2, len(hand)).tolist() == hand[len(hand) // 2 :]
-
-
-@given(
-    st.integers(1, 40), st.integers(1, 3), st.lists(st.tuples(COUNTS, BLOCKS, st.integers(0, 6)), max_size=6), COUNTS
-)
-def test_any_sequence_of_workers_takes_each_example_once_an_epoch(length, epochs, sets, last_count):
-    end, position, seen = length * epochs, 0, []
-    for count, block, rounds in sets:
-        shares = [Share(worker, count, position, block) for worker in range(count)]
-        taken = [min(share.count(end), rounds * block) for share in shares]
-        seen += [p for share, n in zip(shares, taken) for p in share.positions(0, n).tolist()]
-        reached = {share.reached(rounds * block, end) for share in shares}
-        assert reached == {(reached_by_all(taken, position, block), None)}
-        position, _ = reached.pop()
-    shares = [Share(worker, last_count, position) for worker in range(last_count)]
-    seen += [p for share in shares for p in share.positions(0, share.count(end)).tolist()]
-    assert sorted(seen) == list(range(end))
-    for epoch in range(epochs):
-        assert sorted(p % length for p in seen if p // length == epoch) == list(range(length))
-
-
-@pytest.mark.parametrize("whole_parts", [False, True])
-@given(st.integers(0, 100), st.data())
-def test_each_global_batch_holds_the_same_examples_for_any_worker_count(whole_parts, start, data):
-    batch = data.draw(st.sampled_from([1, 6, 12, 24]))
-    for count in [count for count in range(1, batch + 1) if batch % count == 0]:
-        part = part_of_batch(batch, count)
-        shares = [Share(worker, count, start, part if whole_parts else 1) for worker in range(count)]
-        for step in range(4):
-            parts = [share.positions(step * part, (step + 1) * part).tolist() for share in shares]
-            expected = list(range(start + step * batch, start + (step + 1) * batch))
-            assert sorted(itertools.chain(*parts)) == expected
-            if whole_parts:
-                assert list(itertools.chain(*parts)) == expected
-            assert {share.reached((step + 1) * part) for share in shares} == {(expected[-1] + 1, None)}
 
 
 def test_the_end_is_where_the_first_worker_has_done():
