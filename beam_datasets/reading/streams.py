@@ -8,12 +8,13 @@ nothing is replayed.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
@@ -36,6 +37,8 @@ Unit: TypeAlias = Any
 Item: TypeAlias = "tuple[Unit, Any]"
 """A unit and the value that was made of it."""
 
+_LEFT_OUT = object()
+_STOPPED = "a function given to map() or filter() raised StopIteration"
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
 
 
@@ -346,6 +349,8 @@ class StreamIterator(Iterator[Any]):
     def __init__(self, stream: Stream, epoch: int = 0) -> None:
         self._stream = stream
         self._links = stream._links
+        leading = itertools.takewhile(lambda link: isinstance(link, (Mapped, Filtered)), self._links)
+        self._num_leading = len(list(leading))
         self._reader: DatasetIterator | None = None
         self._begin(epoch)
 
@@ -364,8 +369,10 @@ class StreamIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         while True:
-            number = next((i for i in reversed(range(len(self._queues))) if self._queues[i]), None)
-            if number is None:
+            number = len(self._links)
+            while number >= self._num_leading and not self._queues[number]:
+                number -= 1
+            if number < self._num_leading:
                 self._read()
                 continue
             queue = self._queues[number]
@@ -403,9 +410,11 @@ class StreamIterator(Iterator[Any]):
         """Reads the next item of the dataset. At its end, passes on what a link holds, or goes to the next epoch."""
         if not self._is_cut():
             for value in self._open():
-                self._queues[0].append((self._position, value))
+                passed = self._led(value)
                 self._position += 1
-                return
+                if passed is not _LEFT_OUT:
+                    self._queues[self._num_leading].append((self._position - 1, passed))
+                    return
         for number, link in enumerate(self._links):
             if isinstance(link, Grouping) and self._bins[number]:
                 self._queue_bins(number, [some for some in link.left(self._bins[number]) if some.items])
@@ -416,6 +425,21 @@ class StreamIterator(Iterator[Any]):
         if epochs is not None and (epochs <= 1 or self._epoch + 1 >= epochs):
             raise StopIteration
         self._begin(self._epoch + 1)
+
+    def _led(self, value: Any) -> Any:
+        """Returns an item after the functions and filters that come first, or `_LEFT_OUT`."""
+        try:
+            for link in self._links[: self._num_leading]:
+                if isinstance(link, Mapped):
+                    value = link.function(value)
+                elif not cast("Filtered", link).function(value):
+                    return _LEFT_OUT
+        except BaseException as error:
+            self.close()  # the item is read again
+            if isinstance(error, StopIteration):  # it would look like the end
+                raise RuntimeError(_STOPPED) from error
+            raise
+        return value
 
     def _is_cut(self) -> bool:
         """Returns whether no further item can pass all links."""
@@ -547,7 +571,7 @@ def _guarded(function: Callable[[Any], Any], value: Any) -> Any:
     try:
         return function(value)
     except StopIteration as error:  # it would look like the end
-        raise RuntimeError("a function given to map() or filter() raised StopIteration") from error
+        raise RuntimeError(_STOPPED) from error
 
 
 def _unchanged(value: Any) -> Any:
