@@ -102,6 +102,8 @@ def materialize(source: NameOrDir, *, beam_options: Any | Sequence[str] | None =
             * features: which features are kept, nested ones as 'objects/label'; None for all.
             * filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
               'module:function' or 'path/to/file.py:function'.
+            * where: which examples are kept: a condition in SQL on features, as "label = 'dog' and length(text) > 100",
+              with class labels by name; needs `beam_datasets[where]`. A filter gets those for which it is true.
             * reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their
               keys.
             * refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in

@@ -77,8 +77,8 @@ class Materialize(beam.PTransform):
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
-                sources, features, filter, reshuffle, refuse_repeats, num_shards, min_shard_size, max_shard_size,
-                storage_options, source_storage_options.
+                sources, features, filter, where, reshuffle, refuse_repeats, num_shards, min_shard_size,
+                max_shard_size, storage_options, source_storage_options.
 
         Raises:
             BeamDatasetsError: it cannot be done; the message says why.

@@ -93,7 +93,7 @@ def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
     if lineage.features is not None:
         yield f"{indent}only the features {', '.join(lineage.features)}"
     if lineage.filter is not None:
-        yield f"{indent}only examples for which {lineage.filter} returned True"
+        yield f"{indent}only examples that pass {lineage.filter}"
     if lineage.reshuffle is not None:
         yield f"{indent}in a new order, of the salt {lineage.reshuffle!r}"
     for number, dataset in enumerate(lineage.datasets):

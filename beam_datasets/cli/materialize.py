@@ -24,7 +24,7 @@ from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import SelectedSplit
@@ -49,6 +49,7 @@ source SOURCE
 --source LABEL=SOURCE...  another dataset, for expressions
 --features A,B/C  keep only these features; can be nested
 --filter MODULE:FUNCTION  keep examples of which it returns True; or path/to/file.py:FUNCTION
+--where CONDITION  keep examples for which a condition on features holds: "label = 'dog' and length(text) > 100"
 --reshuffle SALT  a new order, by this salt and the keys; default: the order is kept
 --refuse_repeats  refuse keys that occur more than once in a split
 --storage{STORAGE.format("the store of --data_dir")}
@@ -68,6 +69,7 @@ _REQUEST = (
     "source_data_dir",
     "features",
     "filter",
+    "where",
     "reshuffle",
     "refuse_repeats",
     "min_shard_size",
@@ -93,6 +95,8 @@ def run(args: Sequence[str]) -> int:
     say(f"{job.info.display_name} -> {job.dataset_dir}")
     say(to_come)
     if known.dry_run:
+        if known.where is not None:
+            say(_chosen(job, job.count_chosen()))
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
@@ -105,9 +109,19 @@ def run(args: Sequence[str]) -> int:
         if not is_published(directory):  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
-        say(splits_table(builder_from_directory(directory).info.splits))
+        splits = builder_from_directory(directory).info.splits
+        say(splits_table(splits))
+        if known.where is not None:
+            say(_chosen(job, {name: split.num_examples for name, split in splits.items()}))
         say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
+
+
+def _chosen(job: Job, counts: Mapping[str, int]) -> str:
+    """Returns how many records the condition selects."""
+    return "\n".join(
+        f"{split.name}: selected {counts[split.name]:,} of {split.num_examples:,} records" for split in job.splits
+    )
 
 
 def _total(job: Job) -> int | None:

@@ -16,7 +16,7 @@ from beam_datasets.features.decode import select
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.materializing.copying import plan_copy
-from beam_datasets.materializing.records import RANGE_BYTES, Filter, RecordRanges, Transform, salt_of
+from beam_datasets.materializing.records import RANGE_BYTES, Filter, Opener, RecordRanges, Transform, salt_of
 from beam_datasets.materializing.selection import (
     Repeats,
     Sources,
@@ -25,6 +25,7 @@ from beam_datasets.materializing.selection import (
     named_splits,
     select_splits,
 )
+from beam_datasets.materializing.where import Where
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.info_json import names_in
 from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, SplitLineage
@@ -133,6 +134,20 @@ class Job:
         known = self.transform is None and self.reshuffle is None and all(split.exact for split in self.splits)
         return plan_copy(self.splits, self.sharding) if known else None
 
+    def count_chosen(self) -> dict[str, int]:
+        """Returns how many examples of each split are kept; reads the sources if that depends on the examples.
+
+        Raises:
+            CorruptRecordError: a record is damaged.
+        """
+        if self.transform is None:
+            return {split.name: split.num_examples for split in self.splits}
+        counts, opener = Counter({split.name: 0 for split in self.splits}), Opener()
+        for whole in self.ranges:
+            records = opener.open(whole.file, keyed=False)
+            counts[whole.split] += sum(len(kept) for _, kept in self.transform.apply(whole, records))
+        return dict(counts)
+
     @cached_property
     def ranges(self) -> RecordRanges:
         """What is read together; larger in a large source, so that there are not too many."""
@@ -158,6 +173,7 @@ def plan_job(
     sources: Mapping[str, NameOrDir] | None = None,
     features: Collection[str] | None = None,
     filter: str | Callable[[Any], Any] | None = None,
+    where: str | None = None,
     reshuffle: str | None = None,
     refuse_repeats: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -185,10 +201,16 @@ def plan_job(
     trees = [kept_features(builder, kept) for builder in builders]
     _check_alike(builders, trees)
     chosen = None if filter is None else Filter.of(filter)
-    transform = None
-    if kept is not None or chosen is not None:
+    condition, transform = None, None
+    if where is not None:
+        condition = Where(where)
+        for builder in builders:
+            condition.compile(builder.info.features)  # what is wrong with it is an error here
+    if kept is not None or chosen is not None or condition is not None:
         names = None if kept is None else record_names(trees[0])
-        transform = Transform(tuple(builder.info.features for builder in builders), names, chosen)
+        transform = Transform(tuple(builder.info.features for builder in builders), names, chosen, condition)
+    criteria = [] if where is None else [f"where {' '.join(where.split())}"]
+    criteria += [] if chosen is None else [chosen.name]
     identity = _identity(to, first, builders[0].info, root)
     info = _info(builders, identity, trees[0], reshuffled=reshuffle is not None)
     for builder in builders:
@@ -196,7 +218,7 @@ def plan_job(
     lineage = Lineage(
         tuple(map(_described, builders)),
         {one.name: _lineage(one, reshuffle) for one in selected},
-        None if chosen is None else chosen.name,
+        " and ".join(criteria) or None,
         None if kept is None else tuple(kept),
         reshuffle,
     )

@@ -14,6 +14,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import threading
 import traceback
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun
+    from beam_datasets.materializing.where import Where
 
 RANGE_BYTES = 32 << 20
 LOCAL_CHUNK = 1 << 20
@@ -341,11 +343,13 @@ class Transform:
         features: of each source.
         names: what is kept of a record, by the names in it; None for all.
         filter: which examples are kept; None for all.
+        where: which of them are given to the filter; None for all.
     """
 
     features: tuple[Any, ...] = ()
     names: frozenset[bytes] | None = None
     filter: Filter | None = None
+    where: Where | None = None
 
     def apply(self, whole: RecordRange, records: Records) -> Iterator[tuple[NDArray[np.intp], list[bytes]]]:
         """Yields (places within the range, records) of those that are kept, in order, a chunk at a time.
@@ -354,23 +358,52 @@ class Transform:
             CorruptRecordError: a record is damaged.
             BeamDatasetsError: the filter fails, or a record does not fit the features.
         """
-        keep = self._keeper(whole, records)
+        chosen_of, keep = self._chooser(whole, records), self._keeper(whole, records)
         for first, offsets, buffer in records.chunks():
             data = records.unframe(first, offsets, buffer)
-            kept = range(len(data)) if keep is None else [i for i, record in enumerate(data) if keep(first + i, record)]
+            kept: Iterable[int] = range(len(data)) if chosen_of is None else chosen_of(first, data)
+            kept = list(kept) if keep is None else [i for i in kept if keep(first + i, data[i])]
             chosen = [data[i] for i in kept]
             if self.names is not None:
                 chosen = [example.keep(record, self.names) for record in chosen]
             yield first + np.array(kept, np.intp), chosen
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
+
+    @cached_property
+    def _compiled(self) -> dict[tuple[int, int], Callable[[list[Any]], list[int]]]:
+        """What evaluates `where` for a source in a thread."""
+        return {}
+
+    def _chooser(self, whole: RecordRange, records: Records) -> Callable[[int, list[Any]], list[int]] | None:
+        """Returns the function from the number of a first record, and records, to the places of those chosen."""
+        if self.where is None:
+            return None
+        key = whole.dataset, threading.get_ident()
+        if key not in self._compiled:
+            self._compiled[key] = self.where.compile(self.features[whole.dataset])
+        places = self._compiled[key]
+
+        def choose(first: int, data: list[Any]) -> list[int]:
+            try:
+                return places(data)
+            except (BeamDatasetsError, FeatureError, ExampleError):
+                for place, record in enumerate(data):
+                    try:
+                        places([record])
+                    except (BeamDatasetsError, FeatureError, ExampleError) as error:
+                        raise type(error)(f"{_where(whole, records, first + place)}: {error}") from error
+                raise
+
+        return choose
 
     def _keeper(self, whole: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
         if self.filter is None:
             return None
         decode, name, chosen = compile_decoder(self.features[whole.dataset]), self.filter.name, self.filter.function
 
-        def where(place: int) -> str:
-            file, byte, example = whole.file, records.offsets[place], f"{whole.source}[{whole.index + place}]"
-            return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
+        where = partial(_where, whole, records)
 
         def keep(place: int, record: bytes) -> bool:
             try:
@@ -389,6 +422,12 @@ class Transform:
             return bool(answer)
 
         return keep
+
+
+def _where(whole: RecordRange, records: Records, place: int) -> str:
+    """Returns where a record is, for errors."""
+    file, byte, example = whole.file, records.offsets[place], f"{whole.source}[{whole.index + place}]"
+    return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
 
 
 def _described(error: Exception) -> str:

@@ -315,7 +315,7 @@ class Stream:
         """Raises a TypeError."""
         raise TypeError(
             "the number of items is unknown: it depends on the examples, because of filter(), batch_by_length() or "
-            "pack(). Count them in a loop, or write what passes with materialize(): its result has a length."
+            "pack(). Count them in a loop, or write what passes with materialize(where=...), which has a length."
         )
 
     __bool__ = __len__

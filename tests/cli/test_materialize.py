@@ -87,7 +87,7 @@ def test_splits_of_one_source(data, run):
     assert lineage[:4] == [
         "x = train+two:1.0.0:train",
         "only the features id",
-        "only examples for which filters:even returned True",
+        "only examples that pass filters:even",
         "in a new order, of the salt 'pepper'",
     ]
     assert [line.partition(" (")[0] for line in lineage[4:]] == [

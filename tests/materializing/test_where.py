@@ -1,0 +1,153 @@
+"""Conditions of `where=` against the same in Python, and their errors before anything is read."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import features as F
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError
+from beam_datasets.formats.tfrecord import frame_all
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.where import Where
+
+TREE = F.FeaturesDict(
+    {
+        "n": np.int64,
+        "weight": F.Scalar(np.float32, optional=True),
+        "text": F.Text(),
+        "label": F.ClassLabel(names=["cat", "dog"]),
+        "tags": F.Sequence(F.Text()),
+        "labels": F.Sequence(F.ClassLabel(names=["a", "b"])),
+        "box": {"xmin": np.int32, "flag": np.bool_},
+        "grid": F.Tensor(shape=(2, 2), dtype=np.uint8),
+        "image": F.Image(shape=(1, 1, 3)),
+    }
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "n": i,
+        "weight": None if i % 5 == 0 else i / 4,
+        "text": "é" * i,
+        "label": i % 3 - 1,
+        "tags": ["new"] * (i % 2) + ["x"],
+        "labels": [i % 2],
+        "box": {"xmin": 7 - i, "flag": i % 4 == 0},
+        "grid": np.full((2, 2), i, np.uint8),
+        "image": np.zeros((1, 1, 3), np.uint8),
+    }
+    for i in range(23)
+]
+
+
+@pytest.fixture(scope="module")
+def records() -> list[bytes]:
+    encode = F.compile_encoder(TREE)
+    return [encode(row) for row in ROWS]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory, records: list[bytes]) -> Path:
+    folder = tmp_path_factory.mktemp("where")
+    (folder / "rows.tfrecord").write_bytes(b"".join(frame_all(records)))
+    return Path(bd.adopt(str(folder / "rows.tfrecord"), TREE, name="rows").dataset_dir)
+
+
+@pytest.mark.parametrize(
+    "expression,expected",
+    [
+        ("label == 'dog' and length(text) > 10", lambda row: row["label"] == 1 and row["n"] > 10),
+        ("label is null", lambda row: row["label"] == -1),
+        ("n between 3 and 5 or n in (7, 9)", lambda row: row["n"] in (3, 4, 5, 7, 9)),
+        ("weight > 2", lambda row: row["weight"] is not None and row["weight"] > 2),
+        ("weight is null", lambda row: row["weight"] is None),
+        ("list_contains(tags, 'new')", lambda row: "new" in row["tags"]),
+        ("labels[1] = 'b'", lambda row: row["labels"] == [1]),
+        ("box.xmin > 2 and not box.flag", lambda row: row["box"]["xmin"] > 2 and not row["box"]["flag"]),
+        ("grid[2][1] = 4", lambda row: row["n"] == 4),
+        ("N % 2 = 0 -- even", lambda row: row["n"] % 2 == 0),
+        ("true", lambda row: True),
+        ("len(list_filter(tags, lambda x: x = 'new')) = 1", lambda row: "new" in row["tags"]),
+        ("n <\n 3", lambda row: row["n"] < 3),
+    ],
+)
+def test_chooses_as_python_does(records: list[bytes], expression: str, expected: Any) -> None:
+    chosen = Where(expression).compile(TREE)
+    wanted = [i for i, row in enumerate(ROWS) if expected(row)]
+    assert chosen(records) == wanted
+    assert [i for i, record in enumerate(records) if chosen([record])] == wanted
+
+
+@pytest.mark.parametrize(
+    "expression,words",
+    [
+        ("label = = 'dog'", r"syntax error at or near \"=\"\nlabel = = 'dog'\n        \^ character 9"),
+        ("n >", "syntax error"),
+        ("", "syntax error"),
+        ("1) or (1=1", "syntax error"),
+        ("n > 1 order by n", "syntax error"),
+        ("n > 1; select 2", "syntax error"),
+        (
+            "lanel = 'dog'",
+            r"no feature 'lanel'.*label.*\nlanel = 'dog'\n\^ character 1\n.*features: box, grid, label,",
+        ),
+        ("text > 3", "(?s)Cannot compare values of type VARCHAR.*\\^"),
+        ("n > 'x'", "(?s)Could not convert string 'x'.*\\^"),
+        ("nosuch(n)", "nosuch"),
+        ("n + 1", "expected a condition, which is true or false, got"),
+        ("count(*) > 1", "aggregates"),
+        ("n in (select 3)", "got a subquery"),
+        ("random() < 0.5", r"random\(\) does not depend on the example alone"),
+        ("current_date > '2020-01-01'", "no feature 'current_date'"),
+        ("image is null", "feature 'image', .* has no column"),
+        ('"#" > 3', "no feature '#'"),
+    ],
+)
+def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: str, words: str) -> None:
+    with pytest.raises(BeamDatasetsError, match=words):
+        plan_job(str(source), to="some", data_dir=str(tmp_path), where=expression)
+
+
+def test_not_a_text(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(BeamDatasetsError, match="expected a text such as 'n > 3', got 3"):
+        plan_job(str(source), to="some", data_dir=str(tmp_path), where=3)  # type: ignore[arg-type]
+
+
+def test_materializes_what_is_chosen(source: Path, tmp_path: Path) -> None:
+    request: Any = {"data_dir": str(tmp_path), "where": "label = 'dog'"}
+    job = plan_job(str(source), to="dogs", **request)
+    wanted = [row["n"] for row in ROWS if row["label"] == 1]
+    assert job.count_chosen() == {"train": len(wanted)}
+    assert pickle.loads(pickle.dumps(job.transform)).where == Where("label = 'dog'")
+    made = bd.builder_from_directory(bd.materialize(str(source), to="dogs", **request))
+    assert [int(example["n"]) for example in made.as_dataset("train")] == wanted
+    assert made.lineage.filter == "where label = 'dog'"
+    both = bd.materialize(str(source), to="both", features=["n"], filter=is_large, **request)
+    assert [int(example["n"]) for example in bd.builder_from_directory(both).as_dataset("train")] == [
+        n for n in wanted if n > 9
+    ]
+    assert "where label = 'dog' and " in str(bd.builder_from_directory(both).lineage.filter)
+
+
+def is_large(example: Any) -> bool:
+    assert example["label"] == 1
+    return bool(example["n"] > 9)
+
+
+def test_a_damaged_record_is_named(source: Path, tmp_path: Path, records: list[bytes]) -> None:
+    bad = bytearray(b"".join(frame_all(records)))
+    bad[len(bad) // 2] ^= 1
+    copy = tmp_path / "rows" / "1.0.0"
+    copy.mkdir(parents=True)
+    for file in source.iterdir():
+        if file.is_file():
+            (copy / file.name).write_bytes(
+                bytes(bad) if ".tfrecord" in file.name and ".index" not in file.name else file.read_bytes()
+            )
+    with pytest.raises(CorruptRecordError, match=r"record \d+"):
+        bd.materialize(str(copy), to="new", data_dir=str(tmp_path), where="n > 3")
