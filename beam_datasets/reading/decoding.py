@@ -183,6 +183,8 @@ def one_of(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     first, *rest = steps
     if isinstance(first, Batch):
         first = replace(first, steps=one_of(processes, first.steps))
+    elif isinstance(first, MixedFirst):
+        first = replace(first, firsts=tuple(one_of(processes, (step,))[0] for step in first.firsts))
     elif isinstance(first, Decode) and first.threads is None:
         first = replace(first, threads=max(1, usable_cores() // processes))
     return first, *rest
@@ -228,6 +230,11 @@ class MixedFirst:
         """Returns the function from a pair."""
         functions = [step.compile() for step in self.firsts]
         return lambda pair: (pair[0], functions[pair[0]](pair[1]))
+
+    def compile_ahead(self) -> Ahead | None:
+        """Returns what makes blocks of pairs on threads; None where one thread does it."""
+        threads = max([step.num_threads() for step in self.firsts if isinstance(step, Decode)], default=1)
+        return Ahead(one_by_one(self.compile(), TASK_BYTES), threads) if threads > 1 else None
 
     def compile_block(self) -> Function:
         """Returns the function from a list of pairs: items of one source are decoded together."""

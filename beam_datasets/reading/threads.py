@@ -137,7 +137,7 @@ class Ahead:
     Attributes:
         start: starts to make the values of a block.
         threads: how many threads.
-        is_whole: whether a block is made as it comes, such as a list with the records of a batch. Else its items are
+        is_whole: whether each item is a block of its own, such as the list of the records of a batch. Else items are
             divided into tasks of a size that is measured.
         is_asked: whether small values are made on threads too.
     """
@@ -163,7 +163,7 @@ class _Window:
 
     def make(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
         ahead, waiting = self._ahead, self._waiting
-        blocks = iter(blocks if ahead.is_whole else paced(blocks, self._sizes()))
+        blocks = ([item] for block in blocks for item in block) if ahead.is_whole else paced(blocks, self._sizes())
         pool = ThreadPoolExecutor(ahead.threads, "beam_datasets-decode")  # a thread starts when it has something to do
         error: Exception | None = None
         try:

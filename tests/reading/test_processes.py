@@ -191,6 +191,20 @@ def test_workers_end_with_their_parent(dataset: Any, tmp_path: Path, sent: int) 
     assert errors.count("Traceback") == (sent == signal.SIGINT)
 
 
+@pytest.mark.slow
+def test_what_is_filtered_and_mixed_is_made_by_processes(dataset: Any) -> None:
+    made = dataset.map(doubled).parallel(processes=2)
+    filtered = made.filter(lambda example: example["id"] % 3 == 0)
+    iterator = iter(filtered)
+    found = [next(iterator) for _ in range(7)]
+    found += list(filtered.iterate(state=iterator.get_state()))
+    iterator.close()
+    assert all(example["process"] for example in found)
+    assert [example["id"] for example in found] == [2 * e["id"] for e in dataset if e["id"] % 3 == 0]
+    mixture = bd.mix([(dataset.map(doubled), 2), (dataset.shuffle(1).map(doubled), 1)])
+    np.testing.assert_equal(drain(iter(mixture.parallel(processes=2))), drain(iter(mixture)))
+
+
 def test_what_parallel_refuses(dataset: Any) -> None:
     with pytest.raises(TypeError, match=r"cannot be pickled for worker processes .*lambda.* top level of a module"):
         next(iter(dataset.map(lambda example: example).parallel(processes=1)))

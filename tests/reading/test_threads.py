@@ -94,6 +94,16 @@ STEPS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("chain", [[], ["map", "window"], ["batch", "map"]])
+@pytest.mark.parametrize("split", ["bad", "shapes"])
+def test_threads_change_nothing_of_mixtures(builder: Any, split: str, chain: list[str]) -> None:
+    mixtures = [bd.mix([(read(builder, "good", n), 3), (read(builder, split, n), 2)], seed=1) for n in (1, 3)]
+    for step in chain:
+        mixtures = [STEPS[step](mixture) for mixture in mixtures]
+    expected, found = (drain(iter(mixture)) for mixture in mixtures)
+    np.testing.assert_equal(found, expected)
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     split=st.sampled_from(["good", "bad", "shapes"]),
@@ -110,6 +120,15 @@ def test_threads_change_nothing(builder: Any, split: str, chain: list[str], coun
     start = data.draw(st.integers(0, len(expected[0])))
     rest = drain(parallel.iterate(state=expected[1][start]))
     np.testing.assert_equal(rest, (expected[0][start:], expected[1][start:], expected[2]))
+
+
+def test_batches_are_decoded_by_threads_also_if_several_come_together(
+    builder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding.Batch, "compile", None)  # what this thread would decode with
+    monkeypatch.setattr("beam_datasets.reading.yielding.compose", lambda steps: None)
+    batches = [batch["id"].tolist() for batch in read(builder, "good", 2).batch(10).shuffle(1)]
+    assert sorted(batches) == [list(range(start, start + 10)) for start in range(0, COUNT, 10)] != batches
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
