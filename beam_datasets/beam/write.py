@@ -437,18 +437,18 @@ class _WriteGroup(beam.DoFn):
         written = self._records and self._records.reuse(element[0], plan, self._destination)
         if written:
             self._reused.inc(len(written))
-            yield (group.split, group.shard), written
-            return
-        written = shard_writer.write_group(group, element[1], self._destination)
-        if self._records:
-            self._records.save(element[0], plan, written)
-        self._milliseconds.update(int(1000 * (time.monotonic() - began)))
-        self._examples.inc(sum(shard.num_examples for shard in written))
-        self._bytes.inc(sum(shard.file_bytes for shard in written))
-        for shard in written:
-            self._shard_examples.update(shard.num_examples)
-            self._shard_bytes.update(shard.file_bytes)
-        yield (group.split, group.shard), written
+        else:
+            written = shard_writer.write_group(group, element[1], self._destination)
+            if self._records:
+                self._records.save(element[0], plan, written)
+            self._milliseconds.update(int(1000 * (time.monotonic() - began)))
+            self._examples.inc(sum(shard.num_examples for shard in written))
+            self._bytes.inc(sum(shard.file_bytes for shard in written))
+            for shard in written:
+                self._shard_examples.update(shard.num_examples)
+                self._shard_bytes.update(shard.file_bytes)
+        first, *others = written
+        yield (group.split, group.shard), [dataclasses.replace(first, requests=_take_requests()), *others]
 
 
 def _join(
@@ -457,7 +457,16 @@ def _join(
     plan: planning.Plan,
 ) -> list[shard_writer.WrittenShard]:
     (split, _), groups = element
-    return shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
+    first, *others = shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
+    return [dataclasses.replace(first, requests=first.requests.plus(_take_requests())), *others]
+
+
+def _take_requests() -> storage.Requests:
+    """Returns what this process has read and written since the last call, after adding it to the job's metrics."""
+    taken = storage.take_requests()
+    for name, count in taken._asdict().items():
+        Metrics.counter("beam_datasets", f"storage_{name}").inc(count)
+    return taken
 
 
 Shards = list[list[shard_writer.WrittenShard]]

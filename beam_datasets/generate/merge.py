@@ -48,9 +48,10 @@ class ReadSize:
     range_bytes: int
     max_bytes: int
 
-    def chunk(self, num_blocks: int) -> int:
-        """Returns how many bytes of so many blocks to read at once."""
-        return max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
+    def chunks(self, num_blocks: int, num_bytes: int) -> int:
+        """Returns in how many chunks to read so many blocks, which have so many bytes together."""
+        wanted = max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
+        return max(1, round(num_bytes / wanted), -(-num_bytes // self.max_bytes))
 
 
 ON_DISK = ReadSize(256 << 10, 64 << 20)
@@ -198,8 +199,12 @@ class Merge:
 
     def chunks(self, chunk_bytes: int | None = None) -> Iterator[bytes]:
         """Yields the framed records in order, `PIECE_BYTES` at a time; reads about chunk_bytes of them at once."""
-        chunk_bytes = chunk_bytes or self.read_size.chunk(len(self.blocks))
-        for start, stop in _cuts(self.sizes[self.order], chunk_bytes):
+        sizes = self.sizes[self.order]
+        if chunk_bytes is None:
+            num_bytes = int(sizes.sum(dtype=np.int64))
+            number = self.read_size.chunks(len(self.blocks), num_bytes)
+            chunk_bytes = num_bytes // number + int(sizes.max(initial=0))  # so that no small one is left
+        for start, stop in _cuts(sizes, chunk_bytes):
             yield from self._gather(self.order[start:stop])
 
     def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:

@@ -379,7 +379,7 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         options={**publication.options, **({"libraries": list(libraries)} if libraries else {})},
         source=publication.source,
     )
-    texts |= {RUN_FILE: _run_report(publication, columns), MANIFEST_FILE: manifest.to_text().encode()}
+    texts |= {RUN_FILE: _run_report(publication, columns, shards), MANIFEST_FILE: manifest.to_text().encode()}
     written: dict[str, tuple[int | None, int]]
     written = {shard.path: (shard.file_bytes, shard.crc32c) for shard in shards}
     written |= {f"{shard.path}.index": (None, shard.index_crc32c) for shard in shards}
@@ -640,7 +640,7 @@ def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> 
     return {name: text.encode() for name, text in texts.items()}
 
 
-def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -> bytes:
+def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], shards: Sequence[WrittenShard]) -> bytes:
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
     return _json(
@@ -654,6 +654,9 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns]) -
             "worker_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,  # of the process that publishes
             "bytes": sum(sum(c.num_bytes) for c in columns.values()),
             "examples_per_second": round(examples / max(seconds, 1e-9), 1),
+            "storage": shard_writer.sum_requests(
+                [storage.take_requests(), *(shard.requests for shard in shards)]
+            )._asdict(),
             "python": platform.python_version(),
             "machine": platform.platform(),
             **({"notes": list(publication.notes)} if publication.notes else {}),

@@ -7,9 +7,10 @@ describes what memory holds; of a group of several shards, which is small, it ho
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import crc32c
@@ -51,6 +52,7 @@ class WrittenShard:
         file_bytes: size of the file in bytes.
         crc32c: CRC-32C of the file.
         index_crc32c: CRC-32C of the index file.
+        requests: what was read and written for it, and by its process for others since that last counted.
     """
 
     split: str
@@ -62,6 +64,7 @@ class WrittenShard:
     file_bytes: int
     crc32c: int
     index_crc32c: int
+    requests: storage.Requests = field(default=storage.Requests(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,13 @@ def join_groups(
     files = [file for group in groups for file in group]
     if len({file.shard for file in files}) > 1:
         return files
-    return [join_parts(files, num_shards, destination)]
+    requests = [file.requests for file in files]
+    return [replace(join_parts(files, num_shards, destination), requests=sum_requests(requests))]
+
+
+def sum_requests(requests: Iterable[storage.Requests]) -> storage.Requests:
+    """Returns the sums."""
+    return functools.reduce(storage.Requests.plus, requests, storage.Requests())
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:

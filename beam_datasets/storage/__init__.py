@@ -51,3 +51,5 @@ from beam_datasets.storage.paths import join as join
 from beam_datasets.storage.paths import normalize as normalize
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
+from beam_datasets.storage.requests import Requests as Requests
+from beam_datasets.storage.requests import take_requests as take_requests

@@ -20,6 +20,7 @@ from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermiss
 from beam_datasets.native import core
 from beam_datasets.storage.backend import Range, Reader, Usage, Writer, copy_bytes
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
+from beam_datasets.storage.requests import count_read, count_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,6 +55,7 @@ class LocalReader(Reader):
         descriptor = self.descriptor
         if descriptor is None:
             raise ValueError(f"{self.path}: the file was closed")
+        count_read(stop - start)
         try:
             data = os.pread(descriptor, stop - start, start)
             if len(data) == stop - start:
@@ -112,6 +114,7 @@ class LocalWriter(Writer):
     def commit(self) -> None:
         """Renames; on an error the temporary file is gone."""
         with _named(self.path, self.abort):
+            count_write(self._file.tell())
             self._file.close()
             os.replace(self._temporary, self.path)
 
@@ -198,7 +201,9 @@ def read_bytes(path: str) -> bytes:
     is_given = path.startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdin"))  # as a shell passes <(command), and pipes
     opener = None if is_given else _open_regular
     with _named(path), open(path, "rb", buffering=0, opener=opener) as file:
-        return file.read()
+        data = file.read()
+        count_read(len(data))
+        return data
 
 
 def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:

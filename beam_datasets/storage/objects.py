@@ -18,6 +18,7 @@ from beam_datasets.errors import (
 from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
 from beam_datasets.storage.options import StoreOptions, options_of, url
 from beam_datasets.storage.paths import scheme, split_remote
+from beam_datasets.storage.requests import count_read, count_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,6 +65,7 @@ class ObjectReader(Reader):
         obstore, store, key = _at(self.path)
         with _named(self.path):
             data = memoryview(obstore.get_range(store, key, start=start, end=stop))
+        count_read(len(data))
         check_range(self.path, start, stop, start + len(data))
         return data
 
@@ -79,6 +81,7 @@ class ObjectWriter(Writer):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
+        self._num_bytes = 0
         obstore, store, key = _at(path)
         with _named(path):
             self._file = obstore.open_writer(store, key, buffer_size=_PART_SIZE, max_concurrency=_PARTS_AT_ONCE)
@@ -88,11 +91,14 @@ class ObjectWriter(Writer):
         with _named(self.path):
             for piece in _joined(buffers, _PART_SIZE):
                 self._file.write(piece)
+                self._num_bytes += len(piece)
 
     def commit(self) -> None:
         """Completes the upload."""
         with _named(self.path):
             self._file.close()
+        parts = -(-self._num_bytes // _PART_SIZE)
+        count_write(self._num_bytes, 1 if parts < 2 else parts + 2)  # it is begun and completed
 
     def abort(self) -> None:
         """Leaves the upload incomplete, so that it stays invisible."""
@@ -123,6 +129,7 @@ def size(path: str) -> int:
 
 def _head(path: str) -> Any:
     obstore, store, key = _at(path)
+    count_read(0)
     with _named(path):
         return obstore.head(store, key)
 
@@ -131,6 +138,7 @@ def list_dir(path: str) -> list[str]:
     """Returns the names below, up to the next slash."""
     _check_can_list(path)
     obstore, store, key = _at(path)
+    count_read(0)
     with _named(path):
         found = obstore.list_with_delimiter(store, key or None)
     names = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
@@ -148,7 +156,9 @@ def read_bytes(path: str) -> bytes:
     """Returns the whole object."""
     obstore, store, key = _at(path)
     with _named(path):
-        return bytes(obstore.get(store, key).bytes())
+        data = bytes(obstore.get(store, key).bytes())
+    count_read(len(data))
+    return data
 
 
 def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
@@ -160,6 +170,7 @@ def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
     with _named(path):
         starts, stops = [start for start, _ in some], [stop for _, stop in some]
         got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
+    count_read(sum(stop - start for start, stop in some), len(some))
     data = [b"" if start == stop else bytes(next(got)) for start, stop in ranges]
     for (start, stop), part in zip(ranges, data):
         check_range(path, start, stop, start + len(part))
@@ -186,6 +197,7 @@ def create_bytes(path: str, data: Buffer) -> None:
 
     def put(number: int) -> None:
         try:
+            count_write(len(content))
             obstore.put(store, key, content, mode="create")
         except (FileExistsError, obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
             if not number or read_bytes(path) != content:
@@ -201,6 +213,7 @@ def copy(source: str, target: str) -> None:
         with open_reader(source) as reader, open_writer(target) as writer:
             copy_bytes(reader, writer)
         return
+    count_write(0)
     _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=True))
 
 
@@ -215,6 +228,7 @@ def create_copy(source: str, target: str) -> None:
             raise PathExistsError(f"{target}: exists already")
         copy(source, target)
         return
+    count_write(0)
     try:
         _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=False))
     except PathExistsError:
@@ -228,6 +242,7 @@ def file_sizes(path: str) -> dict[str, int]:
     prefix = f"{key}/" if key else ""
     with _named(path):
         found = [item for batch in obstore.list(store, prefix or None) for item in batch]
+    count_read(0, -(-len(found) // _LIST_SIZE) or 1)
     if not found:
         raise PathNotFoundError(f"{path}: there is nothing below it")
     return {item["path"][len(prefix) :]: item["size"] for item in found if item["path"] != prefix}
