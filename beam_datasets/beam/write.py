@@ -32,6 +32,7 @@ from beam_datasets.generate.blocks import (
     Block,
     SpilledBlock,
     merge_unique,
+    num_buckets,
     split_by_key,
 )
 from beam_datasets.generate.levels import MergeLimits
@@ -143,8 +144,8 @@ class WriteExamples(beam.PTransform):
         encoded = [outputs for split, pcoll in examples.items() for outputs in self._encode(split, pcoll)]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
-            distinct = blocks | "CountDistinct" >> _CountDistinct()
             histograms_of_all = [outputs[HISTOGRAMS] for outputs in encoded] | "AllHistograms" >> beam.Flatten()
+            distinct = blocks | "CountDistinct" >> _CountDistinct(histograms_of_all)
             libraries = histograms_of_all | "Libraries" >> beam.MapTuple(_libraries_alone).with_output_types(COUNTS)
             counts = [distinct, libraries] | "MergeHistograms" >> beam.Flatten()
         else:
@@ -376,15 +377,33 @@ def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, 
 
 
 class _CountDistinct(beam.PTransform):
-    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload."""
+    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload.
+
+    Args:
+        counts: (split, histogram) of all blocks, which decide the number of buckets.
+    """
+
+    def __init__(self, counts: beam.PCollection) -> None:
+        super().__init__()
+        self._counts = counts
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        totals = self._counts | "Totals" >> beam.MapTuple(_total_of).with_output_types(tuple[str, int])
+        total = beam.pvalue.AsDict(totals | "SumTotals" >> beam.CombinePerKey(sum))
         return (
             blocks
-            | "SplitByKey" >> beam.FlatMap(split_by_key).with_output_types(tuple[tuple[str, int], Any])
+            | "SplitByKey" >> beam.FlatMap(_split_by_key, total).with_output_types(tuple[tuple[str, int], Any])
             | "GroupKeys" >> beam.GroupByKey()
             | "MergeUnique" >> beam.MapTuple(_merge_unique).with_output_types(COUNTS)
         )
+
+
+def _total_of(split: str, counts: histograms.Histogram) -> tuple[str, int]:
+    return split, counts.total
+
+
+def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
+    return split_by_key(block, num_buckets(totals[block.split]))
 
 
 def _plan(

@@ -35,6 +35,7 @@ MAX_RECORD_BYTES = 1 << 30
 PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
+BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +175,28 @@ def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     return order
 
 
-def split_by_key(block: AnyBlock) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
+def num_buckets(total: int) -> int:
+    """Returns among how many buckets to divide the keys of so many examples: a power of two, 256 or more.
+
+    >>> num_buckets(10**6), num_buckets(10**9), num_buckets(10**11)
+    (256, 256, 32768)
+    """
+    return max(256, 1 << (max(1, total // BUCKET_KEYS) - 1).bit_length())
+
+
+def split_by_key(block: AnyBlock, buckets: int = 256) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
     """Yields ((split, bucket), (keys, framed sizes)) of the block's records, to count each of repeated keys once.
 
-    A bucket contains the keys with one lowest byte, which spreads hashes and integers alike.
+    A bucket contains the keys with the same lowest bits, which spread hashes and integers alike.
     """
     keys, sizes = block.load()
     rows = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
     all_sizes = np.frombuffer(sizes, "<u4")
-    order = np.argsort(rows[:, 15], kind="stable")
-    stops = np.cumsum(np.bincount(rows[:, 15], minlength=256))
-    for bucket, places in enumerate(np.split(order, stops[:-1])):
-        if len(places):
-            yield (block.split, bucket), (rows[places].tobytes(), all_sizes[places].tobytes())
+    bucket_of = np.frombuffer(keys, ">u4")[3::4] & np.uint32(buckets - 1)
+    order = np.argsort(bucket_of, kind="stable")
+    found, starts = np.unique(bucket_of[order], return_index=True)
+    for bucket, places in zip(found.tolist(), np.split(order, starts[1:])):
+        yield (block.split, bucket), (rows[places].tobytes(), all_sizes[places].tobytes())
 
 
 def merge_unique(parts: Iterable[tuple[bytes, bytes]]) -> Histogram:

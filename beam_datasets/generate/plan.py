@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_PART_SIZE = 256 << 20
 GROUP_SIZE = 8 << 20  # of small shards that are written together: each alone costs the engine and the disk as much
+MAX_SHARDS = 100_000  # of all splits together: lists of them travel whole, and each costs readers a microsecond
 MIN_GROUPS = 128  # of a split with as many shards, so that every worker gets some
 
 
@@ -63,6 +64,8 @@ class ShardingOptions:
         for count in counts:
             if count is not None and count < 1:
                 raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
+            if count is not None and count > MAX_SHARDS:
+                raise ValueError(f"num_shards is {count:,}; give at most {MAX_SHARDS:,}, which splits share.")
         if not 0 < self.min_shard_size <= self.max_shard_size:
             raise ValueError(
                 f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
@@ -253,6 +256,11 @@ def make_plan(
             plan = replace(plan, levels=plan_levels(plan.received, num_bytes, histogram.num_blocks, limits))
         plans.append(plan)
         first_group += len(plan)
+    if (num_shards := sum(plan.num_shards for plan in plans)) > MAX_SHARDS:
+        raise BeamDatasetsError(
+            f"expected at most {MAX_SHARDS:,} shards in all splits, got {num_shards:,}. Set num_shards, or a larger "
+            f"max_shard_size than {options.max_shard_size:,} bytes."
+        )
     return Plan(tuple(plans), tuple(sorted({name for split in splits for name in histograms[split].libraries})))
 
 

@@ -70,6 +70,17 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
     assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in itertools.pairwise(starts)]
 
 
+def test_the_number_of_shards_is_limited(monkeypatch):
+    with pytest.raises(ValueError, match=r"num_shards is 100,001; give at most 100,000"):
+        plan.ShardingOptions(num_shards=100_001)
+    monkeypatch.setattr(plan, "MAX_SHARDS", 5)
+    counts = counted(block_of(list(range(100)), [10] * 100), 100)
+    options = plan.ShardingOptions(num_shards=3)
+    assert len(plan.make_plan({"a": counts}, ["a"], options).splits) == 1
+    with pytest.raises(BeamDatasetsError, match=r"expected at most 5 shards in all splits, got 6. Set num_shards"):
+        plan.make_plan({"a": counts, "b": counts}, ["a", "b"], options)
+
+
 @given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=200), st.integers(1, 6), st.integers(2, 50))
 def test_merged_histogram_does_not_depend_on_the_grouping(keys, num_blocks, max_bins):
     whole = counted(block_of(keys, [len(str(k)) for k in keys]), max_bins)
