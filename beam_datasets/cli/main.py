@@ -33,6 +33,7 @@ COMMANDS = {  # name -> module of this package, function in it; only the module 
     "publish": ("publish", "run"),
     "gc": ("gc", "run"),
     "list": ("info", "run_list"),
+    "new": ("new", "run"),
 }
 
 DESCRIPTION = """\
@@ -52,6 +53,7 @@ Generates, describes and shows datasets.
   beam-datasets publish RESULT --version V          publish a refused result under another version number
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
   beam-datasets list --data_dir DIR                 what is published
+  beam-datasets new NAME                            the files of a new dataset: builder, test, description
 """
 
 

@@ -1,0 +1,99 @@
+"""`beam-datasets new`: the files of a new dataset, which build and pass their test as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beam_datasets.cli.options import Command, UsageError
+from beam_datasets.cli.printing import say
+from beam_datasets.metadata.names import check_dataset_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMAND = Command(
+    "new",
+    """\
+Makes a directory for a new dataset: a builder, its test with fake sources, checksums, description and citation. What is
+to be changed is marked by TODO; all of it works before.""",
+    """
+name NAME  the dataset's name, in snake_case
+--to DIR  where the directory is made; by default here
+""",
+)
+_BUILDER = '''"""{title}."""
+
+import csv
+
+import beam_datasets as bd
+
+URL = "https://example.org/{name}.zip"  # TODO: where the sources are
+
+
+class {cls}(bd.DatasetBuilder):
+    """{title}."""
+
+    VERSION = bd.Version("1.0.0", "First release.")
+
+    def _info(self):
+        return self.dataset_info_from_configs(  # description and citation: README.md and CITATIONS.bib
+            features=bd.features.FeaturesDict(  # TODO: what an example has
+                {{"text": bd.features.Text(), "label": bd.features.ClassLabel(names=["no", "yes"])}}
+            ),
+            supervised_keys=("text", "label"),
+        )
+
+    def _split_generators(self, dl_manager):
+        folder = dl_manager.download_and_extract(URL)
+        return {{split: self._generate_examples(folder / f"{{split}}.csv") for split in ("train", "test")}}
+
+    def _generate_examples(self, path):
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):  # TODO: how examples are made
+                yield row["id"], {{"text": row["text"], "label": row["label"]}}  # a key, unique in the split
+'''
+_TEST = """from {name} import {cls}
+
+from beam_datasets import testing
+
+
+class {cls}Test(testing.DatasetBuilderTestCase):
+    DATASET_CLASS = {cls}
+    SPLITS = {{"train": 3, "test": 1}}  # TODO: how many examples the fake sources in dummy_data have
+    SKIP_CHECKSUMS = True  # TODO: record them by build --register_checksums, then take this line away
+
+
+if __name__ == "__main__":
+    testing.test_main()
+"""
+_FILES = {
+    "{name}.py": _BUILDER,
+    "{name}_test.py": _TEST,
+    "README.md": "TODO: what {name} is, where it comes from, and what it is for.\n",
+    "CITATIONS.bib": "@misc{{{name}, title = {{TODO}}}}\n",
+    "checksums.tsv": "",
+    "dummy_data/train.csv": "id,text,label\n1,a fake text,yes\n2,another,no\n3,the third,yes\n",
+    "dummy_data/test.csv": "id,text,label\n1,one more,no\n",
+}
+
+
+def run(args: Sequence[str]) -> int:
+    """Makes the files and prints what to do with them."""
+    known = COMMAND.parse(args)
+    try:
+        check_dataset_name(known.name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    folder = Path(known.to or ".", known.name)
+    if folder.exists():
+        raise UsageError(f"{folder} exists already; give another name, or another place by --to")
+    words = known.name.split("_")
+    names = {"name": known.name, "cls": "".join(map(str.capitalize, words)), "title": " ".join(words).capitalize()}
+    for file, text in _FILES.items():
+        path = folder / file.format(**names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(**names), encoding="utf-8")
+        say(str(path))
+    say(f"Test it: cd {folder}; python {known.name}_test.py\nThen change what is marked TODO.")
+    return 0
