@@ -36,11 +36,6 @@ def finished(tmp_path: Path) -> list[str]:
     return names
 
 
-def content(directory: str) -> dict[str, str]:
-    """Returns the digests of all files but run.json."""
-    return {name: digest for name, digest in digests(directory).items() if name != "run.json"}
-
-
 def fail(builder: Units, monkeypatch: pytest.MonkeyPatch, bad: int = 12, **options: object) -> BeamDatasetsError:
     """Runs a build that fails in the file of this number."""
     monkeypatch.setenv("UNITS_BAD", f"{bad}.txt")
@@ -61,7 +56,7 @@ def test_a_bad_record_is_mended_and_the_run_continues(tmp_path, paths, monkeypat
     first = finished(tmp_path)
     directory = builder.build(**OPTIONS, resume=True)
     second = finished(tmp_path)
-    assert content(directory) == content(whole)
+    assert digests(directory) == digests(whole)
     assert len(first) >= 10
     assert sorted(first + second) == [Path(path).name for path in paths]
     [job] = json.loads(Path(directory, "run.json").read_text())["resumed"]
@@ -108,7 +103,7 @@ def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
     directory = builder.build(**OPTIONS, resume=True)
     again = [text.split(": ")[1].strip("'") for text in facts["units"]]
     assert {Path(path).name for path in again} < set(finished(tmp_path))
-    assert content(directory) == content(whole)
+    assert digests(directory) == digests(whole)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +129,7 @@ def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, p
     written: list[object] = []
     write = shard_writer.write_group
     monkeypatch.setattr(shard_writer, "write_group", lambda group, *rest: written.append(group) or write(group, *rest))
-    assert content(builder.build(**options, resume=True)) == content(whole)
+    assert digests(builder.build(**options, resume=True)) == digests(whole)
     assert len(written) == (6 if damage else 0)
     assert os.listdir(builder.dataset_dir + "/..") == ["1.0.0"]
 
@@ -146,7 +141,7 @@ def test_generators_and_free_pipelines(tmp_path):
         builder.build(num_workers=1, resume=True, num_shards=1000)
     [checkpoint] = (tmp_path / "data").rglob("*.units.json")
     assert json.loads(checkpoint.read_text())["units"] == ["test: 'all'"]
-    assert content(builder.build(num_workers=1, resume=True)) == content(whole)
+    assert digests(builder.build(num_workers=1, resume=True)) == digests(whole)
 
 
 def test_usage(tmp_path, paths):
@@ -186,6 +181,6 @@ def test_kills_at_random_moments(tmp_path, paths):
                     continue
                 kill(process)
                 killed += 1
-        assert content(str(data_dir / "units" / "1.0.0")) == content(whole)
+        assert digests(data_dir / "units" / "1.0.0") == digests(whole)
         work += len(finished(tmp_path))
     assert work <= 1.3 * FILES * runs

@@ -42,11 +42,29 @@ def test_killed_while_it_writes(cluster: flink.Cluster, local: Path, tmp_path: P
         assert not (tmp_path / "numbers" / "1.0.0").exists()
         {"taskmanager": cluster.start_task_manager, "workers": cluster.start_worker_pool}[victim]()
     finally:
-        code, output = end(process)
+        code, _ = end(process)
     if code != 0:
-        assert nothing_is_left(tmp_path), output
         cluster.await_task_managers(1)
-        run(*numbers(tmp_path, *cluster.options()))
+        run(*numbers(tmp_path, *cluster.options(), "--resume"))
+    assert version(tmp_path) == version(local)
+
+
+@pytest.mark.parametrize("pattern", ["spill/*.block", "spill/*.shards.json", "*.tfrecord-00040-*"])
+def test_one_of_two_task_managers_is_killed(cluster: flink.Cluster, local: Path, tmp_path: Path, pattern: str) -> None:
+    """The job fails, or Flink restarts it; --resume continues on the TaskManager that is left."""
+    while len(cluster.running("taskmanager")) < 2:
+        cluster.start_task_manager()
+    cluster.await_task_managers(2)
+    process = start(*numbers(tmp_path, *cluster.options(), "--parallelism=4", "--resume"))
+    try:
+        await_staged(process, tmp_path, pattern)
+        cluster.kill("taskmanager")
+    finally:
+        code, _ = end(process)
+    if code != 0:
+        assert not (tmp_path / "numbers" / "1.0.0").exists()
+        run(*numbers(tmp_path, *cluster.options(), "--resume"))
+        assert "resumed" in (tmp_path / "numbers" / "1.0.0" / "run.json").read_text()
     assert version(tmp_path) == version(local)
 
 
