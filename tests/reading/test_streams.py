@@ -209,7 +209,7 @@ def test_states_of_others_are_refused(builder: Any) -> None:
     "call,error,words",
     [
         (lambda d: d.filter(3), TypeError, r"filter\(\) takes a function"),
-        (lambda d: len(d.filter(is_odd)), TypeError, r"unknown: it depends on the examples.*materialize\(\)"),
+        (lambda d: len(d.filter(is_odd)), TypeError, r"unknown: it depends on the examples.*materialize\(where=...\)"),
         (lambda d: d.filter(is_odd)[0], TypeError, r"no ds\[i\]"),
         (lambda d: d.filter(is_odd).batch(2).shuffle(1), ValueError, "comes before batches"),
         (lambda d: d.filter(is_odd).take(2).shard(0, 2), ValueError, "comes before batches"),
