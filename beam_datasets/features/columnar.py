@@ -58,7 +58,6 @@ class ColumnarDecoder:
 
     Attributes:
         is_small: whether decoded examples are known to be not much larger than records, so that many may be held.
-        is_for_threads: whether several threads decode faster than one, because what takes long releases the GIL.
     """
 
     def __init__(self, feature: FeatureConnector, *, pad: bool = False, fill: Any = KEEP, batch: bool = False) -> None:
@@ -84,7 +83,6 @@ class ColumnarDecoder:
         self._nest = _numbered(place, {id(view): first for view, first in zip(self._views, firsts)})
         self._makers = tuple(view.maker() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
-        self.is_for_threads = not self.is_small and _has_images(feature)
 
     def one(self) -> Callable[[Buffer], Any]:
         """Returns the function from a record to its example.
@@ -213,7 +211,7 @@ def _decoded_size(feature: Any) -> int | None:
     return None if count is None else count * int(feature.dtype.itemsize)
 
 
-def _has_images(feature: Any) -> bool:
+def has_images(feature: Any) -> bool:
     """Returns whether there are images, and nothing is decoded by a class or function of a user."""
     kinds = [type(innermost(child)) for _, _, child in below(feature)]
     package = __name__.partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.raw import recorded
@@ -88,7 +88,8 @@ def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[li
 
 def is_for_threads(feature: Any, *, decoders: Any = None) -> bool:
     """Returns whether several threads decode faster than one: large images, and nothing that a user's function does."""
-    return ColumnarDecoder(chosen(feature, decoders)).is_for_threads
+    features = chosen(feature, decoders)
+    return has_images(features) and not ColumnarDecoder(features).is_small
 
 
 def compile_batch_decoder(
