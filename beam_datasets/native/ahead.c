@@ -1,9 +1,9 @@
 /* Tasks done ahead, so that a second core reads while the first one decodes.
  *
- * Nobody waits for a thread that has not begun a task: who needs the result takes the task out of the queue and does it
- * himself, so a thread that gets no processor time costs nothing. The lock is held for a few instructions at a time.
- * The threads are stopped before a fork and started again by the next task, in both processes: no thread is lost with
- * a task half done, and Python counts one thread. They end with the process.
+ * Nobody waits for a thread that has not begun a task: who needs the result takes the task out of the queue and does
+ * it himself. A thread that gets no processor time within a task is given no others for a while. The lock is held for
+ * a few instructions at a time. The threads are stopped before a fork and started again by the next task, in both
+ * processes: no thread is lost with a task half done, and Python counts one thread. They end with the process.
  */
 #include "native.h"
 #include "ahead.h"
@@ -11,8 +11,11 @@
 #ifndef _WIN32
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 #define MAX_THREADS 16
+#define LONG_WAIT 1000000 /* nanoseconds */
+#define PAUSE 100         /* long waits; so these cost 1% at most */
 
 enum { TAKEN, QUEUED, RUNNING, DONE }; /* a task's states */
 
@@ -22,6 +25,13 @@ static pthread_cond_t came = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INIT
 static Task queue = {NULL, &queue, &queue, TAKEN}; /* a ring; after it comes the oldest */
 static pthread_t threads[MAX_THREADS];
 static int max_threads, num_threads, is_stopping;
+static int64_t paused_until; /* nanoseconds of the clock */
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
 
 static void unlink_task(Task *task) {
     task->before->after = task->after;
@@ -81,7 +91,19 @@ static void start_thread(void) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-int ahead_is_on(void) { return __atomic_load_n(&max_threads, __ATOMIC_RELAXED) > 0; }
+int ahead_is_on(void) {
+    if (__atomic_load_n(&max_threads, __ATOMIC_RELAXED) == 0) return 0;
+    int64_t until = __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
+    return until == 0 || now() >= until;
+}
+
+/* Waits for a task that has begun. If that takes long, others use the processor: nothing is done ahead for a while. */
+static void wait_for(const Task *task) {
+    int64_t start = now();
+    while (task->state == RUNNING) pthread_cond_wait(&ended, &lock);
+    int64_t end = now();
+    if (end - start > LONG_WAIT) __atomic_store_n(&paused_until, end + PAUSE * (end - start), __ATOMIC_RELAXED);
+}
 
 void ahead_submit(Task *task) {
     pthread_mutex_lock(&lock);
@@ -98,7 +120,7 @@ void ahead_submit(Task *task) {
 
 int ahead_take(Task *task) {
     pthread_mutex_lock(&lock);
-    while (task->state == RUNNING) pthread_cond_wait(&ended, &lock);
+    if (task->state == RUNNING) wait_for(task);
     int is_done = task->state == DONE;
     if (task->state == QUEUED) unlink_task(task);
     task->state = TAKEN;

@@ -17,7 +17,13 @@ int ahead_is_on(void);
 void ahead_submit(Task *task);
 
 /* Takes a task back: one that has begun is waited for. Returns whether it was done; else the caller does it, if it is
- * to be done. To be called once for each submitted task, without the GIL. */
+ * to be done. To be called once for each submitted task; without the GIL where that may take long. */
 int ahead_take(Task *task);
+
+#ifdef _WIN32 /* where there are no such threads */
+#define ahead_is_on() 0
+#define ahead_submit(task) ((void)(task))
+#define ahead_take(task) ((void)(task), 0)
+#endif
 
 #endif

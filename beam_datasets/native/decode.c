@@ -3,12 +3,15 @@
  * A record of another form than in decode.h, or that does not fit the schema (a feature is missing, occurs twice, has
  * another kind or number of values), is refused: parse() returns None, and formats/columns.py parses the records.
  */
+#include "ahead.h"
 #include "decode.h"
 #include "known.h"
 
 enum { ERROR = -1, REFUSED = 0, DONE = 1 };
 
 #define REMEMBERED 64 /* entries of a record whose names are compared with those of the record before */
+#define MAX_PARTS 8     /* that threads parse */
+#define MIN_PART 48     /* records of a part: fewer are parsed while a thread wakes up */
 
 /* What parse() returns of a group. */
 typedef struct {
@@ -204,13 +207,64 @@ static int take_record(Parse *parse, Py_ssize_t i) {
     return take_entries(parse, i, entries);
 }
 
+static int take_range(Parse *parse, Py_ssize_t start, Py_ssize_t stop) {
+    int result = DONE;
+    for (Py_ssize_t i = start; i < stop && result == DONE; i++) result = take_record(parse, i);
+    return result;
+}
+
+/* Records [start, stop), which a thread may parse. */
+typedef struct {
+    Task task;
+    Parse parse; /* the outputs are those of all parts */
+    Py_ssize_t start, stop;
+    int result;
+} Part;
+
+static void take_part(Task *task) {
+    Part *part = (Part *)task;
+    part->result = take_range(&part->parse, part->start, part->stop);
+}
+
+/* Into how many parts records are divided, which needs nothing of Python: numbers have their places beforehand. */
+static Py_ssize_t num_parts(const Parse *parse) {
+    Py_ssize_t most = parse->n / MIN_PART;
+    if (most < 2 || !ahead_is_on()) return 1;
+    for (const Group *group = parse->schema->groups; group < parse->schema->groups + parse->schema->num_groups; group++)
+        if (group->kind == BYTES || (group->optional && group->count > 0)) return 1;
+    return most < MAX_PARTS ? most : MAX_PARTS;
+}
+
+/* Parses all records in parts, the last ones first: a thread begins with the others meanwhile. */
+static int take_parts(Parse *parse, Py_ssize_t n) {
+    Py_ssize_t num_fields = parse->schema->num_fields;
+    Part *parts = PyMem_Calloc((size_t)n, sizeof *parts);
+    Py_ssize_t *seen = PyMem_Calloc((size_t)(n * num_fields) + 1, sizeof *seen);
+    int result = parts == NULL || seen == NULL ? ERROR : DONE;
+    if (result == ERROR) PyErr_NoMemory();
+    for (Py_ssize_t k = 0; k < n && result == DONE; k++) {
+        parts[k] = (Part){.task = {.work = take_part}, .parse = *parse};
+        parts[k].parse.seen = seen + k * num_fields;
+        parts[k].start = parse->n * k / n;
+        parts[k].stop = parse->n * (k + 1) / n;
+        if (k + 1 < n) ahead_submit(&parts[k].task);
+    }
+    for (Py_ssize_t k = n; k-- > 0 && result != ERROR;) {
+        if (k + 1 == n || !ahead_take(&parts[k].task)) take_part(&parts[k].task);
+        if (parts[k].result != DONE) result = REFUSED;
+    }
+    PyMem_Free(parts);
+    PyMem_Free(seen);
+    return result;
+}
+
 static int take_records(Parse *parse) {
     const Schema *schema = parse->schema;
-    int result = DONE;
     for (Py_ssize_t g = 0; g < schema->num_groups; g++) {
         if (open_output(parse->outputs + g, schema->groups + g, parse->n) < 0) return ERROR;
     }
-    for (Py_ssize_t i = 0; i < parse->n && result == DONE; i++) result = take_record(parse, i);
+    Py_ssize_t n = num_parts(parse);
+    int result = n > 1 ? take_parts(parse, n) : take_range(parse, 0, parse->n);
     for (Py_ssize_t g = 0; g < schema->num_groups && result == DONE; g++)
         if (parse->outputs[g].lists != NULL) result = read_lists(parse->outputs + g, schema->groups + g, parse->n);
     return result;

@@ -1,11 +1,13 @@
-"""ahead.c: chunks of runs that a thread reads ahead."""
+"""ahead.c: chunks of runs that a thread reads ahead, and records that it helps to parse."""
 
 import gc
+import itertools
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
+from tests.native import wire
 
 if not hasattr(core, "set_threads"):
     pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)
@@ -146,3 +149,42 @@ def test_the_number_of_threads() -> None:
     assert [core.set_threads(n) for n in (-5, 10**6, 0)] == [1, 0, 16]
     with pytest.raises(OverflowError):
         core.set_threads(2**70)
+
+
+GROUPS = (
+    (0x1A, 1, False, (b"a", b"b")),
+    (0x12, 3, False, (b"f",)),
+    (0x1A, -1, True, (b"any",)),
+    (0x12, -2, False, (b"padded",)),
+)
+
+
+def numbers_of(i: int, damage: str = "") -> bytes:
+    entries = [
+        wire.entry(b"a", wire.integers([i])),
+        wire.entry(b"b", wire.floats([1.0]) if damage == "kind" else wire.integers([-i])),
+        *([] if damage == "missing" else [wire.entry(b"f", wire.floats([i, 0.5, i]))]),
+        *([wire.entry(b"any", wire.integers(range(i % 5)))] if i % 7 else []),
+        wire.entry(b"padded", wire.floats([i] * (i % 4))),
+    ]
+    return wire.record(entries) + (b"\x07" if damage == "bytes" else b"")
+
+
+@pytest.mark.parametrize("n", [1, 95, 96, 97, 300, 3000])
+def test_records_are_parsed_in_parts(n: int) -> None:
+    """As without a thread, and refused wherever one of them is not canonical."""
+    schema, records = core.schema(GROUPS), [numbers_of(i) for i in range(n)]
+    for damage, place in (("", 0), *itertools.product(("kind", "missing", "bytes"), {0, n // 3, n // 2, n - 1})):
+        found = []
+        for threads in (0, 1, 3):
+            core.set_threads(threads)
+            found.append(core.parse(schema, [*records[:place], numbers_of(place, damage), *records[place + 1 :]]))
+        assert found[0] == found[1] == found[2]
+        assert (found[0] is None) == bool(damage)
+
+
+def test_threads_of_python_parse_in_parts() -> None:
+    schema, records = core.schema(GROUPS), [numbers_of(i) for i in range(1000)]
+    expected = core.parse(schema, records)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: core.parse(schema, records) == expected, range(200)))
