@@ -160,7 +160,7 @@ class DatasetBuilder:
         """
         self._root = catalog.root_dir(data_dir, storage_options)
         self._downloads: DownloadSettings | None = None
-        self.builder_config = self._choose_config(config)
+        self._builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
 
     def _described(self) -> DatasetInfo:
@@ -207,6 +207,11 @@ class DatasetBuilder:
         raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
 
     # What a user calls.
+
+    @property
+    def builder_config(self) -> Any:
+        """The variant; None where the dataset has none."""
+        return self._builder_config
 
     @functools.cached_property
     def info(self) -> DatasetInfo:
@@ -420,10 +425,6 @@ class DatasetBuilder:
             raise ValueError(f"{cls.name} has several configs called {twice.name!r}; give each its own version.")
         keys = [c.name if names.count(c.name) == 1 else f"{c.name}:{c.version}" for c in cls.BUILDER_CONFIGS]
         return dict(zip(keys, cls.BUILDER_CONFIGS, strict=True))
-
-    @property
-    def _builder_config(self) -> BuilderConfig | None:  # so some builders of TensorFlow Datasets call it
-        return self.builder_config
 
     @property
     def _config_name(self) -> str | None:
