@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from beam_datasets.beam.write import EngineOptions
     from beam_datasets.generate.units import SourceUnits
 
-MAX_BUFFERED_BUNDLE_SIZE = 64 << 20
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
 HISTOGRAMS = "histograms"
 _FINISHED, _DAMAGED = "finished", "damaged"
@@ -97,12 +96,6 @@ class EncodeBlocks(beam.DoFn):
         self._bytes.inc(block.num_bytes)
         self._bundle_examples += len(block)
         self._bundle_bytes += block.num_bytes
-        if self._engine.buffers_bundles and self._bundle_bytes > MAX_BUFFERED_BUNDLE_SIZE:
-            raise BeamDatasetsError(
-                f"split {self._split!r}: with payload='inline' one bundle has more than "
-                f"{MAX_BUFFERED_BUNDLE_SIZE >> 20} MiB, which this engine would hold in memory until the bundle ends, "
-                "or hang. Use payload='spilled'."
-            )
         yield block
         yield beam.pvalue.TaggedOutput(HISTOGRAMS, (self._split, counts))
 

@@ -72,10 +72,14 @@ class Engine:
         """Whether payload is spilled unless something else is asked for."""
         return _short_name(self.name) not in _SHUFFLE_BEST
 
+    @property
+    def buffers_bundles(self) -> bool:
+        """Whether what a bundle yields is kept in memory until the bundle ends."""
+        return _short_name(self.name) in _BUFFER_BUNDLES
+
     def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
         """Returns how records travel here."""
-        buffers = _short_name(self.name) in _BUFFER_BUNDLES
-        return EngineOptions(spill_dir, block_size, many_machines=not self.local, engine_buffers=buffers)
+        return EngineOptions(spill_dir, block_size, many_machines=not self.local)
 
     @contextlib.contextmanager
     def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:

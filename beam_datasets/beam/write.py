@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
-# For engines that buffer what a bundle yields, and send a hundred messages ahead of any size: docs/how-to/flink.md.
-MAX_BUFFERED_BLOCK_SIZE = 1 << 20
-MAX_BUFFERED_PART_SIZE = 8 << 20
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
@@ -68,14 +65,12 @@ class EngineOptions:
         spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         many_machines: the engine is made for many machines, and datasets of many shards.
-        engine_buffers: the engine keeps in memory what a bundle yields until the bundle ends.
         merging: when spilled blocks are merged before the shards read them; None for what suits the machines.
     """
 
     spill_dir: str | None = None
     block_size: int | None = None
     many_machines: bool = False
-    engine_buffers: bool = False
     merging: MergeLimits | None = None
 
     def __post_init__(self) -> None:
@@ -85,8 +80,6 @@ class EngineOptions:
     @property
     def bytes_per_block(self) -> int:
         """Size of a block in bytes, the default where none was given."""
-        if self.buffers_bundles:
-            return min(self.block_size or MAX_BUFFERED_BLOCK_SIZE, MAX_BUFFERED_BLOCK_SIZE)
         return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
 
     @property
@@ -105,11 +98,6 @@ class EngineOptions:
     def progress_dir(self) -> str | None:
         """Directory for worker progress files; None if payload is not spilled on this machine."""
         return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
-
-    @property
-    def buffers_bundles(self) -> bool:
-        """Whether the engine buffers payload in memory until a bundle ends, so that blocks must be small."""
-        return self.engine_buffers and self.spill_dir is None
 
 
 @dataclass
@@ -215,8 +203,6 @@ def write_blocks(
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
-    if engine.buffers_bundles:
-        sharding = dataclasses.replace(sharding, max_part_size=min(sharding.max_part_size, MAX_BUFFERED_PART_SIZE))
     merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
     if engine.many_machines:
         counts = (

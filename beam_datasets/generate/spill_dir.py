@@ -36,6 +36,10 @@ class Workers(Protocol):
         """Whether records are spilled, unless asked otherwise, instead of sent through an engine."""
 
     @property
+    def buffers_bundles(self) -> bool:
+        """Whether an engine keeps what a bundle yields in memory until the bundle ends."""
+
+    @property
     def shares_disk(self) -> bool:
         """Whether they see this machine's paths."""
 
@@ -62,9 +66,14 @@ def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None,
 
     Raises:
         TypeError: `spill_dir` is not a path.
-        ValueError: `payload` is something else, or no file can be written in `spill_dir`.
+        ValueError: `payload` is something else, or does not suit the engine; no file can be written in `spill_dir`.
     """
     check_payload(payload)
+    if payload == "inline" and workers.buffers_bundles:
+        raise ValueError(
+            "payload is 'inline'; expected 'spilled' or None for this engine. It would keep all records that a slot "
+            "encodes in memory, or hang: in batch, a bundle is all that a slot does in a stage."
+        )
     if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
         raise TypeError(f"spill_dir must be a path, as str or os.PathLike, or None, not {spill_dir!r}.")
     if not (workers.spills if payload is None else payload == "spilled"):

@@ -51,6 +51,7 @@ class ThisProcess:
 
     local: bool = True
     spills: bool = True
+    buffers_bundles: bool = False
     shares_disk: bool = True
 
 

@@ -90,7 +90,7 @@ def coders_of(proto: beam_runner_api_pb2.Pipeline, coder_id: str) -> set[str]:
     return parts | {type(beam.coders.Coder.from_runner_api(coder, None)).__name__}
 
 
-@pytest.mark.parametrize("runner", ["FnApiRunner", "FlinkRunner"])
+@pytest.mark.parametrize("runner", ["FnApiRunner", "PortableRunner"])
 @pytest.mark.parametrize("payload, coder", [("inline", "BlockCoder"), ("spilled", "SpilledBlockCoder")])
 @pytest.mark.parametrize("more", [{}, {"ignore_duplicates": True}], ids=str)
 def test_the_graph_uses_them(tmp_path, payload, coder, more, runner):

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
-from beam_datasets.beam import encode, write
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam import write
 from beam_datasets.beam.engine import check_code_is_shared, choose_engine
-from beam_datasets.errors import BeamDatasetsError, StorageError
+from beam_datasets.errors import StorageError
 from beam_datasets.generate.spill_dir import choose_spill_dir
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
@@ -47,7 +47,8 @@ def test_how_payload_travels(options, spilled):
     assert choose_spill_dir(engine, "/data/incomplete", payload=None, spill_dir=None) == (
         "/data/incomplete/spill" if spilled else None
     )
-    assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
+    if not engine.buffers_bundles:
+        assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
 
 
 @pytest.mark.parametrize(
@@ -74,21 +75,12 @@ def test_the_largest_block_is_one_of_all_records(tmp_path):
     assert digests(built[0]) == digests(built[1])
 
 
-@pytest.mark.slow
-def test_an_engine_that_holds_bundles_gets_little_at_once(tmp_path, monkeypatch):
-    def build(name, **options):
-        builder = Numbers(data_dir=tmp_path / name, count=20_000)
-        return digests(builder.build(num_workers=1, num_shards={"train": 3, "test": 1}, **options))
-
-    expected = build("expected")
-    monkeypatch.setattr(engines, "_BUFFER_BUNDLES", frozenset({"fnapi"}))
-    monkeypatch.setattr(write, "MAX_BUFFERED_BLOCK_SIZE", 10_000)
-    monkeypatch.setattr(write, "MAX_BUFFERED_PART_SIZE", 100_000)
-    assert build("held", payload="inline") == expected
-    assert build("spilled") == expected
-    monkeypatch.setattr(encode, "MAX_BUFFERED_BUNDLE_SIZE", 1 << 20)
-    with pytest.raises(BeamDatasetsError, match="one bundle has more than 1 MiB, .* Use payload='spilled'"):
-        build("too_much", payload="inline")
+@pytest.mark.parametrize("runner", ["FlinkRunner", "SparkRunner"])
+def test_an_engine_that_holds_bundles_gets_no_payload_inline(runner):
+    engine = choose_engine([f"--runner={runner}"])
+    with pytest.raises(ValueError, match="payload is 'inline'; expected 'spilled' or None for this engine"):
+        choose_spill_dir(engine, "/data/incomplete.a_1.0.0", payload="inline", spill_dir=None)
+    assert choose_spill_dir(engine, "/data/incomplete.a_1.0.0", payload=None, spill_dir=None)
 
 
 def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
