@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.formats import framing, tfrecord
-from beam_datasets.generate import shard_writer
+from beam_datasets.generate import merge
 from beam_datasets.native import core
 
 if core is None:
@@ -192,8 +192,8 @@ def test_gathers_as_python_does(buffers: list[bytes], stretches: list[tuple[int,
     want = b"".join(buffers[i][start : start + size] for i, start, size in stretches)
     assert core.gather(buffers, which, starts, sizes) == want
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_writer, "core", None)
-        assert shard_writer.gather(buffers, which, starts, sizes) == want
+        patch.setattr(merge, "core", None)
+        assert merge.gather(buffers, which, starts, sizes) == want
 
 
 @pytest.mark.parametrize("lie", BEYOND)
