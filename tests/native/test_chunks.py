@@ -23,6 +23,12 @@ if core is None or not hasattr(core, "run"):
 RECORDS = st.lists(st.binary(max_size=300), min_size=1, max_size=40)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_reading_ahead() -> None:
+    """Switches off the threads that an earlier test of this process may have switched on by reading a dataset."""
+    getattr(core, "set_threads", int)(0)
+
+
 class Owner:
     """Keeps a file open."""
 
