@@ -1,4 +1,4 @@
-"""What a reader does between epochs: other orders if that was asked for, and no threads of its own."""
+"""What a reader does between epochs: other orders if that was asked for, and how many threads it starts."""
 
 import os
 import re
@@ -27,11 +27,11 @@ def test_the_loop_of_the_readme_reshuffles(write: Any) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux lists them")
-def test_reading_starts_no_threads(write: Any) -> None:
-    """B20: local shards are read by the calling thread; whether a container may use other cores does not matter."""
+def test_reading_starts_one_thread_at_most(write: Any) -> None:
+    """B20: one thread reads ahead for all readers of a process."""
     directory = write({"train": [30, 30, 30]}, size=200_000)
     dataset = bd.builder_from_directory(directory).as_dataset("train")
     before = set(os.listdir("/proc/self/task"))
     for count, _ in enumerate(dataset):
         if count % 10 == 0:
-            assert set(os.listdir("/proc/self/task")) <= before
+            assert len(set(os.listdir("/proc/self/task")) - before) <= 1
