@@ -12,6 +12,7 @@ import csv
 import enum
 import gzip
 import hashlib
+import lzma
 import os
 import posixpath
 import shutil
@@ -20,6 +21,7 @@ import tempfile
 import time
 import urllib.parse
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -69,6 +71,7 @@ _METHOD_OF = {
     ".gz": ExtractMethod.GZIP,
     ".bz2": ExtractMethod.BZIP2,
 }
+_SINGLE = (ExtractMethod.GZIP, ExtractMethod.BZIP2)
 _STREAMS = (ExtractMethod.TAR_STREAM, ExtractMethod.TAR_GZ_STREAM)
 _TARS = (ExtractMethod.TAR, ExtractMethod.TAR_GZ, *_STREAMS)
 
@@ -280,7 +283,7 @@ class DownloadManager:
         if by_hand and by_hand.is_file():
             return _checked(by_hand, url, known)
         path = self._place(url, None if self.register_checksums else known)
-        if path.is_file():
+        if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
             return path
         if settings.offline:
             raise DownloadError(
@@ -304,6 +307,8 @@ class DownloadManager:
             raise BeamDatasetsError(f"downloads need pooch ({error}). Install the extra 'download'.") from error
         path = self._place(url, known)
         pooch.get_logger().setLevel("WARNING")
+        if self.register_checksums:
+            path.unlink(missing_ok=True)  # what is recorded is what is there now
         try:
             pooch.retrieve(
                 url,
@@ -345,7 +350,8 @@ class DownloadManager:
 def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = None) -> Iterator[tuple[str, IO[bytes]]]:
     """Yields (path in the archive, open file) of the files of an archive; of a compressed file ('', open file).
 
-    Hidden files, files with a name that ends in '~', directories and links are left out.
+    Hidden files, files with a name that ends in '~' and directories are left out, and links that lead to no file of the
+    archive; of an archive that is read as a stream all links.
 
     Args:
         path: the archive.
@@ -360,7 +366,7 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
         if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
             continue
         del size
-        yield posixpath.normpath(name) if name else "", open_member()
+        yield posixpath.normpath(name) if name else "", _guarded(Path(path), open_member)
 
 
 def extract(path: Path, method: ExtractMethod, target: Path) -> None:
@@ -372,13 +378,15 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     limit = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
     written = 0
     with _replacing(target) as temporary:
+        if method not in _SINGLE:
+            temporary.mkdir()
         for name, size, open_member in _members(path, method, links=False):
             written += size
             if written > limit:
                 raise _bomb(path, limit)
             place = temporary / name if name else temporary
             place.parent.mkdir(parents=True, exist_ok=True)
-            with open_member() as source, place.open("xb") as sink:
+            with _guarded(path, open_member) as source, place.open("wb") as sink:
                 read = 0
                 while piece := _guarded(path, source.read, _PIECE):
                     read += len(piece)
@@ -390,7 +398,7 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
 
 def _bomb(path: Path, limit: int) -> DownloadError:
     return DownloadError(
-        f"{path} unpacks to more than {limit:,} bytes, {_BOMB_RATIO} times its size: this is no honest archive. "
+        f"{path} unpacks to more than {limit:,} bytes, {_BOMB_RATIO} times its size: an archive of files seldom does. "
         "Read it by iter_archive() if it is one."
     )
 
@@ -399,12 +407,12 @@ Member = tuple[str, int, Callable[[], IO[bytes]]]  # its path, its size as the a
 
 
 def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Iterator[Member]:
-    """Yields the files of an archive; links are passed over, or are errors."""
+    """Yields the files of an archive; links yield the file that they lead to, if it is there, or are errors."""
     if method is ExtractMethod.NO_EXTRACT:
         raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
     if not path.stat().st_size:
         raise DownloadError(f"{path} is damaged: it is empty.")
-    if method in (ExtractMethod.GZIP, ExtractMethod.BZIP2):
+    if method in _SINGLE:
         opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
         yield "", 0, lambda: opened(path, "rb")
         return
@@ -415,15 +423,25 @@ def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Iterat
             raise DownloadError(f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked.")
         if is_link and not links:
             raise DownloadError(f"{path} has the link {name!r}; links are not unpacked. Use iter_archive().")
-        if not is_link:
+        if not is_link or _leads_to_member(open_member):
             yield name, size, open_member
+
+
+def _leads_to_member(open_link: Callable[[], Any]) -> bool:
+    """Returns whether a link leads to a file of the archive that can be read now."""
+    try:
+        return open_link() is not None
+    except (KeyError, tarfile.TarError, RecursionError):
+        return False
 
 
 def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Returns what a function of an archive returns; what libraries raise of damage becomes a `DownloadError`."""
     try:
         return function(*arguments)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, OSError, ValueError, RuntimeError) as e:
+    except (
+        tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError
+    ) as e:  # fmt: skip
         if isinstance(e, OSError) and e.errno is not None:
             raise
         raise DownloadError(f"{path} is damaged, or no such archive: {type(e).__name__}: {e}") from e
@@ -470,9 +488,14 @@ class _Fetcher:
         self._tag = part.with_name(part.name + ".etag")
 
     def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
+        self._part.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(self._part):
+            self._fetch(url)
+            os.replace(self._part, output_file)
+
+    def _fetch(self, url: str) -> None:
         import requests
 
-        self._part.parent.mkdir(parents=True, exist_ok=True)
         pause = 1.0
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -488,7 +511,6 @@ class _Fetcher:
             except requests.RequestException as error:
                 raise DownloadError(f"{url} could not be fetched: {error}") from error
         self._tag.unlink(missing_ok=True)
-        os.replace(self._part, output_file)
 
     def _attempt(self, url: str) -> None:
         """Fetches what is missing to the partial file.
@@ -508,22 +530,44 @@ class _Fetcher:
             if response.status_code in (408, 425, 429, 500, 502, 503, 504):
                 raise _TryAgainError(f"status {response.status_code}", _retry_after(response))
             if response.status_code == 416:  # what is there is not of this file any more
-                self._part.unlink(missing_ok=True)
+                os.truncate(self._part, 0)
                 raise _TryAgainError("status 416, so it is fetched from its beginning", 0.0)
             response.raise_for_status()
             goes_on = response.status_code == 206
+            if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {there}-"):
+                os.truncate(self._part, 0)
+                raise _TryAgainError("the server sent another range, so it is fetched from its beginning", 0.0)
+            if not goes_on:
+                os.truncate(self._part, 0)  # before the tag of the new file is written
             start = there if goes_on else 0
             self._tag.write_text(_strong_tag(response))
             length = response.headers.get("Content-Length")
-            with self._part.open("ab" if goes_on else "wb") as file:
+            with self._part.open("ab") as file:
                 for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
                     file.write(piece)
         size = self._part.stat().st_size
         if length is not None and size - start != int(length):
             raise _TryAgainError(f"{size - start:,} of {int(length):,} bytes came", None)
         if self._known and size != self._known.size:
-            self._part.unlink()
+            os.truncate(self._part, 0)
             raise DownloadError(f"{url} has {size:,} bytes, recorded are {self._known.size:,}.")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds a file, which is made if it is missing, while no other process does."""
+    try:
+        import fcntl
+    except ImportError:  # as on Windows
+        path.touch()
+        yield
+        return
+    while True:
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not moved meanwhile
+                yield
+                return
 
 
 class _TryAgainError(Exception):

@@ -96,6 +96,8 @@ class _LazyImports:
     """`tfds.core.lazy_imports`: packages that a builder needs while it generates."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return _imported(_PACKAGES.get(name, name))
 
 

@@ -141,8 +141,11 @@ def generate(
         directories = [attempt.spill_dir for attempt in publication.attempts]
         examples, readers = _examples(builder, pipeline, sources, directories)
         units = sorted(name for reader in readers.values() for name, _ in reader.units)
-        records = spilled and ShardRecords.of(spilled, directories, resumable.digest, units, publication.options)
-        made = dataclasses.replace(publication, shard_records=records or None)
+        records = None
+        of_beam = any(isinstance(source, _OF_BEAM) for source in sources.values())
+        if spilled is not None and not of_beam:  # a transform may give other examples this time
+            records = ShardRecords.of(spilled, directories, resumable.digest, units, publication.options)
+        made = dataclasses.replace(publication, shard_records=records)
         examples | WriteExamples(made, sharding, transport, readers, list(sources))
 
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))

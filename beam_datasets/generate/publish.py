@@ -16,7 +16,7 @@ import hashlib
 import json
 import logging
 import platform
-import resource
+import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -285,7 +285,8 @@ def _give_up(run: Run, error: BaseException) -> None:
         if not isinstance(error, ResultKeptError) and resume.keeps_units(run):
             for directory in (run.staging_dir, run.spill_place):  # this process is done with them
                 storage.remove(storage.join(directory, OWNER_FILE))
-            error.add_note(f"What was finished is kept. To continue: {resume.hint(run.spill_place)}")
+            note = f"What was finished is kept. To continue: {resume.hint(run.spill_place)}"
+            error.__notes__ = [*getattr(error, "__notes__", []), note]  # add_note() came with Python 3.11
             return
         if run.spill_dir:
             storage.remove_tree(run.spill_dir)
@@ -651,7 +652,7 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], s
             "seconds": round(seconds, 3),
             "examples": examples,
             "shards": sum(len(c.num_examples) for c in columns.values()),
-            "worker_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,  # of the process that publishes
+            "worker_bytes": _peak_memory(),  # of the process that publishes
             "bytes": sum(sum(c.num_bytes) for c in columns.values()),
             "examples_per_second": round(examples / max(seconds, 1e-9), 1),
             "storage": shard_writer.sum_requests(
@@ -663,6 +664,16 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], s
             **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
         }
     )
+
+
+def _peak_memory() -> int | None:
+    """Returns the largest memory of this process in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # as on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _json(value: Any) -> bytes:

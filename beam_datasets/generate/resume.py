@@ -15,6 +15,7 @@ import importlib.metadata
 import inspect
 import json
 import os
+import pickle
 import shlex
 import sys
 import time
@@ -107,7 +108,8 @@ class Attempt:
 def fingerprint(builder: Any) -> dict[str, str]:
     """Returns what decides the bytes to which a builder's units are encoded: code, arguments, features, libraries."""
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
-    arguments = {name: _text(value) for name, value in vars(builder).items() if name not in cached and name != "_root"}
+    left_out = {*cached, "_root", "_downloads"}  # where files are does not decide what is in them
+    arguments = {name: _text(value) for name, value in vars(builder).items() if name not in left_out}
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
     libraries = {name: version for name in _CODECS if (version := _version(name))}
@@ -118,7 +120,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
         "features": _digest(schema.encode()),
         "disable_shuffling": str(builder.info.disable_shuffling),
         **{f"code of {name}": digest for name, digest in _modules(type(builder))},
-        **{f"argument {name.lstrip('_')}": text for name, text in arguments.items() if text is not None},
+        **{f"argument {name.lstrip('_')}": text for name, text in arguments.items()},
     }
 
 
@@ -138,27 +140,28 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
         yield module, _digest(source.encode())
 
 
-def _text(value: Any) -> str | None:
-    """Returns a text that is equal in every process for equal values; None for what is no plain value."""
+def _text(value: Any) -> str:
+    """Returns a text that differs for values that differ, and is equal in every process for equal plain values."""
     plain = _plain(value)
-    if plain is None:
-        return None
     return plain if len(plain) <= _MAX_TEXT else f"{plain[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
-def _plain(value: Any) -> str | None:
+def _plain(value: Any) -> str:
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_plain(key)}: {_plain(item)}' for key, item in value.items())}}}"
     if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(str(_plain(item)) for item in value))}}}"
+        return f"{{{', '.join(sorted(map(_plain, value)))}}}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(str(_plain(item)) for item in value)}]"
+        return f"[{', '.join(map(_plain, value))}]"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = (f"{field.name}={_plain(getattr(value, field.name, None))}" for field in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(fields)})"
-    return None
+    try:
+        return f"{type(value).__name__} {_digest(pickle.dumps(value))}"
+    except Exception:  # whatever the value's own code raises
+        return f"{type(value).__name__} of process {os.getpid()} at {time.time()}"  # differs from every other
 
 
 def _version(library: str) -> str | None:

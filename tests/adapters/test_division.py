@@ -288,6 +288,7 @@ def test_states_of_something_else(three: Any, items: Any, state: Any, problem: s
 
 
 def test_map_style_is_in_dataset_order(three: Any) -> None:
+    pytest.importorskip("torch", reason="make test-adapters installs PyTorch")
     train = three.as_dataset("train")
     dataset = MapStyle(train)
     assert len(dataset) == N

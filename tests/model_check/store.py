@@ -133,7 +133,7 @@ class Store:
             check_range(path, start, stop, len(data))
         return [data[start:stop] for start, stop in ranges]
 
-    def open_reader(self, path: str) -> Reader:
+    def open_reader(self, path: str, size: int | None = None) -> Reader:
         """Returns a reader."""
         return _Reader(self, path)
 
