@@ -148,9 +148,10 @@ def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("jobs", "decode"), [(1, False), (3, True)])
 def test_more_shards_than_files_may_be_open(many_shards: Path, jobs: int, decode: bool) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(lowest + 16, 64), limits[1]))
+    free = [os.dup(0) for _ in range(16)]  # numbers between them may be in use
+    for descriptor in free:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, limits[1]))
     try:
         report = bd.verify(many_shards, jobs=jobs, decode=decode)
     finally:
