@@ -550,7 +550,10 @@ class _Fetcher:
             raise _TryAgainError(f"{size - start:,} of {int(length):,} bytes came", None)
         if self._known and size != self._known.size:
             os.truncate(self._part, 0)
-            raise DownloadError(f"{url} has {size:,} bytes, recorded are {self._known.size:,}.")
+            raise DownloadError(
+                f"{url} has {size:,} bytes, but checksums.tsv has {self._known.size:,}. If it changed on purpose, record "
+                "it again by --register_checksums."
+            )
 
 
 @contextlib.contextmanager

@@ -131,7 +131,7 @@ def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -
         (["503"] * 10, None, "6 attempts: status 503"),
         (["wrong length"] * 10, None, "6 attempts"),
         (["wrong bytes"], Checksum(len(CONTENT), SHA256), "not the recorded one"),
-        ([], Checksum(5, SHA256), "recorded are 5"),
+        ([], Checksum(5, SHA256), "checksums.tsv has 5"),
     ],
     ids=["404", "503", "wrong length", "wrong bytes", "wrong size"],
 )

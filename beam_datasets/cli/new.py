@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +88,10 @@ def run(args: Sequence[str]) -> int:
         check_dataset_name(known.name)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if not re.fullmatch("[a-z][a-z0-9_]*", known.name) or keyword.iskeyword(known.name):
+        raise UsageError(f"{known.name!r}: expected a name in snake_case that Python can import, such as my_birds")
+    if known.name in sys.stdlib_module_names:
+        raise UsageError(f"{known.name!r} is a module of Python; give another name, such as {known.name}_data")
     folder = Path(known.to or ".", known.name)
     if folder.exists():
         raise UsageError(f"{folder} exists already; give another name, or another place by --to")

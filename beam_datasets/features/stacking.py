@@ -309,6 +309,10 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
     {'a': array([[1, 2],
            [3, 0]])}
     """
+    if isinstance(pad, Padding) and not path and isinstance(examples[0], Mapping):
+        for name in sorted(pad.names):
+            if name.split("/")[0] not in examples[0]:
+                raise FeatureValueError(f"padding names feature {name!r}; examples have {', '.join(examples[0])}.")
     first = examples[0]
     if isinstance(first, dict):
         return {

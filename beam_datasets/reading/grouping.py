@@ -117,6 +117,11 @@ class Packed(Grouping):
             raise ValueError("features must name at least one feature to pack.")
         for name, length in self.lengths.items():
             integer(f"max_length of {name!r}", length, at_least=1)
+            for added in (f"{name}_segment_ids", f"{name}_positions"):
+                if added in self.lengths:
+                    raise ValueError(
+                        f"pack() adds {added!r} for {name!r}, but a packed feature has that name. Rename it."
+                    )
         integer("num_bins", self.num_bins, at_least=1)
         if self.overlong not in OVERLONG:
             raise ValueError(f"overlong must be 'error', 'truncate' or 'drop', got {self.overlong!r}.")
@@ -201,6 +206,8 @@ class Packed(Grouping):
 def _length_of(value: Any, name: str) -> int:
     """Returns the length of a feature of an example."""
     try:
+        if isinstance(value[name], (bytes, str)):
+            raise TypeError("text has no items")
         return len(value[name])
     except (TypeError, KeyError, IndexError) as error:
         raise FeatureValueError(

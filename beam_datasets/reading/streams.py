@@ -12,7 +12,7 @@ import itertools
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -24,7 +24,7 @@ from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Self
 
@@ -277,6 +277,9 @@ class Stream:
         from beam_datasets.reading.grouping import ByLength
 
         step, drop = self._batch_step(**{"pad": True, **options}), boolean("drop_remainder", drop_remainder)
+        for name, given in (("boundaries", boundaries), ("batch_sizes", batch_sizes)):
+            if not isinstance(given, Iterable):
+                raise TypeError(f"{name}: expected a list of integers, got {given!r}.")
         return self._with(ByLength(tuple(boundaries), tuple(batch_sizes), length, drop, pad_to_boundary, step))
 
     def pack(
@@ -432,7 +435,7 @@ class StreamIterator(Iterator[Any]):
             for link in self._links[: self._num_leading]:
                 if isinstance(link, Mapped):
                     value = link.function(value)
-                elif not cast("Filtered", link).function(value):
+                elif not holds(cast("Filtered", link).function(value)):
                     return _LEFT_OUT
         except BaseException as error:
             self.close()  # the item is read again
@@ -564,7 +567,21 @@ class _Unmade:
 
 
 def _called(link: Mapped | Filtered, value: Any) -> Any:
-    return _guarded(link.function, value)
+    result = _guarded(link.function, value)
+    return holds(result) if isinstance(link, Filtered) else result
+
+
+def holds(result: Any) -> bool:
+    """Returns the result of the function of a filter.
+
+    Raises:
+        TypeError: it is no truth value, such as None for a function without `return`.
+    """
+    if isinstance(result, bool) or (getattr(result, "shape", None) == () and result.dtype == bool):  # of NumPy
+        return bool(result)
+    raise TypeError(
+        f"filter(): expected a function that returns a bool, got {result!r:.100} of {type(result).__name__}."
+    )
 
 
 def _guarded(function: Callable[[Any], Any], value: Any) -> Any:

@@ -28,7 +28,13 @@ def test_what_is_made_passes_its_own_test(run: Any, tmp_path: Path) -> None:
 
 def test_names_that_cannot_be(run: Any, tmp_path: Path) -> None:
     (tmp_path / "birds").mkdir()
-    for name, said in (("birds", "exists already"), ("My Birds", "My Birds")):
+    for name, said in (
+        ("birds", "exists already"),
+        ("My Birds", "My Birds"),
+        ("BigCats", "snake_case"),
+        ("class", "snake_case"),
+        ("json", "json_data"),
+    ):
         code, _, err = run("new", name, "--to", tmp_path)
         assert code == 2
         assert said in err

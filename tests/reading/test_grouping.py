@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import features as F
+from beam_datasets.errors import FeatureValueError
 from beam_datasets.formats.tfrecord import frame_all
 from tests.reading.test_streams import plain, resumes_everywhere
 
@@ -188,3 +189,16 @@ def test_padding(tokens: Any, options: Any, ids: Any, words: Any, mapped: bool) 
 def test_refuses(tokens: Any, call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(tokens)
+
+
+def test_names_that_packing_or_padding_cannot_use(tokens: Any) -> None:
+    train = tokens.as_dataset("train") if hasattr(tokens, "as_dataset") else tokens
+    with pytest.raises(ValueError, match="pack\\(\\) adds 'a_positions' for 'a'"):
+        train.pack(8, ["a", "a_positions"])
+    with pytest.raises(TypeError, match="boundaries: expected a list of integers, got 3"):
+        train.batch_by_length(3, [1, 2], length=len)
+    for options in ({"pad_value": {"nope": 1}}, {"pad_length": {"nope": 3}}):
+        with pytest.raises(FeatureValueError, match="padding names feature 'nope'"):
+            next(iter(train.map(dict).batch(2, **options)))
+    with pytest.raises(FeatureValueError, match="expected a feature with a length"):
+        next(iter(train.map(lambda example: {"text": b"abc"}).pack(8, ["text"])))

@@ -7,6 +7,7 @@ import json
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -222,3 +223,11 @@ def test_states_of_others_are_refused(builder: Any) -> None:
 def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(numbered(builder))
+
+
+@pytest.mark.parametrize("result", [None, 1, np.array([True, False]), "yes"], ids=["None", "1", "array", "text"])
+def test_a_filter_must_return_a_bool(builder: Any, result: Any) -> None:
+    numbers = builder.as_dataset("train")
+    with pytest.raises(TypeError, match=r"filter\(\): expected a function that returns a bool, got"):
+        list(numbers.filter(lambda example: result))
+    assert list(numbers.filter(lambda example: np.bool_(False))) == []
