@@ -551,8 +551,8 @@ class _Fetcher:
         if self._known and size != self._known.size:
             os.truncate(self._part, 0)
             raise DownloadError(
-                f"{url} has {size:,} bytes, but checksums.tsv has {self._known.size:,}. If it changed on purpose, record "
-                "it again by --register_checksums."
+                f"{url} has {size:,} bytes, but checksums.tsv has {self._known.size:,}. If it changed on purpose, "
+                "record it again by --register_checksums."
             )
 
 
