@@ -24,7 +24,7 @@ from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
-from beam_datasets.features.sequence import Sequence, below, innermost
+from beam_datasets.features.sequence import Dataset, Sequence, below, innermost
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
@@ -212,8 +212,11 @@ def _decoded_size(feature: Any) -> int | None:
 
 
 def has_images(feature: Any) -> bool:
-    """Returns whether there are images, and nothing is decoded by a class or function of a user."""
-    kinds = [type(innermost(child)) for _, _, child in below(feature)]
+    """Returns whether decoding makes images: not in nested datasets, which decode later, nor by a user's function."""
+    children = [child for _, _, child in below(feature)]
+    if any(isinstance(child, Dataset) for child in children):
+        return False
+    kinds = [type(innermost(child)) for child in children]
     package = __name__.partition(".")[0]
     is_ours = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
     return is_ours and any(issubclass(kind, Image) for kind in kinds)

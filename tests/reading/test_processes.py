@@ -81,7 +81,8 @@ def held() -> list[str]:
     links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
     maps = Path("/proc/self/maps").read_text().splitlines()
     shared = [link for link in links if link.startswith(("socket:", "/memfd:"))]
-    return sorted(shared + [line for line in maps if "/memfd:" in line] + os.listdir("/dev/shm"))
+    segments = [name for name in os.listdir("/dev/shm") if name.startswith("psm_")]  # other processes have semaphores
+    return sorted(shared + [line for line in maps if "/memfd:" in line] + segments)
 
 
 def drain(iterator: Any) -> tuple[list[Any], list[Any], str]:
