@@ -1,10 +1,9 @@
 /* Tasks done ahead, so that a second core reads while the first one decodes.
  *
  * Nobody waits for a thread that has not begun a task: who needs the result takes the task out of the queue and does
- * it himself. Who needs one that has begun does others meanwhile. A thread that gets no processor time within a task is
- * given no others for a while. The lock is held for a few instructions at a time. The threads are stopped before a fork
- * and started again by the next task, in both processes: no thread is lost with a task half done, and Python counts one
- * thread. They end with the process.
+ * it himself. A thread that gets no processor time within a task is given no others for a while. The lock is held for
+ * a few instructions at a time. The threads are stopped before a fork and started again by the next task, in both
+ * processes: no thread is lost with a task half done, and Python counts one thread. They end with the process.
  */
 #include "native.h"
 #include "ahead.h"
@@ -25,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows,
 static pthread_cond_t came = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static Task queue = {NULL, &queue, &queue, TAKEN}; /* a ring; after it comes the oldest */
 static pthread_t threads[MAX_THREADS];
-static int max_threads, num_threads, num_running, is_stopping;
+static int max_threads, num_threads, is_stopping;
 static int64_t paused_until; /* nanoseconds of the clock */
 
 static int64_t now(void) {
@@ -39,26 +38,22 @@ static void unlink_task(Task *task) {
     task->after->before = task->before;
 }
 
-/* Does the oldest task, with the lock given up meanwhile; returns whether there was one. */
-static int do_oldest(void) {
-    Task *task = queue.after;
-    if (task == &queue) return 0;
-    unlink_task(task);
-    task->state = RUNNING;
-    num_running++;
-    pthread_mutex_unlock(&lock);
-    task->work(task);
-    pthread_mutex_lock(&lock);
-    num_running--;
-    task->state = DONE;
-    pthread_cond_broadcast(&ended);
-    return 1;
-}
-
 static void *serve(void *nothing) {
     pthread_mutex_lock(&lock);
-    while (!is_stopping)
-        if (!do_oldest()) pthread_cond_wait(&came, &lock);
+    while (!is_stopping) {
+        Task *task = queue.after;
+        if (task == &queue) {
+            pthread_cond_wait(&came, &lock);
+            continue;
+        }
+        unlink_task(task);
+        task->state = RUNNING;
+        pthread_mutex_unlock(&lock);
+        task->work(task);
+        pthread_mutex_lock(&lock);
+        task->state = DONE;
+        pthread_cond_broadcast(&ended);
+    }
     pthread_mutex_unlock(&lock);
     return nothing;
 }
@@ -68,7 +63,6 @@ static void before_fork(void) {
     pthread_mutex_lock(&lock);
     is_stopping = 1;
     pthread_cond_broadcast(&came);
-    while (num_running) pthread_cond_wait(&ended, &lock); /* those too that other readers do */
     pthread_mutex_unlock(&lock);
     while (num_threads) pthread_join(threads[--num_threads], NULL);
     pthread_mutex_lock(&lock);
@@ -124,7 +118,6 @@ void ahead_submit(Task *task) {
 
 int ahead_take(Task *task) {
     pthread_mutex_lock(&lock);
-    while (task->state == RUNNING && !is_stopping && do_oldest()) continue; /* which somebody needs next */
     if (task->state == RUNNING) wait_for(task);
     int is_done = task->state == DONE;
     if (task->state == QUEUED) unlink_task(task);
