@@ -83,7 +83,12 @@ def test_a_changed_builder_is_refused_unless_its_units_stay_valid(tmp_path, path
     assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
 
 
-@pytest.mark.parametrize("damage", ["payload", "keys", "cut", "gone", "record"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "damage", ["payload", *(pytest.param(kind, marks=SLOW) for kind in ("keys", "cut", "gone", "record"))]
+)
 def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
     whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
     builder = Units(data_dir=tmp_path / "data", paths=paths)
@@ -107,7 +112,12 @@ def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
 
 
 @pytest.mark.parametrize(
-    "kind, damage", [(Units, None), (Numbers, None), (Units, "shard"), (Units, "index"), (Units, "record")]
+    "kind, damage",
+    [
+        (Units, None),
+        (Units, "shard"),
+        *(pytest.param(*each, marks=SLOW) for each in ((Numbers, None), (Units, "index"), (Units, "record"))),
+    ],
 )
 def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, paths, monkeypatch, kind, damage):
     given = {"paths": paths} if kind is Units else {"count": 300}
