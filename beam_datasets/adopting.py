@@ -220,7 +220,7 @@ def _check_records(checks: tuple[Check, Check], path: str, chunk: tfrecord.Chunk
     except (ExampleError, FeatureError) as error:
         offset, number = chunk.start + int(chunk.offsets[number]), chunk.first_record + number
         if isinstance(error, ExampleError):
-            problem = f"the record is no tf.train.Example: {error}"
+            problem = f"the record is not a tf.train.Example: {error}"
             raise CorruptRecordError(problem, path=path, offset=offset, record=number) from error
         raise FeatureValueError(
             f"{path}, byte {offset} (record {number}): the record does not fit the features: {error}"

@@ -24,7 +24,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -220,7 +220,7 @@ class DownloadManager:
         return self._mapped(self._extract, paths)
 
     def download_and_extract(self, urls: Any) -> Any:
-        """Returns `extract(download(urls))`; a file that is no archive is left as it is."""
+        """Returns `extract(download(urls))`; a file that is not an archive is left as it is."""
         paths = self._mapped(self._download_and_extract, urls)
         self._register()
         return paths
@@ -252,9 +252,8 @@ class DownloadManager:
 
     def download_checksums(self, urls: Any) -> None:
         """Adds the checksums that files at URLs list, in the form of checksums.tsv."""
-        more = dict(self._settings.checksums)
-        self._mapped(lambda url: more.update(read_checksums(self._download(url))), urls)
-        object.__setattr__(self._settings, "checksums", more)
+        for found in _leaves(self._mapped(self._download, urls)):
+            self._settings = replace(self._settings, checksums={**self._settings.checksums, **read_checksums(found)})
 
     def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
         """Returns the tree with the function's results in place of its leaves, several at a time; each leaf once."""
@@ -361,11 +360,10 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
         DownloadError: the archive is damaged, or has a path that leads out of it.
     """
     method = _method_of(path) if method is None else method
-    for name, size, open_member in _members(Path(path), method):
+    for name, _, open_member in _members(Path(path), method):
         parts = posixpath.normpath(name).split("/")
         if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
             continue
-        del size
         yield posixpath.normpath(name) if name else "", _guarded(Path(path), open_member)
 
 
@@ -643,14 +641,10 @@ def _method_of(resource: Any, path: Path | None = None) -> ExtractMethod:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
-
-
-def _digest(file: IO[bytes]) -> str:
     digest = hashlib.sha256()
-    while piece := file.read(_PIECE):
-        digest.update(piece)
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
     return digest.hexdigest()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import enum
 import functools
 import importlib
 import importlib.util
@@ -46,10 +45,12 @@ _NOT_HERE = {
     "show_examples": "use `beam-datasets head`",
     "show_statistics": "use `beam-datasets stats`",
     "as_dataframe": "use `beam-datasets export`, or pandas.DataFrame(dataset)",
-    "folder_dataset": "use `beam-datasets build --files`, see docs/how-to/files.md",
-    "ImageFolder": "use beam_datasets.files.ImageFolder",
-    "TranslateFolder": "use beam_datasets.files, see docs/how-to/files.md",
-    "list_builders": "use beam_datasets.catalog.registered()",
+    "folder_dataset": "build the files as docs/how-to/files.md describes",
+    "ImageFolder": "build the files as docs/how-to/files.md describes",
+    "TranslateFolder": "build the files as docs/how-to/files.md describes",
+    "download.GenerateMode": "a published version is never replaced; give a new version number",
+    "download.ComputeStatsMode": "use `beam-datasets stats`",
+    "list_builders": "use `beam-datasets list`",
     "dataset_collection": "load each dataset by its name",
 }
 
@@ -168,27 +169,11 @@ class BeamBasedBuilder(GeneratorBasedBuilder, builders.BeamBasedBuilder, skip_re
     """The same with `_build_pcollection`."""
 
 
-class GenerateMode(enum.Enum):
-    """What is done with what is there; here a published version is always kept."""
-
-    REUSE_DATASET_IF_EXISTS = "reuse_dataset_if_exists"
-    REUSE_CACHE_IF_EXISTS = "reuse_cache_if_exists"
-    FORCE_REDOWNLOAD = "force_redownload"
-
-
-class ComputeStatsMode(enum.Enum):
-    """Whether statistics are computed; here `beam-datasets stats` does it."""
-
-    AUTO = "auto"
-    FORCE = "force"
-    SKIP = "skip"
-
-
 def optional(feature: Any) -> Any:
     """Returns the feature as one that may be None: `tfds.features.Optional`.
 
     Raises:
-        TypeError: the feature must have a value; it is no Tensor, Scalar or Text.
+        TypeError: the feature must have a value; it is not a Tensor, Scalar or Text.
     """
     feature = to_feature(feature)
     if not hasattr(feature, "optional"):
@@ -249,8 +234,6 @@ download = _Names(
     ExtractMethod=downloads.ExtractMethod,
     Resource=downloads.Resource,
     iter_archive=downloads.iter_archive,
-    GenerateMode=GenerateMode,
-    ComputeStatsMode=ComputeStatsMode,
 )
 beam = _Names("beam")
 _CONLL = "beam_datasets.testing.tfds_catalogue.core.dataset_builders.conll"  # of the TFDS that is installed
@@ -328,7 +311,7 @@ testing = _Names(
     _later={name: f"beam_datasets.testing:{name}" for name in ("DatasetBuilderTestCase", "test_main")},
 )
 typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
-data_source = functools.partial(load, as_supervised=False)
+data_source = load
 public_api = sys.modules[__name__]
 
 

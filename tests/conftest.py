@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from beam_datasets.native import core
 
-# A busy machine is no defect of what is tested.
+# A busy machine is not a defect of what is tested.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 

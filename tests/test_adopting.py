@@ -162,7 +162,7 @@ def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
     "options, error, problem",
     [
         ({"name": None}, ValueError, r"give adopt\(name=\.\.\.\)"),
-        ({"name": "a b"}, ValueError, "'a b' is no dataset name"),
+        ({"name": "a b"}, ValueError, "'a b' is not a dataset name"),
         ({"files": "move"}, ValueError, "'move'; needed: 'copy' or 'link'"),
         ({"features": F.Text()}, FeatureValueError, "dict of features"),
         ({"data_dir": "memory://bucket/data"}, StorageError, "local disks only"),
@@ -260,7 +260,7 @@ def test_features_that_do_not_fit(bare: Path, refused: Any, features: Any, probl
 
 def test_records_that_are_no_examples(bare: Path, refused: Any) -> None:
     (bare / "part-00000").write_bytes(tfrecord.frame(b"a line of text\n"))
-    assert "part-00000, byte 0 (record 0): the record is no tf.train.Example: " in str(refused(CorruptRecordError))
+    assert "part-00000, byte 0 (record 0): the record is not a tf.train.Example: " in str(refused(CorruptRecordError))
 
 
 def test_nested_items_are_decoded_too(bare: Path, refused: Any) -> None:

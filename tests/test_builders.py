@@ -209,7 +209,7 @@ def test_parameters_of_split_generators(tmp_path, parameters):
         ({}, BeamDatasetsError, "with at least one split"),
         (["train"], BeamDatasetsError, "expected {split name: source}"),
         ({"All": []}, ValueError, "'All' cannot name a split: it means every split"),
-        ({"a/b": []}, ValueError, "'a/b' is no split name"),
+        ({"a/b": []}, ValueError, "'a/b' is not a split name"),
         ({"--": []}, ValueError, "at least one letter or digit"),
     ],
 )
@@ -236,7 +236,7 @@ def test_registration():
         type("Another", (DatasetBuilder,), {"name": "my_digits"})
     builder = type("Builder", (DatasetBuilder,), {"__module__": "datasets.cats_dataset_builder"})
     assert builder.name == "cats"
-    with pytest.raises(ValueError, match="'a b' is no dataset name"):
+    with pytest.raises(ValueError, match="'a b' is not a dataset name"):
         type("X", (DatasetBuilder,), {"name": "a b"})
 
 

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import hashlib
 import io
+import multiprocessing
 import tarfile
 import threading
 import zipfile
@@ -71,7 +72,7 @@ def server(monkeypatch: Any) -> Iterator[Server]:
             body = CONTENT if fault != "wrong bytes" else CONTENT[:-1] + b"?"
             start = 0
             if self.headers["Range"] and self.headers["If-Range"] == '"tag"':
-                start = int(self.headers["Range"][6:-1])
+                start = int(self.headers["Range"][6:-1]) - (1000 if fault == "other range" else 0)
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
             else:
@@ -97,7 +98,15 @@ def manager(directory: Path, **settings: Any) -> DownloadManager:
 
 @pytest.mark.parametrize(
     "faults",
-    [[], ["cut"], ["cut", "cut", "429", "cut"], ["503", "429"], ["wrong length"], ["cut", "other tag"]],
+    [
+        [],
+        ["cut"],
+        ["cut", "cut", "429", "cut"],
+        ["503", "429"],
+        ["wrong length"],
+        ["cut", "other tag"],
+        ["cut", "other range"],
+    ],
     ids=",".join,
 )
 @pytest.mark.parametrize("known", [True, False])
@@ -165,9 +174,27 @@ def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) 
         manager(tmp_path / "other", checksums=known).download(url)
     with pytest.raises(DownloadError, match="no recorded checksum"):
         manager(tmp_path, checksums=known, force_checksums=True).download(f"{server.url}/c.bin")
+    server.faults = ["wrong bytes"]  # the server has another file now: it is fetched and recorded again
+    manager(tmp_path, checksums=known, register_to=file).download(url)
+    assert read_checksums(file)[url] != known[url]
     file.write_text("only a line\n")
     with pytest.raises(DownloadError, match=r"checksums.tsv, line 1"):
         read_checksums(file)
+
+
+def fetch(url: str, directory: Path) -> None:
+    assert manager(directory).download(url).read_bytes() == CONTENT
+
+
+def test_processes_do_not_share_a_partial_file(server: Server, tmp_path: Path) -> None:
+    server.faults = ["cut"] * 4
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=fetch, args=(f"{server.url}/a.bin", tmp_path)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert [process.exitcode for process in processes] == [0] * 4
 
 
 def test_on_a_worker_nothing_is_fetched(server: Server, tmp_path: Path) -> None:

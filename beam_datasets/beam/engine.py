@@ -283,7 +283,7 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
 
     Args:
         engine: where the pipeline runs.
-        paths: what each path is for -> path; None is no path.
+        paths: what each path is for -> path; None is not a path.
 
     Raises:
         StoreOptionsError: a path has storage_options, and this process does not start the workers.

@@ -71,7 +71,7 @@ def pair_of(element: Any, split: str) -> tuple[Any, Any]:
     """Returns the key and the example that an element of a split's source is.
 
     Raises:
-        BeamDatasetsError: it is no pair; nor is a dict or a text of two, as of an example whose key was forgotten.
+        BeamDatasetsError: it is not a pair; nor is a dict or a text of two, as of an example whose key was forgotten.
     """
     try:
         if not isinstance(element, (dict, str, bytes)):
@@ -87,7 +87,7 @@ def interrupted(error: BaseException | None, before: BaseException | None = None
 
     Args:
         error: that a run raised. What it came of may lead back to itself (`raise error from error`).
-        before: that was being handled when the run began: what it came of is no matter of the run.
+        before: that was being handled when the run began: what it came of is not a matter of the run.
     """
     met = {id(before)}
     while error is not None and id(error) not in met:

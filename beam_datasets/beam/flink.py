@@ -93,7 +93,7 @@ class FlinkCluster:
 
 
 def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
-    """Returns the cluster that these options lead to; None where that is not said, or is no Flink cluster."""
+    """Returns the cluster that these options lead to; None where that is not said, or is not a Flink cluster."""
     runner = str(options.view_as(StandardOptions).runner or "").rpartition(".")[2].lower()
     master = str(options.view_as(FlinkRunnerOptions).flink_master or "").strip().rstrip("/")
     if runner.removesuffix("runner") != "flink" or not master or master.startswith("["):
@@ -114,7 +114,7 @@ def prepare(options: PipelineOptions) -> None:
         portable.environment_cache_millis = CACHE_MILLIS
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
-            "FlinkRunner needs to be told where Python code runs; without --environment_type it would start Docker "
+            "FlinkRunner needs to know where Python code runs; without --environment_type it would start Docker "
             "containers on the TaskManagers. With a worker pool beside each of them "
             "(python -m beam_datasets.beam.worker_pool): "
             "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
@@ -127,7 +127,7 @@ def prepare(options: PipelineOptions) -> None:
 def _check_version(cluster: FlinkCluster, options: PipelineOptions) -> None:
     overview = cluster.get("overview")
     if not isinstance(overview, dict) or "flink-version" not in overview:
-        raise FlinkError(f"what answers at {cluster.url} is no Flink JobManager: it has no version of Flink.")
+        raise FlinkError(f"what answers at {cluster.url} is not a Flink JobManager: it has no version of Flink.")
     runs = str(overview["flink-version"])
     asked = str(options.view_as(FlinkRunnerOptions).flink_version)
     beam_starts_job_server = not options.view_as(PortableOptions).job_endpoint

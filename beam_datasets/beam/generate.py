@@ -217,7 +217,7 @@ def _counted(result: PipelineResult) -> dict[str, Any]:
     """Returns the counters and sets of strings that are not this package's own; empty where the runner tells none."""
     try:
         found = result.metrics().query()
-    except (NotImplementedError, AttributeError):
+    except NotImplementedError:
         return {}
     metrics = [metric for kind in ("counters", "string_sets") for metric in found.get(kind, ())]
     totals: dict[str, Any] = {}

@@ -194,12 +194,15 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
         sharding = ShardingOptions.of(num_shards=num_shards(known.num_shards), **given)
         sharding.check_splits(sources)
         share = estimates.SAMPLE if known.sample is None else float(known.sample)
+        if not 0 < share <= 1:
+            raise ValueError(f"--sample: expected a share above 0 and at most 1, got {known.sample}.")
         prices = estimates.read_prices(known.prices)
     units = units_of(builder, sources)
     samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
     found = estimates.estimate(samples, sharding, prices)
     rows = [[name, split.examples, split.shards, size_text(split.num_bytes)] for name, split in found.splits.items()]
-    rows += [[name, "unknown", "", ""] for name in sources if name not in found.splits]
+    unknown = [name for name in sources if name not in found.splits]
+    rows += [[name, "unknown", "", ""] for name in unknown]
     lines = [
         table(["split", "examples", "shards", "size"], rows),
         f"memory of a worker: {size_text(found.worker_bytes)}",
@@ -208,6 +211,10 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
         f"machine hours, of one core: {found.core_hours:.2f}",
         f"cost: {found.cost:.2f} for the run, {found.cost_a_month:.2f} a month for the version",
     ]
+    if unknown:
+        lines.append(
+            f"All of this is without {', '.join(unknown)}: only a source of units can be sampled in a short time."
+        )
     return "\n".join(lines)
 
 

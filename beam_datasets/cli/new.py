@@ -1,4 +1,4 @@
-"""`beam-datasets new`: the files of a new dataset, which build and pass their test as they are."""
+"""`beam-datasets new`: the files of a new dataset, which pass their test as they are."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "new",
     """\
-Makes a directory for a new dataset: a builder, its test with fake sources, checksums, description and citation. What is
-to be changed is marked by TODO; all of it works before.""",
+Makes a directory for a new dataset: a builder, its test with fake sources, checksums, description and citation. The
+test passes; before the dataset can be built, replace what is marked by TODO.""",
     """
 name NAME  the dataset's name, in snake_case
 --to DIR  where the directory is made; by default here

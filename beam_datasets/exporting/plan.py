@@ -53,7 +53,7 @@ def format_of(name: str, **options: Any) -> Format:
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in {field.name for field in fields(_FORMATS[name])}:
-            raise BeamDatasetsError(f"{option} is no option of the format {name}.")
+            raise BeamDatasetsError(f"{option} is not an option of the format {name}.")
     return _FORMATS[name](**given)
 
 

@@ -129,7 +129,7 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
     for name in binary:
         if name not in strings:
             raise BeamDatasetsError(
-                f"{name!r} is no feature of text or bytes; those are {', '.join(sorted(strings)) or 'none'}."
+                f"{name!r} is not a feature of text or bytes; those are {', '.join(sorted(strings)) or 'none'}."
                 f"{did_you_mean(name, strings)}"
             )
     if not isinstance(tree, Sequence):
@@ -193,7 +193,7 @@ def text_of(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise FeatureValueError(
-            f"{name}: {data[:40]!r} is no text: {error}. Name the feature in binary= (--binary {name}) to have bytes, "
+            f"{name}: {data[:40]!r} is not text: {error}. Name the feature in binary= (--binary {name}) to have bytes, "
             "or leave it out."
         ) from None
 

@@ -166,4 +166,4 @@ def _file(value: Any, path: str) -> tuple[bytes, str | None]:
         return read_file(value, path), os.fspath(value)
     if hasattr(value, "read"):
         return bytes(value.read()), None
-    raise FeatureTypeError(f"{path}: {type(value).__name__} is no audio; expected an array, a list, a path or a file")
+    raise FeatureTypeError(f"{path}: {type(value).__name__} is not audio; expected an array, a list, a path or a file")

@@ -108,7 +108,7 @@ class BBoxFeature(Leaf):
                         f"{path}: a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}"
                     )
             except TypeError:
-                raise FeatureTypeError(f"{path}: {value!r} is no box; expected a BBox or four numbers") from None
+                raise FeatureTypeError(f"{path}: {value!r} is not a box; expected a BBox or four numbers") from None
             return numbers
 
         return check

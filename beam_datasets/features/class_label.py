@@ -135,7 +135,7 @@ class ClassLabel(Leaf):
                 try:
                     value = value.decode("utf-8")
                 except UnicodeDecodeError:
-                    raise FeatureValueError(f"{path}: {value!r} is not UTF-8, so it is no class name") from None
+                    raise FeatureValueError(f"{path}: {value!r} is not UTF-8, so it is not a class name") from None
             if isinstance(value, str):
                 if value in by_name:
                     return by_name[value]

@@ -66,7 +66,7 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
 
     Raises:
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
-            where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are no record.
+            where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are not a record.
     """
     return ColumnarDecoder(chosen(feature, decoders, partial)).one()
 

@@ -172,7 +172,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(spec, (list, tuple, set, frozenset)):
         spec = dict.fromkeys(spec, True)
     if not isinstance(spec, dict):
-        raise TypeError(f"{path or 'partial decoding'}: {spec!r} is no nest of names; see decode.PartialDecoding")
+        raise TypeError(f"{path or 'partial decoding'}: {spec!r} is not a nest of names; see decode.PartialDecoding")
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     if not isinstance(feature, FeaturesDict):

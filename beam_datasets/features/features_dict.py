@@ -66,10 +66,10 @@ class FeaturesDict(FeatureConnector):
     def __init__(self, feature_dict: Mapping[str, Any], *, doc: DocArg = None) -> None:
         for name in feature_dict:
             if not isinstance(name, str):
-                raise ValueError(f"{name!r} of type {type(name).__name__} is no name of a feature; expected a str")
+                raise ValueError(f"{name!r} of type {type(name).__name__} is not a name of a feature; expected a str")
             if not is_unicode(name):
                 raise ValueError(
-                    f"{name!r} is no name of a feature: it has half of a surrogate pair, which UTF-8 cannot express"
+                    f"{name!r} is not a name of a feature: it has half of a surrogate pair, which UTF-8 cannot express"
                 )
         self._set(doc=doc, features={name: to_feature(feature_dict[name]) for name in sorted(feature_dict)})
         super().__post_init__()

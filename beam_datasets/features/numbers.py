@@ -447,7 +447,7 @@ def reshape(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
 def reshape_items(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
     """Returns the values of a sequence as an array of its items, each of a shape; raises as `reshape` does."""
     if None in shape:
-        raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be told apart when read")
+        raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be distinguished when read")
     return reshape(array, (None, *shape), path) if array.size else array.reshape(0, *shape)
 
 

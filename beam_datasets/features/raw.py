@@ -151,7 +151,7 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
             array = np.frombuffer(plain, little).reshape(target).astype(dtype)
         except ValueError:
             raise FeatureValueError(
-                f"{path}: {len(plain)} bytes are no array of {dtype} of the shape {shape}"
+                f"{path}: {len(plain)} bytes are not an array of {dtype} of the shape {shape}"
             ) from None
         return array if shape else array[()]
 

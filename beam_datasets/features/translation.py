@@ -100,7 +100,7 @@ class TranslationVariableLanguages(Wrapped):
 
         def lower(value: Any) -> list[dict[str, Any]]:
             if not isinstance(value, dict):
-                raise FeatureTypeError(f"{path}: {type(value).__name__} is no dict from languages to translations")
+                raise FeatureTypeError(f"{path}: {type(value).__name__} is not a dict from languages to translations")
             unknown = sorted(set(value) - known) if known is not None else []
             if unknown:
                 raise FeatureValueError(f"{path}: the languages {unknown} are none of {self.languages}")

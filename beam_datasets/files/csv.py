@@ -164,7 +164,7 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
 
 
 def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
-    """Yields the line and the texts of each row of a file, by column; blank lines are no rows."""
+    """Yields the line and the texts of each row of a file, by column; blank lines are not rows."""
     names = header(piece.file, dialect)
     for number, stop, fields, problem in islice(_lines(piece.file, dialect), 0 if dialect.columns else 1, None):
         place = number if stop == number + 1 else f"line {number} to {stop - 1}"

@@ -75,7 +75,7 @@ def storable_image(data: bytes, exif_orientation: str = "keep") -> Any:
             pixels of the image; or refuse it as an "error".
 
     Raises:
-        ValueError: it is no image, is damaged, has more than 8 bits a channel, or has an orientation that is an error.
+        ValueError: not an image, damaged, has more than 8 bits a channel, or has an orientation that is an error.
     """
     try:
         import numpy as np

@@ -1,4 +1,4 @@
-"""A dataset of the tf.train.Examples in TFRecord files that somebody else wrote: shuffled, versioned and indexed anew.
+"""A dataset of the tf.train.Examples in existing TFRecord files: shuffled, versioned and indexed anew.
 
     beam-datasets build tfrecord --data_dir out --name birds --split train='old/train-*' --split test='old/test-*' \
         --feature label=class:10 --key id

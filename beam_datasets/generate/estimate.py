@@ -8,9 +8,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
+from beam_datasets.generate.levels import MergeLimits, plan_levels
 from beam_datasets.generate.plan import choose_shards
 from beam_datasets.generate.units import read_together
 
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 SAMPLE = 0.01  # share of the units
 SAMPLE_SECONDS = 20.0  # for the sample of all splits
 REQUEST_BYTES = 8 << 20  # of a large file that one request writes
-RANGE_BYTES = 1 << 20  # that one request reads while blocks are merged
 BLOCK_BYTES = 64 << 20  # of many
 GROUP_BYTES = 256 << 20
 PROCESS_BYTES = 256 << 20  # of a worker process with Beam, NumPy and a block
@@ -157,15 +159,9 @@ def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: M
     known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
     splits = {split: _whole(split, sample, sharding) for split, sample in known.items()}
     size = sum(split.num_bytes for split in splits.values())
-    blocks = math.ceil(size / BLOCK_BYTES)
-    shards = sum(split.shards for split in splits.values())
-    groups = max(shards, math.ceil(size / GROUP_BYTES))
-    levels = 0 if size >= RANGE_BYTES * blocks * groups or blocks * groups < 1000 else 1 + (size > 10**13)
-    joined = size if size > GROUP_BYTES * shards else 0  # shards in parts are written twice
-    reads = blocks * (1 + levels) + (size * (1 + levels) + joined) // RANGE_BYTES
-    writes = (size * (2 + levels) + joined) // REQUEST_BYTES + blocks * (1 + levels) + 2 * groups + 4 * shards
+    moved, reads, writes = map(sum, zip(*(_moved(split) for split in splits.values()), (0, 0, 0)))
     encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
-    moving = (size * (1 + levels) + joined) / 1e6 / prices["megabytes_per_core_second"]
+    moving = moved / 1e6 / prices["megabytes_per_core_second"]
     hours = (encoding + moving) / 3600
     smallest = min((split.num_bytes / split.examples for split in splits.values()), default=1.0)
     cost = hours * prices["core_hour"]
@@ -173,8 +169,20 @@ def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: M
     return Estimate(
         splits, [split for split in samples if split not in known],
         PROCESS_BYTES + int(EXAMPLE_BYTES * min(GROUP_BYTES, size) / max(smallest, 1.0)),
-        reads, writes, size * (1 + levels) + joined, hours, cost, size / 1e9 * prices["gigabyte_month"],
+        reads, writes, moved, hours, cost, size / 1e9 * prices["gigabyte_month"],
     )  # fmt: skip
+
+
+def _moved(split: Split) -> tuple[int, int, int]:
+    """Returns the bytes that merging and writing a split read, and the numbers of reads and writes."""
+    size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
+    groups = max(split.shards, math.ceil(size / GROUP_BYTES))
+    levels = len(plan_levels(np.full(groups, max(1, split.examples // groups)), size, blocks, MergeLimits()))
+    joined = size if size > GROUP_BYTES * split.shards else 0  # shards in parts are written twice
+    moved = size * (1 + levels) + joined
+    reads = blocks * (1 + levels) + moved // MergeLimits().range_bytes
+    writes = (moved + size) // REQUEST_BYTES + blocks * (1 + levels) + 2 * groups + 4 * split.shards
+    return moved, reads, writes
 
 
 def _whole(split: str, sample: Sample, sharding: ShardingOptions) -> Split:

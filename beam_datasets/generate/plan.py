@@ -91,7 +91,7 @@ class ShardingOptions:
         if isinstance(self.num_shards, Mapping):
             asked = self.num_shards.items()
             if others := [split for split in self.num_shards if not isinstance(split, str)]:
-                raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is no str.")
+                raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is not a str.")
             taken["num_shards"] = {split: _integer(f"num_shards[{split!r}]", count) for split, count in asked}
         else:
             taken["num_shards"] = _integer("num_shards", self.num_shards)

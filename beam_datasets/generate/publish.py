@@ -178,7 +178,7 @@ def check_free(dataset_dir: str, full_name: str) -> None:
         return  # files may be those of a run that is publishing: `reserve` finds out
     if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or storage.list_dir(dataset_dir)):
         raise AlreadyPublishedError(
-            f"{dataset_dir} exists but is no published dataset (it lacks dataset_info.json or features.json). "
+            f"{dataset_dir} exists but is not a published dataset (it lacks dataset_info.json or features.json). "
             f"Move it away to publish {full_name} there."
         )
 
@@ -417,7 +417,7 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
     if wrong:
         raise LostExamplesError(
             f"{root}: {len(wrong)} of {len(staged)} files that were written are not there or of another size, such as "
-            f"{wrong[0]}. Somebody removed them, or the run was given up; nothing was published. Run it again."
+            f"{wrong[0]}. They were removed, or the run was given up; nothing was published. Run it again."
         )
     return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, (_, checksum) in staged.items()]
 

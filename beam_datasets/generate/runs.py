@@ -480,7 +480,7 @@ def _check_empty(run: Run) -> None:
     if names:
         abandon(run.target, run.job, by="itself")
         raise AlreadyPublishedError(
-            f"{run.target} exists but is no published dataset (it lacks {run.marker}), and no run is known that put "
+            f"{run.target} exists but is not a published dataset (it lacks {run.marker}), and no run is known that put "
             f"{names[0]} there. Move it away to publish there."
         )
 

@@ -185,7 +185,7 @@ def plan_job(
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
         ValueError: a name cannot be parsed, or there are options of a store for a local path.
-        TypeError: `reshuffle` is not a text.
+        TypeError: `reshuffle` is not text.
     """
     if reshuffle is not None and not isinstance(reshuffle, str):
         raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")

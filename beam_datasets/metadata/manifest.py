@@ -166,7 +166,7 @@ def _rule(value: Any) -> KeyRule:
 
 def _typed(kind: type, value: Any) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"{value!r:.100} is no {kind.__name__}")
+        raise TypeError(f"{value!r:.100} is not a {kind.__name__}")
     return value
 
 
@@ -266,7 +266,7 @@ class ShardColumns:
         for name in lengths:
             values, limit = getattr(self, name), 2**32 if name in _CHECKSUMS else 2**63
             if set(map(type, values)) - {int} or not 0 <= min(values, default=0) <= max(values, default=0) < limit:
-                raise MetadataError(f"column {name!r} has an entry that is no integer in [0, {limit}).")
+                raise MetadataError(f"column {name!r} has an entry that is not an integer in [0, {limit}).")
 
     @property
     def num_shards(self) -> int:

@@ -73,8 +73,8 @@ class DatasetName:
         found = _NAME.match(text)
         if not found:
             raise ValueError(
-                f"{text!r} is no dataset name; needed: name[/config][:version][/key=value,...], for example 'digits', "
-                "'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'."
+                f"{text!r} is not a dataset name; needed: name[/config][:version][/key=value,...], for example "
+                "'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'."
             )
         kwargs = _parse_kwargs(found["kwargs"] or "", text)
         for part in ("config", "version"):
@@ -116,7 +116,7 @@ def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
     for item in text.split(",") if text else []:
         name, equals, value = item.partition("=")
         if not equals or "=" in value:
-            raise ValueError(f"{whole!r}: {item!r} is no argument; needed: key=value, separated by commas.")
+            raise ValueError(f"{whole!r}: {item!r} is not an argument; needed: key=value, separated by commas.")
         kwargs[name] = _scalar(value)
     return kwargs
 
@@ -148,7 +148,7 @@ def check_dataset_name(name: str) -> str:
         ValueError: it is not a letter followed by letters, digits and underscores.
     """
     if not re.fullmatch(_DATASET, name):
-        raise ValueError(f"{name!r} is no dataset name; needed: a letter, then letters, digits or '_'.")
+        raise ValueError(f"{name!r} is not a dataset name; needed: a letter, then letters, digits or '_'.")
     return name
 
 
@@ -163,7 +163,7 @@ def check_config_name(name: str) -> str:
         raise TypeError(f"a config is named by a str, not {name!r}.")
     if not re.fullmatch(_CONFIG, name) or not name.strip("."):
         raise ValueError(
-            f"{name!r} is no config name; needed: letters, digits, '_', '+', '-' or '.', and not dots alone."
+            f"{name!r} is not a config name; needed: letters, digits, '_', '+', '-' or '.', and not dots alone."
         )
     return name
 
@@ -180,12 +180,12 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
         ValueError: it has no letter or digit, or has a path separator or a control character, or is reserved.
     """
     if not isinstance(name, str):
-        raise TypeError(f"{name!r} is no split name; a split is named by a str.")
+        raise TypeError(f"{name!r} is not a split name; a split is named by a str.")
     if not any(character.isalnum() for character in name):
-        raise ValueError(f"{name!r} is no split name; needed: at least one letter or digit.")
+        raise ValueError(f"{name!r} is not a split name; needed: at least one letter or digit.")
     if _UNSAFE_IN_A_NAME.search(name):
         raise ValueError(
-            f"{name!r} is no split name; it becomes part of a file name, "
+            f"{name!r} is not a split name; it becomes part of a file name, "
             "so it cannot hold '/', '\\' or control characters."
         )
     if name.lower() in reserved:
@@ -201,7 +201,7 @@ def check_file_name(name: str) -> str:
     """
     if name in ("", ".", "..") or _UNSAFE_IN_A_NAME.search(name):
         raise MetadataError(
-            f"{name!r} is no plain file name, and could lead out of the dataset's directory; "
+            f"{name!r} is not a plain file name, and could lead out of the dataset's directory; "
             "it cannot hold '/', '\\' or control characters."
         )
     return name
@@ -264,7 +264,7 @@ class ShardFilename:
         found = _FILENAME.match(re.split(r"[/\\]", filename)[-1])
         if not found:
             raise ValueError(
-                f"{filename!r} is no shard; needed: a name such as 'digits-train.tfrecord-00000-of-00004'."
+                f"{filename!r} is not a shard; needed: a name such as 'digits-train.tfrecord-00000-of-00004'."
             )
         return cls(found["dataset"], found["split"], found["fileformat"], int(found["index"]), int(found["count"]))
 

@@ -74,7 +74,7 @@ def choose_num_shards(
     """
     if not 0 < min_shard_size <= max_shard_size:
         raise ValueError(
-            f"min_shard_size={min_shard_size} and max_shard_size={max_shard_size} are no range of sizes; "
+            f"min_shard_size={min_shard_size} and max_shard_size={max_shard_size} are not a range of sizes; "
             "needed: 0 < min_shard_size <= max_shard_size (in bytes)."
         )
     if num_examples < 0 or num_bytes < 0:

@@ -118,7 +118,7 @@ class Version:
         found = _PATTERN.match(str(pattern))
         if not found:
             raise ValueError(
-                f"{str(pattern)!r} is no version pattern; "
+                f"{str(pattern)!r} is not a version pattern; "
                 "needed: 'x.y.z', each part a number without leading zeros or '*'."
             )
         return all(want == "*" or int(want) == have for want, have in zip(found.group(1, 3, 5), self.tuple))
@@ -156,7 +156,7 @@ def _parse(version: VersionOrStr) -> tuple[int, int, int]:
         raise TypeError(f"a version is a str such as '1.0.0', not {version!r} of type {type(version).__name__}.")
     found = _VERSION.match(version)
     if not found:
-        raise ValueError(f"{version!r} is no version; needed: 'x.y.z', three numbers without leading zeros.")
+        raise ValueError(f"{version!r} is not a version; needed: 'x.y.z', three numbers without leading zeros.")
     return int(found[1]), int(found[2]), int(found[3])
 
 

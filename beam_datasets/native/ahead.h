@@ -1,4 +1,4 @@
-/* Tasks that threads of this module do ahead of whoever needs them. The threads never need the GIL. */
+/* Tasks that threads of this module do ahead of the readers that need them. The threads never need the GIL. */
 #ifndef BEAM_DATASETS_AHEAD_H
 #define BEAM_DATASETS_AHEAD_H
 

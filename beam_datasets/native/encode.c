@@ -15,7 +15,7 @@
 typedef struct {
     Py_ssize_t count;
     Field *fields;
-    PyObject *fallback;    /* from a value that is no plain dict of the fields to its entries */
+    PyObject *fallback;    /* from a value that is not a plain dict of the fields to its entries */
     PyObject *types_tuple; /* what the types are borrowed from */
     Types types;
     int whole; /* with the head of a record before the entries */

@@ -77,7 +77,7 @@ static inline int take_varint(Span *rest, int64_t *number) {
     return 0;
 }
 
-/* Takes up to so many varints off the front, one by one; returns how many, or -1. */
+/* Removes up to so many varints from the front, one by one; returns how many, or -1. */
 static inline Py_ssize_t take_few(Span *rest, int64_t *numbers, Py_ssize_t capacity, Py_ssize_t most) {
     Py_ssize_t n = 0;
     for (; n < most && rest->at < rest->end; n++)

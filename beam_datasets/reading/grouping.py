@@ -143,7 +143,7 @@ class Packed(Grouping):
         return f"pack({dict(self.lengths)}, num_bins={self.num_bins}, overlong={self.overlong})"
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Puts an item in the first bin that has room; if none has, completes the oldest and begins another one."""
+        """Puts an item in the first bin that has space; if none has, completes the oldest and begins another one."""
         needed, most = self._lengths(item[1]), list(self.lengths.values())
         if self.overlong == "drop" and any(length > limit for length, limit in zip(needed, most)):
             return []

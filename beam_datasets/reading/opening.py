@@ -57,7 +57,7 @@ class ReadOnlyBuilder:
         self.manifest = self._read_manifest()
         text = self._read(INFO_FILE)
         if text is None:
-            raise DatasetNotFoundError(f"{self._dir} is no published dataset: {catalog.what_lacks(self._dir)}")
+            raise DatasetNotFoundError(f"{self._dir} is not a published dataset: {catalog.what_lacks(self._dir)}")
         self.digest = self.manifest.digest if self.manifest else hashlib.sha256(text).hexdigest()
         info = DatasetInfo.from_json_text(text, path=storage.join(self._dir, INFO_FILE), directory=self._dir)
         self._pool = ShardPool(self._dir, indexed=self.manifest is not None or not storage.is_remote(self._dir))
@@ -249,7 +249,7 @@ class ReadOnlyBuilder:
     def _read_features(self) -> Any:
         text = self._read(catalog.FEATURES_FILE)
         if text is None:
-            raise DatasetNotFoundError(f"{self._dir} is no published dataset: it has no {catalog.FEATURES_FILE}.")
+            raise DatasetNotFoundError(f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}.")
         path = storage.join(self._dir, catalog.FEATURES_FILE)
         tree = features.from_json_text(self._text(text, path), path=path)
         with self._named():
@@ -266,14 +266,14 @@ class ReadOnlyBuilder:
         try:
             return None if text is None else MetadataDict(json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
-            raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not a JSON object: {error}.") from error
+            raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not JSON object: {error}.") from error
 
     @staticmethod
     def _text(content: bytes, path: str) -> str:
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise MetadataError(f"{path} is no UTF-8: {error}.") from error
+            raise MetadataError(f"{path} is not UTF-8: {error}.") from error
 
     def _check_splits(self) -> None:
         if self.manifest is not None and self.manifest.splits.keys() != self.info.splits.keys():

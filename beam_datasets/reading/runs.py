@@ -192,7 +192,8 @@ def read_visits(
     Args:
         visits: arrays, which are changed: numbers of runs, the first record of each visit, how many it takes.
         chunk_of: returns the chunk of a run that has the first record of the visits it is given, which are those from
-            there on; raises its error, where that is said to be damaged; is told where what it gave before had it not.
+            there on; raises its error, where that is said to be damaged. Its last argument says whether the chunk
+            that it returned before lacked the record.
         sizes: how many records to yield at a time; at most, where they are large.
         chunks: those that are there already, by run; changed.
     """

@@ -113,7 +113,7 @@ class ReadState:
         """Returns the state of a dict that `to_dict()` gave, also after a way through JSON.
 
         Raises:
-            StateError: it is no such dict, or of a later format.
+            StateError: it is not such a dict, or of a later format.
         """
         if not isinstance(state, Mapping):
             raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {_brief(repr(state))}. {_HINT}")

@@ -289,13 +289,13 @@ class Stream:
 
         For each packed feature `f` an item has `f`, filled up with zeros; `f_segment_ids`, the number of the example
         from 1 for each position, and 0 in the rest; and `f_positions`, the position in the example. Other features are
-        left out. An example goes into the first of the open arrays that has room for all of its features. If none has,
+        left out. An example goes into the first of the open arrays that has space for all of its features. If none has,
         the oldest is yielded.
 
         Args:
             max_length: length of the arrays: a number for all, or a dict from feature names to numbers.
             features: names of the features to pack; None if max_length is a dict.
-            num_bins: number of open arrays, at least 1. More leave less room unused, and hold more examples in memory.
+            num_bins: number of open arrays, at least 1. More leave less space unused, and hold more examples in memory.
             overlong: what happens to an example longer than max_length: "error", "truncate" or "drop".
 
         Raises:
@@ -575,7 +575,7 @@ def holds(result: Any) -> bool:
     """Returns the result of the function of a filter.
 
     Raises:
-        TypeError: it is no truth value, such as None for a function without `return`.
+        TypeError: it is not a truth value, such as None for a function without `return`.
     """
     if isinstance(result, bool) or (getattr(result, "shape", None) == () and result.dtype == bool):  # of NumPy
         return bool(result)

@@ -107,7 +107,7 @@ class FixedLen(_Checked):
         if self.dtype == STRING:
             return np.asarray([_as_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
-            raise ValueError(f"default {self.default!r} is no {self.dtype}")
+            raise ValueError(f"default {self.default!r} does not have the dtype {self.dtype}")
         return given.astype(self.dtype).reshape(self.shape)
 
 

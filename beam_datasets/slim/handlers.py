@@ -288,7 +288,7 @@ class Image(ItemHandler):
 
     def _raw(self, data: bytes) -> NDArray[Any]:
         if len(data) % self.dtype.itemsize:
-            raise FeatureValueError(f"{self.keys[0]}: {len(data)} raw bytes are no whole numbers of {self.dtype}")
+            raise FeatureValueError(f"{self.keys[0]}: {len(data)} raw bytes are not whole numbers of {self.dtype}")
         return np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype)
 
     def _pixels(self, data: bytes) -> NDArray[Any]:

@@ -150,7 +150,7 @@ def check_range(path: str, start: int, stop: int, size: int) -> None:
         StorageError: the file is too short.
     """
     if not 0 <= start <= stop:
-        raise ValueError(f"{path}: bytes [{start}, {stop}) are no range: 0 <= start <= stop is needed")
+        raise ValueError(f"{path}: bytes [{start}, {stop}) are not a range: 0 <= start <= stop is needed")
     if stop > size:
         raise StorageError(
             f"{path} has {size} bytes, but bytes [{start}, {stop}) were asked for. "

@@ -164,7 +164,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
         self.assertEqual(counts, dict(self.SPLITS), "examples of each split")
         seen: dict[Any, str] = {}
         for name in splits:
-            for example in builder.as_dataset(name, decoders=None):
+            for example in builder.as_dataset(name):
                 key = _identity(example)
                 other = seen.setdefault(key, name)
                 if name not in self.OVERLAPPING_SPLITS and other not in self.OVERLAPPING_SPLITS:
@@ -189,4 +189,4 @@ def test_main() -> None:
     unittest.main()
 
 
-test_main.__test__ = False  # type: ignore[attr-defined]  # of pytest: it is no test
+test_main.__test__ = False  # type: ignore[attr-defined]  # of pytest: it is not a test

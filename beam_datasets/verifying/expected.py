@@ -86,7 +86,7 @@ class Expected:
         texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
         has_shards = any(map(ShardFilename.is_valid, self.names or ()))
         if not has_shards and all(text is None for text in texts.values()):
-            raise DatasetNotFoundError(f"{directory} is no dataset: it has no {INFO_FILE}, and no shards.")
+            raise DatasetNotFoundError(f"{directory} is not a dataset: it has no {INFO_FILE}, and no shards.")
         self.manifest_text = texts[MANIFEST_FILE]
         self._read_manifest()
         self._check_sums()
@@ -246,7 +246,7 @@ class Expected:
         try:
             dict(json.loads(text or "{}"))
         except (ValueError, TypeError, RecursionError) as error:
-            self._find(METADATA_FILE, "metadata", f"it is not a JSON object: {error}")
+            self._find(METADATA_FILE, "metadata", f"it is not JSON object: {error}")
 
     def _compare(self) -> None:
         """Compares manifest.json with dataset_info.json."""
@@ -293,8 +293,8 @@ class Expected:
         known = self.info.splits.get(split) if self.info is not None else None
         if known is None or known.filename_template is None:
             return usual
-        told = FilenameTemplate(dataset, split, template=known.filename_template.template)
-        return usual if INFO_FILE in self._found and usual.filename(0, num_shards) in (self.names or ()) else told
+        recorded = FilenameTemplate(dataset, split, template=known.filename_template.template)
+        return usual if INFO_FILE in self._found and usual.filename(0, num_shards) in (self.names or ()) else recorded
 
     def _splits_by_name(self) -> Iterator[ExpectedSplit]:
         self.not_known.append("how many examples each shard should have: no file records it")

@@ -122,6 +122,6 @@ def test_which_version_is_checked_against(tmp_path: Path) -> None:
     for other in ("3.0.0", "1.5.0"):
         with pytest.raises(VersionError, match=rf"cannot be checked against {other}.* are 1\.0\.0, 1\.2\.0\."):
             wanted.build(num_workers=1, check_against=other)
-    with pytest.raises(ValueError, match="'last' is no version"):
+    with pytest.raises(ValueError, match="'last' is not a version"):
         wanted.build(num_workers=1, check_against="last")
     assert not (tmp_path / "squares" / "small" / "2.0.0").exists()

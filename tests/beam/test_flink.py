@@ -107,8 +107,8 @@ def test_nobody_answers() -> None:
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "no Flink JobManager answers"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "no Flink JobManager answers"),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "no Flink JobManager answers at .*Not Found"),
-        (b"HTTP/1.1 200 OK\r\n\r\n{}", "is no Flink JobManager"),
-        (b"HTTP/1.1 200 OK\r\n\r\n[]", "is no Flink JobManager"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", "is not a Flink JobManager"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "is not a Flink JobManager"),
     ],
 )
 def test_somebody_else_answers(answer: bytes, told: str) -> None:

@@ -65,7 +65,7 @@ def follow(job):
     ],
 )
 def test_a_job_is_followed_until_its_end_is_confirmed(waits, states, calls):
-    """P3: an exception while waiting, or a state that is not final, is no end of a job."""
+    """P3: an exception while waiting, or a state that is not final, is not an end of a job."""
     job = Job(waits, states)
     follow(job)
     assert job.calls == calls

@@ -89,7 +89,7 @@ def _features(workload: str) -> dict[str, Any]:
 
 def _generate(job: Job, *, sources: int = 0) -> Callable[[], int]:
     builder = Benchmark(job, sources=sources)
-    import_module("beam_datasets.beam.generate")  # as build() does, which is no part of the work
+    import_module("beam_datasets.beam.generate")  # as build() does, which is not part of the work
 
     def run() -> int:
         builder.build(num_shards=job.num_shards)
@@ -165,7 +165,7 @@ def _materialize(job: Job, *, split: str, parts: int) -> Callable[[], int]:
     source, target = _directory(job), Path(job.directory, "copies")
     shutil.rmtree(target, ignore_errors=True)
     expected = job.count // parts
-    import_module("beam_datasets.materializing.run")  # as materialize() does, which is no part of the work
+    import_module("beam_datasets.materializing.run")  # as materialize() does, which is not part of the work
 
     def run() -> int:
         made = beam_datasets.materialize(source, split={"train": split}, data_dir=target, num_shards=job.num_shards)

@@ -156,8 +156,8 @@ def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path, run):
         (["pets:1.0.1", "pets:1.0.0"], "has a lower number than the old one, pets:1.0.1; give the old one first"),
         (["pets:1.0.0", "pets:7.0.0"], "has no version 7.0.0; versions there are: 1.0.0, 1.0.1"),
         (["pets:1.0.0", "pest:1.0.1"], "no dataset 'pest'.* Did you mean 'pets'"),
-        (["pets:1.0.0", "1.0.1"], "'1.0.1' is no dataset name"),
-        (["pets:1.0.0", "/nowhere"], "/nowhere is no published dataset"),
+        (["pets:1.0.0", "1.0.1"], "'1.0.1' is not a dataset name"),
+        (["pets:1.0.0", "/nowhere"], "/nowhere is not a published dataset"),
         (
             ["pets:1.0.0", "pets:1.0.1", "--split", "train[:5]"],
             "neither version has a split 'train\\[:5\\]'.* not slices",

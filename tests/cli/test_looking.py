@@ -272,7 +272,7 @@ def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {
         "data/squares/1.0.0": "no dataset 'data' is published in",
-        "bad name!": "'bad name!' is no dataset name; needed: name",
+        "bad name!": "'bad name!' is not a dataset name; needed: name",
         "empty": "empty is not the directory of a version: it has no dataset_info.json.",
         "./nothere": f"{tmp_path / 'nothere'}.*: the directory does not exist",
         "./dangling": f"{tmp_path / 'dangling'}.*: the directory does not exist",
@@ -282,7 +282,7 @@ def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
             code, out, err = run(command, text, *rest)
             assert (code, out, err.count("\n")) == (2 if command == "diff" else 1, "", 1), err
             assert re.search(words, err)
-    assert run("info", "./empty")[2].endswith("is no published dataset: it has no dataset_info.json.\n")
+    assert run("info", "./empty")[2].endswith("is not a published dataset: it has no dataset_info.json.\n")
     with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
         builder_from_directory("memory://nothere/ds/1.0.0")
 

@@ -109,7 +109,7 @@ def test_errors_are_one_message(small, tmp_path, run):
     assert not (tmp_path / "data" / "small" / "1.2.3").exists()
     for args, problem in (
         (["info", "small", *data], "small"),
-        (["head", str(tmp_path)], "is no published dataset"),
+        (["head", str(tmp_path)], "is not a published dataset"),
         (["list", "--data_dir", str(tmp_path / "none")], "none: the directory does not exist"),
     ):
         code, out, err = run(*args)

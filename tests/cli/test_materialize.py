@@ -171,7 +171,7 @@ def test_worker_processes_and_the_main_module(data, tmp_path):
         (["one", "--to", "new", "--filter", "filters.py:NOT_A_FUNCTION"], 1, "is 7, which cannot be called"),
         (["one", "--to", "new", "--filter", "filters.py:broken"], 1, r"train\[\d+\]\).*broken raised KeyError: 'nope'"),
         (["one", "--to", "new", "--filter", "filters.py:number"], 1, "returned 1 of type int; it must return True or"),
-        (["one", "--to", "a-b"], 2, "'a-b' is no dataset name"),
+        (["one", "--to", "a-b"], 2, "'a-b' is not a dataset name"),
         (["one", "--to", "new", "--num_shards", "x"], 2, "--num_shards is 'x'"),
         (["one", "--to", "new", "--num_shards", "18", "--filter", "filters.py:even"], 1, "17 examples, too few for 18"),
         (["one", "--to", "new", "--num_shards", "trian=2"], 2, r"names the splits \['trian'\]; the dataset has"),

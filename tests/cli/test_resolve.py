@@ -86,7 +86,7 @@ def test_file_whose_name_is_taken(tmp_path):
     [
         ("digts", r"no dataset 'digts'; known are .*Did you mean 'digits'"),
         ("nowhere.py", "no file nowhere.py"),
-        ("a b", "is no dataset name"),
+        ("a b", "is not a dataset name"),
         ("pipelines.digits/a/b", "expected .*version.* got '/a/b'"),
     ],
 )

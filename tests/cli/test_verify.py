@@ -115,7 +115,7 @@ def test_half_of_a_surrogate_pair(copy, run):
     "args, code, message",
     [
         (["{}/nowhere"], 1, "directory does not exist"),
-        (["{}/.."], 1, "is no dataset"),
+        (["{}/.."], 1, "is not a dataset"),
         ([], 2, "NAME_OR_DIR"),
         (["{}", "--from", "x"], 2, "--from means nothing without --repair"),
         (["{}", "--dry_run"], 2, "--dry_run means nothing without --repair"),

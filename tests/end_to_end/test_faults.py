@@ -76,9 +76,9 @@ BAD_EXAMPLES = [
     ([good(1), bad_code], errors.BeamDatasetsError, r"KeyError: no such column(.|\n)*bad_code"),
 ]
 BAD_SPLITS = [
-    *((split, TypeError, "is no split name; a split is named by a str") for split in (1, None, b"train")),
+    *((split, TypeError, "is not a split name; a split is named by a str") for split in (1, None, b"train")),
     ("all", ValueError, "'all' cannot name a split"),
-    ("a/b", ValueError, "'a/b' is no split name"),
+    ("a/b", ValueError, "'a/b' is not a split name"),
     ("", ValueError, "''"),
 ]
 
@@ -183,7 +183,7 @@ def test_something_else_in_the_place_of_the_version(tmp_path):
     place = tmp_path / "faulty" / "1.0.0"
     place.mkdir(parents=True)
     (place / "notes.txt").write_text("mine")
-    with pytest.raises(errors.AlreadyPublishedError, match="is no published dataset"):
+    with pytest.raises(errors.AlreadyPublishedError, match="is not a published dataset"):
         Faulty(data_dir=tmp_path, examples=[good(1)]).build(num_workers=1)
     assert (place / "notes.txt").read_text() == "mine"
 

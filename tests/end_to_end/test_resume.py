@@ -1,18 +1,24 @@
 """A failed or killed run that is started again with --resume: same bytes, and little is done twice."""
 
 import contextlib
+import copy
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from beam_datasets.downloads import DownloadSettings
 from beam_datasets.errors import BeamDatasetsError, ResumeError
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
+from beam_datasets.generate.resume import fingerprint
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.units_dataset import FILES, Units, write_sources
@@ -115,8 +121,9 @@ def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
     "kind, damage",
     [
         (Units, None),
+        (Numbers, None),
         (Units, "shard"),
-        *(pytest.param(*each, marks=SLOW) for each in ((Numbers, None), (Units, "index"), (Units, "record"))),
+        *(pytest.param(Units, damage, marks=SLOW) for damage in ("index", "record")),
     ],
 )
 def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, paths, monkeypatch, kind, damage):
@@ -194,3 +201,25 @@ def test_kills_at_random_moments(tmp_path, paths):
         assert digests(data_dir / "units" / "1.0.0") == digests(whole)
         work += len(finished(tmp_path))
     assert work <= 1.3 * FILES * runs
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [(np.arange(3), np.arange(4)), (re.compile("a"), re.compile("b")), ([np.zeros(1)], [np.ones(1)]), (len, max)],
+    ids=["array", "pattern", "nested", "function"],
+)
+def test_arguments_of_any_kind_are_compared(tmp_path, paths, one, other):
+    def of(argument):
+        builder = Units(data_dir=tmp_path, paths=paths)
+        builder.argument = argument
+        return fingerprint(builder)
+
+    assert of(one) == of(copy.deepcopy(one)) != of(other)
+    assert of(threading.Lock()) != of(threading.Lock())  # of which nobody knows whether it is the same
+
+
+def test_where_downloads_are_does_not_matter(tmp_path, paths):
+    builder = Units(data_dir=tmp_path, paths=paths)
+    before = fingerprint(builder)
+    builder.use_downloads(DownloadSettings(tmp_path / "elsewhere"))
+    assert fingerprint(builder) == before

@@ -213,8 +213,8 @@ def test_versions_that_runs_have_reserved(both: Both, dead: int) -> None:
     "text, problem",
     [
         (None, "No such file"),
-        ("{", "is not a JSON object"),
-        ('["a"]', "is not a JSON object"),
+        ("{", "is not JSON object"),
+        ('["a"]', "is not JSON object"),
         ('{"bogus": "' + SECRET + '"}', "not valid for store"),
     ],
 )

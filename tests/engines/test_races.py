@@ -29,7 +29,7 @@ class Place:
     Attributes:
         root: path or URL.
         env: environment variables that lead there.
-        is_simulated: whether it is no real server.
+        is_simulated: whether it is not a real server.
         used: how many directories were.
     """
 

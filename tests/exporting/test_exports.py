@@ -40,7 +40,12 @@ from tests.reading.test_cost import Storage
         ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "selects none"),
         ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "write NAME="),
         ("spec_inter", {"features": ["nam"]}, errors.BeamDatasetsError, "no feature 'nam'.* Did you mean 'name'"),
-        ("spec_inter", {"binary": ["idx"]}, errors.BeamDatasetsError, "'idx' is no feature of text or bytes; .* name"),
+        (
+            "spec_inter",
+            {"binary": ["idx"]},
+            errors.BeamDatasetsError,
+            "'idx' is not a feature of text or bytes; .* name",
+        ),
         ("spec_inter", {"num_shards": 0}, ValueError, "num_shards is 0"),
         ("spec_inter", {"num_shards": 1000}, errors.BeamDatasetsError, "411 examples, too few for 1000 shards"),
         ("spec_inter", {"num_shards": {"tran": 1}}, ValueError, r"num_shards names the splits \['tran'\]"),
@@ -55,7 +60,12 @@ def test_refuses(tmp_path: Path, source: str, options: dict[str, Any], error: ty
 @pytest.mark.parametrize(
     "name, options, error, message",
     [
-        ("jsonl", {"row_group_bytes": 1}, errors.BeamDatasetsError, "row_group_bytes is no option of the format jsonl"),
+        (
+            "jsonl",
+            {"row_group_bytes": 1},
+            errors.BeamDatasetsError,
+            "row_group_bytes is not an option of the format jsonl",
+        ),
         ("parquet", {"row_group_bytes": 0}, ValueError, "row_group_bytes is 0; give at least 1"),
         ("arrayrecord", {"group_size": 0}, ValueError, "group_size is 0; give at least 1"),
     ],

@@ -22,7 +22,7 @@ from tests.reading.conftest import write_dataset
 
 
 def refuse(constant: str) -> Any:
-    raise AssertionError(f"{constant} is no JSON")
+    raise AssertionError(f"{constant} is not JSON")
 
 
 def lines(directory: Path, split: str = "train") -> list[Any]:
@@ -34,7 +34,7 @@ def lines(directory: Path, split: str = "train") -> list[Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Returns a plain value with bytes as objects, and with null for what is no finite number."""
+    """Returns a plain value with bytes as objects, and with null for what is not a finite number."""
     if isinstance(value, dict):
         return {name: as_json(inner) for name, inner in value.items()}
     if isinstance(value, list):

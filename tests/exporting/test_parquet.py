@@ -115,7 +115,7 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     examples[13]["text"] = b"\xff\xfe"
     source = dataset_of(tmp_path, features, examples)
     with pytest.raises(
-        errors.FeatureError, match=r"00001-of-00002, byte \d+ \(record 3\): text: b'\\xff\\xfe' is no text: .*--binary"
+        errors.FeatureError, match=r"00001-of-00002, byte \d+ \(record 3\): text: b'\\xff\\xfe' is not text: .*--binary"
     ):
         export(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
@@ -125,7 +125,7 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     assert table["more"][0].as_py() == {"words": ["a", "b"]}
     examples[13]["text"], examples[5]["more"]["words"] = "text", ["a", b"\xff"]
     source = dataset_of(tmp_path / "second", features, examples)
-    with pytest.raises(errors.FeatureError, match=r"\(record 5\): more/words: b'\\xff' is no text"):
+    with pytest.raises(errors.FeatureError, match=r"\(record 5\): more/words: b'\\xff' is not text"):
         export(source, tmp_path / "second" / "out")
     made = export(source, tmp_path / "second" / "out", binary=["more/words"])
     assert parquet.read_table(made)["more"][5].as_py() == {"words": [b"a", b"\xff"]}

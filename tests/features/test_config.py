@@ -124,7 +124,7 @@ def test_damaged_files_are_named(text):
 def test_a_name_with_half_of_a_surrogate_pair_is_named():
     text = F.to_json_text(F.FeaturesDict({"text": F.Text()})).replace('"text": {', r'"te\ud800": {', 1)
     with pytest.raises(
-        MetadataError, match=r"^/data/features.json does not .*'te\\ud800' is no name of a feature: .* half"
+        MetadataError, match=r"^/data/features.json does not .*'te\\ud800' is not a name of a feature: .* half"
     ):
         F.from_json_text(text, path="/data/features.json")
 

@@ -122,7 +122,7 @@ def test_every_number_is_stored_exactly_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_anything_else_is_refused(name: str) -> None:
-    """R5: text, bytes, dates, complex numbers, None and masked items are no numbers, whatever NumPy makes of them."""
+    """R5: text, bytes, dates, complex numbers, None and masked items are not numbers, whatever NumPy makes of them."""
     others: list[Any] = [
         "12",
         b"12",
@@ -265,7 +265,7 @@ BYTES = "Give the feature encoding='bytes', which keeps all bits, or allow_round
         (F.ClassLabel(num_classes=5), np.float64(1.7), "expected an integer, got 1.7, which would be stored as 1"),
         (F.ClassLabel(num_classes=5), float("nan"), "a NaN or infinity cannot be converted to int64"),
         (F.ClassLabel(num_classes=5), 5, "label 5 is outside [-1, 5)"),
-        (F.ClassLabel(names=["a", "\ufffd"]), b"\xff", "b'\\xff' is not UTF-8, so it is no class name"),
+        (F.ClassLabel(names=["a", "\ufffd"]), b"\xff", "b'\\xff' is not UTF-8, so it is not a class name"),
         (F.ClassLabel(num_classes=50), "1_0", "'1_0' is not the index of a class"),
         (F.Sequence(np.float32), [0.5, 0.1], f"item 1: {FLOAT32} 0.1, which would be"),
         (F.Tensor(shape=(2, 2), dtype=np.float32), [[1, 2], [3, 0.1]], "got 0.1 at index (1, 1), which would be"),
@@ -370,7 +370,7 @@ def test_the_option_is_a_matter_of_encoding() -> None:
 
 @pytest.mark.parametrize("value", [0.1, np.float64(0.1), [0.1], np.array([0.1])])
 def test_exact_numbers_of_other_libraries(value: Any) -> None:
-    """R5: what pandas and Arrow lack is no NaN, and their numbers are compared as all others are."""
+    """R5: what pandas and Arrow lack is not a NaN, and their numbers are compared as all others are."""
     pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     feature = F.Sequence(np.float32)
     for lacks in (

@@ -33,7 +33,7 @@ def test_audio_that_does_not_fit():
         round_trip(F.Audio(), [[1, 2], [3, 4]])
     with pytest.raises(FeatureValueError, match="^x: the array has the dtype float64"):
         round_trip(F.Audio(), np.zeros(3))
-    with pytest.raises(FeatureTypeError, match="^x: int is no audio"):
+    with pytest.raises(FeatureTypeError, match="^x: int is not audio"):
         round_trip(F.Audio(), 5)
 
 
@@ -133,5 +133,5 @@ def test_translations():
     assert F.Translation(["fr", "en"]).languages == ["en", "fr"]
     with pytest.raises(FeatureValueError, match=r"^x: the languages \['de'\] are none of"):
         round_trip(feature, {"de": "x"})
-    with pytest.raises(FeatureTypeError, match="^x: list is no dict"):
+    with pytest.raises(FeatureTypeError, match="^x: list is not a dict"):
         round_trip(feature, [])

@@ -39,7 +39,7 @@ def upright(data, orientation):
 
 @pytest.mark.parametrize("orientation", range(2, 9))
 def test_an_orientation_is_kept_applied_or_an_error(orientation):
-    """B15: an EXIF orientation is no surprise: bytes unchanged, or upright pixels, or an error, as is asked for."""
+    """B15: an EXIF orientation is not a surprise: bytes unchanged, or upright pixels, or an error, as is asked for."""
     data = encoded(orientation)
     assert storable_image(data) == storable_image(data, "keep") == data
     np.testing.assert_array_equal(storable_image(data, "apply"), upright(data, orientation))

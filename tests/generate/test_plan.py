@@ -211,7 +211,9 @@ def test_numbers_are_ints_or_refused(name):
 
 def test_shards_are_asked_for_by_the_names_of_splits():
     for bad in ({1: 2, "x": 2}, {None: 2, "x": 2}, {("a",): 1}):
-        with pytest.raises(TypeError, match=f"num_shards must be .*, but {re.escape(repr(next(iter(bad))))} is no str"):
+        with pytest.raises(
+            TypeError, match=f"num_shards must be .*, but {re.escape(repr(next(iter(bad))))} is not a str"
+        ):
             plan.ShardingOptions(num_shards=bad)
 
 

@@ -1,4 +1,4 @@
-"""Repair where something that is no file stands in a file's place."""
+"""Repair where something that is not a file stands in a file's place."""
 
 import os
 import shutil

@@ -104,7 +104,7 @@ def test_camel_and_snake():
 def test_filenames_are_parsed(case):
     assert ShardFilename.is_valid(case["filename"]) is case["is_valid"]
     if "error" in case:
-        with pytest.raises(ValueError, match="is no shard"):
+        with pytest.raises(ValueError, match="is not a shard"):
             ShardFilename.parse(case["filename"])
         return
     parsed = ShardFilename.parse(case["filename"])

@@ -130,7 +130,7 @@ def test_read_instructions_agree_with_tfds(case):
 
 
 OTHER_REPRS = {
-    "train[-1shard]": "ReadInstruction('train[-1shard:]')",  # 0shard is no end here
+    "train[-1shard]": "ReadInstruction('train[-1shard:]')",  # 0shard is not an end here
     "train[:1234567]": "ReadInstruction('train[:1234567]')",  # numbers are not rounded
     "train[:33.3333333%]": "ReadInstruction('train[:33.3333333%]', rounding='closest')",
     "all": "SplitAll()",
@@ -356,7 +356,7 @@ def slice_of(lengths):
 
 def test_slicing_runs_no_python_for_each_shard():
     few, many = [7 + i % 3 for i in range(100)], [7 + i % 3 for i in range(100_000)]
-    slice_of(few)  # what the first one compiles, as regular expressions, is no work for a shard
+    slice_of(few)  # what the first one compiles, as regular expressions, is not work for a shard
     assert lines_of(lambda: slice_of(many)) <= lines_of(lambda: slice_of(few)) + 10
     assert isinstance(slice_of(many), SubSplitInfo)
     assert slice_of(many).num_examples == round(sum(many) * 0.9) - round(sum(many) * 0.1)

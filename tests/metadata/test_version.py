@@ -106,7 +106,7 @@ def test_choose_lists_what_there_is():
         choose_version("3.*.*", ["2.0.0", "1.0.0"], of="digits")
     with pytest.raises(DatasetNotFoundError, match=r"digits has no version; versions there are: none\."):
         choose_version(None, [], of="digits")
-    with pytest.raises(ValueError, match="'newest' is no version pattern"):
+    with pytest.raises(ValueError, match="'newest' is not a version pattern"):
         choose_version("newest", ["1.0.0"], of="digits")
 
 

@@ -48,7 +48,7 @@ class Store:
         objects: path -> content.
         before: called before each request with its name, its path and whether it changes anything; returns its fate.
             It decides when the request is carried out, too: by when it returns.
-        changed: called after each change with the path, the content before and the content after; None is no object.
+        changed: called after each change with the path, the content before and the content after; None without object.
         later: called with a request that is carried out at some later time; None if there are none.
         looks_at_source_first: whether a copy to a name that exists, from one that does not, fails for the latter.
     """

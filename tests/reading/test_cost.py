@@ -138,7 +138,7 @@ def test_iterating_reads_each_byte_once(write: Any, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 @pytest.mark.parametrize("lengths", [[500] * 20, [40] * 250], ids=["runs in chunks", "small runs"])
 def test_what_was_read_is_let_go_of(write: Any, lengths: list[int]) -> None:
-    """By what the process has, as chunks that C reads are no objects of Python."""
+    """By what the process has, as chunks that C reads are not objects of Python."""
     status = Path("/proc/self/statm")
     if not status.exists():
         pytest.skip("needs /proc")

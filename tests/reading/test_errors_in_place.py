@@ -211,7 +211,7 @@ def test_of_an_example_that_cannot_be_made(write: Any, tmp_path: Path, chain: st
 
 
 def _spoil(directory: Path, example: int) -> None:
-    """Replaces a record by one that is framed well and is no example."""
+    """Replaces a record by one that is framed well and is not an example."""
     file, stop = place_of(directory, example, last_byte=True)
     data = file.read_bytes()
     offsets = tfrecord.scan(data, path=str(file))

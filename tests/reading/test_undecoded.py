@@ -229,7 +229,7 @@ def test_an_image_that_is_none(images: Path, chain: list[Any]) -> None:
 
 @pytest.fixture
 def episodes(tmp_path: Path) -> Path:
-    """9 examples of 3 items each; item 2 of number 4 is no image."""
+    """9 examples of 3 items each; item 2 of number 4 is not an image."""
     directory = write_dataset(tmp_path / "episodes" / "1.0.0", {"train": [9]}, indexed=False)
     tree = features.FeaturesDict({"id": np.int64, "steps": features.Dataset(features.Image(shape=(2, 2, 3)))})
     encode = features.compile_encoder(tree)

@@ -146,8 +146,8 @@ def test_what_does_not_fit():
     "make, text",
     [
         (lambda: FixedLen((2,), "int64", 7), r"default 7 has 1 values, but shape \(2,\) 2"),
-        (lambda: FixedLen((), "int64", 1.5), "default 1.5 is no int64"),
-        (lambda: FixedLen((), "float32", "x"), "default 'x' is no float32"),
+        (lambda: FixedLen((), "int64", 1.5), "default 1.5 does not have the dtype int64"),
+        (lambda: FixedLen((), "float32", "x"), "default 'x' does not have the dtype float32"),
         (lambda: FixedLen((), "string", 3), "text or bytes, got 3"),
         (lambda: FixedLen((None,), "int64"), r"shape \(None,\) must have lengths of 0 and more"),
         (lambda: FixedLenSequence((-1,), "int64"), "must have lengths of 0 and more"),

@@ -66,7 +66,7 @@ def test_raw(kind):
     assert got.dtype == np.uint16
     assert got.tolist() == [1, 300]
     assert got.flags.writeable
-    with pytest.raises(FeatureValueError, match="3 raw bytes are no whole numbers of uint16"):
+    with pytest.raises(FeatureValueError, match="3 raw bytes are not whole numbers of uint16"):
         decode(Image(dtype=np.uint16), b"abc", kind)
 
 

@@ -269,7 +269,7 @@ def test_small_files_that_are_gone(copy: Path) -> None:
 def test_no_dataset(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match="directory does not exist"):
         bd.verify(tmp_path / "nowhere")
-    with pytest.raises(DatasetNotFoundError, match="is no dataset"):
+    with pytest.raises(DatasetNotFoundError, match="is not a dataset"):
         bd.verify(tmp_path)
     (tmp_path / "ds-train.tfrecord-00000-of-00001").touch()
     with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
