@@ -143,7 +143,7 @@ def test_a_config_of_ones_own(tmp_path):
     assert Multi(data_dir=tmp_path, config=SizedConfig(**vars(Multi.BUILDER_CONFIGS[0]))).builder_config.size == 4
     with pytest.raises(ValueError, match="config 'small' is not the one"):
         Multi(data_dir=tmp_path, config=SizedConfig("small", size=5))
-    with pytest.raises(ValueError, match="no config name"):
+    with pytest.raises(ValueError, match="not a config name"):
         Multi(data_dir=tmp_path, config=SizedConfig("../x"))
 
 

@@ -8,12 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.levels import MergeLimits, plan_levels
+from beam_datasets.generate.levels import MergeLimits, level_sizes
 from beam_datasets.generate.plan import choose_shards
 from beam_datasets.generate.units import read_together
 
@@ -177,7 +175,7 @@ def _moved(split: Split) -> tuple[int, int, int]:
     """Returns the bytes that merging and writing a split read, and the numbers of reads and writes."""
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))
-    levels = len(plan_levels(np.full(groups, max(1, split.examples // groups)), size, blocks, MergeLimits()))
+    levels = len(level_sizes(groups, size, blocks, MergeLimits()))
     joined = size if size > GROUP_BYTES * split.shards else 0  # shards in parts are written twice
     moved = size * (1 + levels) + joined
     reads = blocks * (1 + levels) + moved // MergeLimits().range_bytes

@@ -71,16 +71,22 @@ def plan_levels(
         num_blocks: blocks that contain them.
         limits: when levels are added.
     """
-    groups, runs, levels = len(received), num_blocks, list[MergeLevel]()
+    sizes = level_sizes(len(received), num_bytes, num_blocks, limits)
+    return tuple(MergeLevel(runs, _columns(received, columns)) for runs, columns in sizes)
+
+
+def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimits) -> list[tuple[int, int]]:
+    """Returns the runs and columns of each level; see `plan_levels`."""
+    runs, sizes = num_blocks, list[tuple[int, int]]()
     ranges = num_bytes / limits.range_bytes
-    while len(levels) < limits.max_levels and runs * groups > limits.few_reads + SLACK * (ranges + runs + groups):
+    while len(sizes) < limits.max_levels and runs * groups > limits.few_reads + SLACK * (ranges + runs + groups):
         fan_in = max(2, min(limits.fan_in, runs))
         fewer = max(1, -(-runs // fan_in), int(ranges / groups))  # so many have ranges of R for each group
         blocks_each = -(-runs // fewer)
         columns = int(ranges / fewer / max(blocks_each, limits.task_ranges))
-        levels.append(MergeLevel(fewer, _columns(received, max(1, min(columns, groups)))))
+        sizes.append((fewer, max(1, min(columns, groups))))
         runs = fewer
-    return tuple(levels)
+    return sizes
 
 
 def _columns(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:

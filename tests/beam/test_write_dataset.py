@@ -120,7 +120,7 @@ def test_the_same_bytes_as_a_builder(tmp_path):
 
 
 def test_what_is_wrong_is_said_before_the_run(tmp_path):
-    with pytest.raises(ValueError, match="no dataset name"):
+    with pytest.raises(ValueError, match="not a dataset name"):
         WriteDataset("no name", FEATURES, data_dir=tmp_path)
     with pytest.raises(ValueError, match="num_shards is 0"):
         WriteDataset("words", FEATURES, data_dir=tmp_path, num_shards=0)

@@ -134,7 +134,7 @@ def test_partial_decoding_does_not_look_at_the_rest():
         ({"partial": {"id": np.int32}}, ValueError, "the dataset has int64, not int32"),
         ({"partial": {"image": F.Image(shape=(3, 3, 1))}}, ValueError, "the dataset has Image"),
         ({"partial": {"image": F.Text()}}, TypeError, "the dataset has Image"),
-        ({"partial": 5}, TypeError, "no nest"),
+        ({"partial": 5}, TypeError, "not a nest"),
         ({"decoders": {"nope": decode.SkipDecoding()}}, ValueError, r"names \['nope'\]"),
         ({"decoders": {"id": {"x": decode.SkipDecoding()}}}, ValueError, "no features below int64"),
         ({"decoders": {"id": "skip"}}, TypeError, "neither a decoder nor a dict"),

@@ -129,7 +129,7 @@ def test_a_later_format_says_what_it_needs():
         ({"metadata": {"features.json": 5}}, r"'features.json' is 5.*64 hexadecimal digits"),
         ({"metadata": {"features.json": "cd" * 32 + "\n"}}, r"64 hexadecimal digits"),
         *(
-            ({"metadata": {file: "cd" * 32}}, "no plain file name")
+            ({"metadata": {file: "cd" * 32}}, "not a plain file name")
             for file in (
                 "",
                 ".",
@@ -155,9 +155,9 @@ def test_damage_is_named(change, message):
     "column, values, message",
     [
         ("num_examples", [1], "different lengths"),
-        ("num_examples", [1, -1], "no integer in"),
-        ("num_bytes", [1, 1.5], "no integer in"),
-        ("num_bytes", [1, True], "no integer in"),
+        ("num_examples", [1, -1], "not an integer in"),
+        ("num_bytes", [1, 1.5], "not an integer in"),
+        ("num_bytes", [1, True], "not an integer in"),
         ("crc32c", ["0000000g", "00000000"], "8 hexadecimal digits"),
         ("crc32c", ["000000", "0000000000"], "8 hexadecimal digits"),
         ("crc32c", ["000000  ", "00000000"], "8 hexadecimal digits"),

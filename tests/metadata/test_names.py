@@ -22,7 +22,7 @@ def cast(tagged):
 def test_parse_agrees_with_tfds(case):
     assert names.is_valid_dataset_name(case["input"]) is case["is_valid_dataset_name"]
     if "error" in case:
-        with pytest.raises(ValueError, match=r"no dataset name|no argument|twice"):
+        with pytest.raises(ValueError, match=r"not a dataset name|not an argument|twice"):
             DatasetName.parse(case["input"])
         return
     expected = {key: cast(tagged) for key, tagged in case["kwargs"].items()}
@@ -55,7 +55,7 @@ def test_parse_reads_what_is_written(name):
 
 @pytest.mark.parametrize("config", ["..", ".", "..."])
 def test_a_config_cannot_climb(config):
-    with pytest.raises(ValueError, match="no config name"):
+    with pytest.raises(ValueError, match="not a config name"):
         DatasetName.parse(f"ds/{config}")
 
 
@@ -68,7 +68,7 @@ def test_checks_of_single_names():
     assert names.check_config_name("big-2.x") == "big-2.x"
     for check in (names.check_dataset_name, names.check_config_name):
         for bad in ("a/b", "", "a b", "a\n"):
-            with pytest.raises(ValueError, match=r"is no (dataset|config) name; needed"):
+            with pytest.raises(ValueError, match=r"is not a (dataset|config) name; needed"):
                 check(bad)
 
 

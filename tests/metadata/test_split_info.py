@@ -33,7 +33,7 @@ def test_a_split_without_files():
 
 @pytest.mark.parametrize("args", [("../x", [1], 0), ("", [1], 0), ("train", [1, -1], 0), ("train", [1], -5)], ids=repr)
 def test_a_split_that_cannot_be(args):
-    with pytest.raises(MetadataError, match=r"no split name|negative number"):
+    with pytest.raises(MetadataError, match=r"not a split name|negative number"):
         SplitInfo(*args)
 
 
