@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
-from beam_datasets.downloads import CHECKSUMS_FILE, DownloadSettings, read_checksums
+from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Source = Any  # SourceUnits, a Beam PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
-    "manual_dir", "register_checksums",
+    "manual_dir", "register_checksums", "verify_ssl",
 )  # fmt: skip
 
 
@@ -84,6 +84,10 @@ class DownloadConfig:
         extract_dir: has no meaning here: archives are unpacked in the download directory.
         register_checksums: the checksums of downloads are recorded instead of checked.
         force_checksums_validation: a download without recorded checksum is an error.
+        verify_ssl: whether certificates of servers are verified.
+        override_max_simultaneous_downloads: how many files are fetched at the same time; None for the builder's
+            MAX_SIMULTANEOUS_DOWNLOADS.
+        try_download_gcs: has no meaning here: nothing is taken from the bucket of TensorFlow Datasets.
         num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: as there.
     """
 
@@ -91,6 +95,9 @@ class DownloadConfig:
     extract_dir: str | os.PathLike[str] | None = None
     register_checksums: bool = False
     force_checksums_validation: bool = False
+    verify_ssl: bool = True
+    override_max_simultaneous_downloads: int | None = None
+    try_download_gcs: bool = False
     num_shards: int | None = None
     min_shard_size: int | None = None
     max_shard_size: int | None = None
@@ -113,6 +120,7 @@ class DatasetBuilder:
         DEFAULT_BUILDER_CONFIG_NAME: which of them a bare name means; None for the first.
         BLOCKED_VERSIONS: versions that must not be used any more.
         MANUAL_DOWNLOAD_INSTRUCTIONS: what the user must put into the manual directory.
+        MAX_SIMULTANEOUS_DOWNLOADS: how many files a server is asked for at the same time; None for 8.
         name: the dataset's name.
         pkg_dir_path: where README.md, CITATIONS.bib and checksums.tsv stand; None for beside the module.
     """
@@ -124,6 +132,7 @@ class DatasetBuilder:
     DEFAULT_BUILDER_CONFIG_NAME: ClassVar[str | None] = None
     BLOCKED_VERSIONS: ClassVar[BlockedVersions | None] = None
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
+    MAX_SIMULTANEOUS_DOWNLOADS: ClassVar[int | None] = None
     name: str
     pkg_dir_path: ClassVar[str | os.PathLike[str] | None] = None
 
@@ -160,6 +169,7 @@ class DatasetBuilder:
         """
         self._root = catalog.root_dir(data_dir, storage_options)
         self._downloads: DownloadSettings | None = None
+        self.download_size = 0  # bytes, when `split_generators` has been called
         self._builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
 
@@ -257,6 +267,8 @@ class DatasetBuilder:
         manual_dir: str | os.PathLike[str] | None = None,
         register_checksums: bool = False,
         force_checksums: bool = False,
+        verify_ssl: bool = True,
+        max_downloads: int | None = None,
         **options: Any,
     ) -> str:
         """Generates the dataset, publishes it and returns its directory.
@@ -270,6 +282,8 @@ class DatasetBuilder:
             register_checksums: the checksums of downloads are recorded in checksums.tsv beside the builder's module,
                 instead of checked against it.
             force_checksums: a download whose checksum is not recorded is an error.
+            verify_ssl: whether certificates of servers are verified.
+            max_downloads: how many files are fetched at the same time; None for MAX_SIMULTANEOUS_DOWNLOADS.
             **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
                 max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
 
@@ -280,8 +294,14 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
-        if self._downloads is None or download_dir or manual_dir or register_checksums or force_checksums:
-            self._downloads = self._download_settings(download_dir, manual_dir, register_checksums, force_checksums)
+        changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
+        if self._downloads is None or changed or not verify_ssl:
+            self._downloads = dataclasses.replace(
+                self._download_settings(download_dir, manual_dir, register_checksums),
+                force_checksums=force_checksums,
+                verify_ssl=verify_ssl,
+                max_at_once=max_downloads or self.MAX_SIMULTANEOUS_DOWNLOADS or MAX_AT_ONCE,
+            )
         from beam_datasets.beam.generate import generate
 
         directory = generate(self, **options)
@@ -304,6 +324,7 @@ class DatasetBuilder:
         given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
         given["download_dir"] = download_dir
         given["force_checksums"] = getattr(download_config, "force_checksums_validation", None)
+        given["max_downloads"] = getattr(download_config, "override_max_simultaneous_downloads", None)
         try:
             self.build(**{name: value for name, value in given.items() if value is not None} | options)
         except AlreadyPublishedError:  # by another run in the meantime, or it was another run that had to be finished
@@ -315,7 +336,6 @@ class DatasetBuilder:
         download_dir: str | os.PathLike[str] | None = None,
         manual_dir: str | os.PathLike[str] | None = None,
         register_checksums: bool = False,
-        force_checksums: bool = False,
     ) -> DownloadSettings:
         root = Path.home() / "beam_datasets" if storage.is_remote(self._root) else Path(self._root)
         checksums = self.checksums_file()
@@ -325,7 +345,6 @@ class DatasetBuilder:
             instructions=self.MANUAL_DOWNLOAD_INSTRUCTIONS or "",
             checksums=read_checksums(checksums),
             register_to=checksums if register_checksums else None,
-            force_checksums=force_checksums,
         )
 
     def use_downloads(self, settings: DownloadSettings) -> None:
@@ -334,10 +353,8 @@ class DatasetBuilder:
 
     @classmethod
     def checksums_file(cls) -> Path:
-        """Returns the file of recorded checksums: checksums.tsv beside the module, or where old builders have it."""
-        code = cls._code_dir()
-        older = (folder / "url_checksums" / f"{cls.name}.txt" for folder in (code, *code.parents[:3]))
-        return next((path for path in older if path.is_file()), code / CHECKSUMS_FILE)
+        """Returns the file of recorded checksums: checksums.tsv beside the module."""
+        return cls._code_dir() / CHECKSUMS_FILE
 
     def _use(self, storage_options: Mapping[str, Any] | None) -> None:
         if storage_options:
@@ -393,6 +410,7 @@ class DatasetBuilder:
         ]
         downloads = (self._downloads or self._download_settings()).manager()
         generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
+        self.download_size = downloads.downloaded_size
         splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)
         if not splits:
             raise BeamDatasetsError(

@@ -12,6 +12,7 @@ import csv
 import enum
 import gzip
 import hashlib
+import logging
 import lzma
 import os
 import posixpath
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     import requests
 
 CHECKSUMS_FILE = "checksums.tsv"
+_LOGGER = logging.getLogger(__name__)
 _ATTEMPTS = 6
+_ATTEMPTS_TO_CONNECT = 3  # a server that refuses connections, or a name that does not exist, seldom passes
 _LONGEST_PAUSE = 60.0  # seconds, also if a server asks for more
 _TIMEOUT = 60  # seconds without a byte
-_MOST_AT_ONCE = 8
+MAX_AT_ONCE = 8
 _PIECE = 1 << 20
 _BOMB_RATIO, _BOMB_BYTES = 1000, 4 << 30  # deflate makes 1032 bytes of one at most; text seldom more than 50
 
@@ -146,6 +149,8 @@ class DownloadSettings:
         register_to: a file that gets the checksums of what is fetched, instead of checking them; None checks.
         force_checksums: a URL without checksum is an error.
         offline: nothing is fetched: what is not there is an error. So it is on a worker.
+        verify_ssl: whether certificates of servers are verified.
+        max_at_once: how many files are fetched at the same time.
     """
 
     download_dir: Path
@@ -155,6 +160,8 @@ class DownloadSettings:
     register_to: Path | None = None
     force_checksums: bool = False
     offline: bool = False
+    verify_ssl: bool = True
+    max_at_once: int = MAX_AT_ONCE
 
     def manager(self) -> DownloadManager:
         """Returns a manager that works so."""
@@ -258,7 +265,7 @@ class DownloadManager:
     def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
         """Returns the tree with the function's results in place of its leaves, several at a time; each leaf once."""
         leaves = list(dict.fromkeys(_leaves(tree)))
-        with ThreadPoolExecutor(_MOST_AT_ONCE, "beam_datasets-download") as executor:
+        with ThreadPoolExecutor(self._settings.max_at_once, "beam_datasets-download") as executor:
             futures = {leaf: executor.submit(function, leaf) for leaf in leaves}
             try:
                 results = {leaf: future.result() for leaf, future in futures.items()}
@@ -314,7 +321,7 @@ class DownloadManager:
                 known_hash=known and f"sha256:{known.sha256}",
                 fname=path.name,
                 path=path.parent,
-                downloader=_Fetcher(path.with_name(path.name + ".part"), known),
+                downloader=_Fetcher(path.with_name(path.name + ".part"), known, self._settings.verify_ssl),
             )
         except ValueError as error:  # what pooch raises of a hash that differs
             raise DownloadError(
@@ -481,8 +488,8 @@ def _replacing(target: Path) -> Iterator[Path]:
 class _Fetcher:
     """Fetches a URL for pooch: goes on with what is there, and tries again what may pass."""
 
-    def __init__(self, part: Path, known: Checksum | None) -> None:
-        self._part, self._known = part, known
+    def __init__(self, part: Path, known: Checksum | None, verify_ssl: bool) -> None:
+        self._part, self._known, self._verify_ssl = part, known, verify_ssl
         self._tag = part.with_name(part.name + ".etag")
 
     def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
@@ -501,10 +508,17 @@ class _Fetcher:
                 break
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError,
                     _TryAgainError) as error:  # fmt: skip
-                if attempt == _ATTEMPTS:
+                if isinstance(error, requests.exceptions.SSLError):
+                    raise DownloadError(
+                        f"{url}: the certificate of the server is not accepted: {error}. If you trust it without, give "
+                        "--no_verify_ssl (or DownloadConfig(verify_ssl=False))."
+                    ) from error
+                if attempt >= (_ATTEMPTS_TO_CONNECT if _is_unreachable(error) else _ATTEMPTS):
                     raise DownloadError(f"{url} could not be fetched in {attempt} attempts: {error}") from error
                 asked = getattr(error, "pause", None)
-                time.sleep(min(asked if asked is not None else pause, _LONGEST_PAUSE))
+                seconds = min(asked if asked is not None else pause, _LONGEST_PAUSE)
+                _LOGGER.warning("%s: %s. Trying again in %.0f s", url, error, seconds)
+                time.sleep(seconds)
                 pause *= 2
             except requests.RequestException as error:
                 raise DownloadError(f"{url} could not be fetched: {error}") from error
@@ -524,7 +538,7 @@ class _Fetcher:
         headers = {"Accept-Encoding": "identity"}
         if tag:
             headers |= {"Range": f"bytes={there}-", "If-Range": tag}
-        with requests.get(url, stream=True, timeout=_TIMEOUT, headers=headers) as response:
+        with requests.get(url, stream=True, timeout=_TIMEOUT, headers=headers, verify=self._verify_ssl) as response:
             if response.status_code in (408, 425, 429, 500, 502, 503, 504):
                 raise _TryAgainError(f"status {response.status_code}", _retry_after(response))
             if response.status_code == 416:  # what is there is not of this file any more
@@ -540,9 +554,10 @@ class _Fetcher:
             start = there if goes_on else 0
             self._tag.write_text(_strong_tag(response))
             length = response.headers.get("Content-Length")
-            with self._part.open("ab") as file:
+            with self._part.open("ab") as file, _bar(self._part, start, length) as bar:
                 for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
                     file.write(piece)
+                    bar.update(len(piece))
         size = self._part.stat().st_size
         if length is not None and size - start != int(length):
             raise _TryAgainError(f"{size - start:,} of {int(length):,} bytes came", None)
@@ -552,6 +567,24 @@ class _Fetcher:
                 f"{url} has {size:,} bytes, but checksums.tsv has {self._known.size:,}. If it changed on purpose, "
                 "record it again by --register_checksums."
             )
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Returns whether no connection was made."""
+    import urllib3
+
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    return isinstance(reason, urllib3.exceptions.NewConnectionError)
+
+
+def _bar(part: Path, start: int, length: str | None) -> Any:
+    """Returns a bar of tqdm for a file's bytes, which shows nothing unless standard error is a terminal."""
+    from tqdm import tqdm
+
+    name = part.name.partition("-")[2].removesuffix(".part")
+    total = None if length is None else start + int(length)
+    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False, "disable": None}
+    return tqdm(desc=f"Download {name}", total=total, initial=start, **options)
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from beam_datasets.reading.opening import builder_from_directory as builder_from
 from beam_datasets.reading.opening import load as load
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
 _NOT_HERE = {
@@ -155,8 +156,29 @@ class Split(str):
 Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
 
 
+_CHECKSUM_DIRS: list[pathlib.Path] = []
+
+
+def add_checksums_dir(checksums_dir: str | os.PathLike[str]) -> None:
+    """Adds a directory of files `<dataset>.txt`, for builders without a checksums.tsv beside their module."""
+    _CHECKSUM_DIRS.append(pathlib.Path(checksums_dir))
+
+
 class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
     """A builder whose floats are rounded to the float32 of a record, as TensorFlow Datasets does."""
+
+    @classmethod
+    def checksums_file(cls) -> pathlib.Path:
+        """Returns checksums.tsv beside the module; without one the file in a directory of checksums, if there is any.
+
+        The builders of TFDS itself have such a directory too.
+        """
+        own = super().checksums_file()
+        folders = [*_CHECKSUM_DIRS]
+        if importlib.util.find_spec("tensorflow_datasets") and own.is_relative_to(tfds_path()):
+            folders.append(tfds_path("url_checksums"))
+        older = (folder / f"{cls.name}.txt" for folder in folders)
+        return own if own.is_file() else next((path for path in older if path.is_file()), own)
 
     def _described(self) -> DatasetInfo:
         info = super()._described()
@@ -234,6 +256,7 @@ download = _Names(
     ExtractMethod=downloads.ExtractMethod,
     Resource=downloads.Resource,
     iter_archive=downloads.iter_archive,
+    add_checksums_dir=add_checksums_dir,
 )
 beam = _Names("beam")
 _CONLL = "beam_datasets.testing.tfds_catalogue.core.dataset_builders.conll"  # of the TFDS that is installed

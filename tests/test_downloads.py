@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import multiprocessing
+import socket
 import tarfile
 import threading
 import zipfile
@@ -14,8 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import requests
 
+import beam_datasets as bd
+import beam_datasets.tfds as tfds
 from beam_datasets import downloads
 from beam_datasets.downloads import (
     Checksum,
@@ -152,6 +157,49 @@ def test_an_error_leaves_nothing_that_could_be_used(
     with pytest.raises(DownloadError, match=said):
         manager(tmp_path, checksums={url: checksum} if checksum else {}).download(url)
     assert not [file for file in (tmp_path / "downloads").rglob("*") if not file.name.endswith((".part", ".etag"))]
+
+
+def test_a_refused_connection_is_tried_less_often_and_said(tmp_path: Path, server: Server, caplog: Any) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/a.bin"
+        with pytest.raises(DownloadError, match="3 attempts.*refused"):
+            manager(tmp_path).download(url)
+    assert [record.getMessage().startswith(url) for record in caplog.records] == [True] * 2
+    assert "Trying again in" in caplog.text
+
+
+class Fetched(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[misc, name-defined]
+    VERSION = "1.0.0"
+    MAX_SIMULTANEOUS_DOWNLOADS = 1
+
+    def __init__(self, *, urls: list[str], **kwargs: Any) -> None:
+        self._urls = urls
+        super().__init__(**kwargs)
+
+    def _info(self) -> Any:
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({"size": np.int64}))
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        return {"train": [(path.name, {"size": path.stat().st_size}) for path in dl_manager.download(self._urls)]}
+
+
+def test_a_builder_that_downloads(server: Server, tmp_path: Path, monkeypatch: Any) -> None:
+    asked, get = [], requests.get
+    monkeypatch.setattr(requests, "get", lambda url, **options: asked.append(options["verify"]) or get(url, **options))
+    builder = Fetched(data_dir=tmp_path, urls=[f"{server.url}/a.bin", f"{server.url}/b.bin"])
+    builder.download_and_prepare(download_config=tfds.download.DownloadConfig(verify_ssl=False), num_workers=1)
+    assert builder.info.download_size == bd.builder("fetched", data_dir=tmp_path).info.download_size == 2 * len(CONTENT)
+    assert asked == [False, False]
+
+
+def test_checksums_of_older_builders(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tfds, "_CHECKSUM_DIRS", [])
+    assert Fetched.checksums_file() == Path(__file__).parent / "checksums.tsv"
+    tfds.download.add_checksums_dir(tmp_path)
+    assert Fetched.checksums_file() == Path(__file__).parent / "checksums.tsv"
+    (tmp_path / "fetched.txt").touch()
+    assert Fetched.checksums_file() == tmp_path / "fetched.txt"
 
 
 def test_structures_redirects_and_names(server: Server, tmp_path: Path) -> None:

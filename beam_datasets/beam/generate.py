@@ -48,6 +48,10 @@ class Builder(Protocol):
     def dataset_dir(self) -> str:
         """The version's directory."""
 
+    @property
+    def download_size(self) -> int:
+        """Bytes of the sources that `split_generators` has downloaded."""
+
     def split_generators(self, pipeline: Any) -> Mapping[str, Any]:
         """Returns {split: PTransform, PCollection, iterable of (key, example), or callable that returns one}."""
 
@@ -145,7 +149,9 @@ def generate(
         of_beam = any(isinstance(source, _OF_BEAM) for source in sources.values())
         if spilled is not None and not of_beam:  # a transform may give other examples this time
             records = ShardRecords.of(spilled, directories, resumable.digest, units, publication.options)
-        made = dataclasses.replace(publication, shard_records=records)
+        size = builder.download_size or publication.info.download_size
+        info = publication.info.replace(download_size=size)
+        made = dataclasses.replace(publication, info=info, shard_records=records)
         examples | WriteExamples(made, sharding, transport, readers, list(sources))
 
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))

@@ -64,10 +64,16 @@ dataset NAME_OR_FILE
 --download_dir DIR  where downloads are kept, which workers must see; by default `downloads` in --data_dir
 --manual_dir DIR  what cannot be downloaded and was put there by hand; by default `manual` in --download_dir
 --register_checksums  record the checksums of downloads in checksums.tsv beside the builder, instead of checking them
+--force_checksums  refuse downloads without a recorded checksum
+--no_verify_ssl  accept any certificate of the servers of downloads
 {ENGINE}
 """,
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
-    settings={"--check_against": {"const": "latest"}, "--resume": {"const": True, "choices": [True, "changed"]}},
+    settings={
+        "--check_against": {"const": "latest"},
+        "--resume": {"const": True, "choices": [True, "changed"]},
+        "--no_verify_ssl": {"action": "store_const", "const": False, "dest": "verify_ssl"},
+    },
 )
 _PASSED_ON = (
     "min_shard_size",
@@ -83,6 +89,8 @@ _PASSED_ON = (
     "download_dir",
     "manual_dir",
     "register_checksums",
+    "force_checksums",
+    "verify_ssl",
 )
 
 
@@ -173,7 +181,7 @@ def publishing_in(directory: str) -> Iterator[None]:
 
 def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
     options = {name: getattr(known, name) for name in _PASSED_ON}
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    given = {n: v for n, v in options.items() if v is not None and (v is not False or n == "verify_ssl")}
     reports = {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
     return given | reports | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
 
