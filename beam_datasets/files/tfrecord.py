@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError
+from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.features import FeatureConnector, Image, compile_decoder, from_json_text
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.files.builder import Rows, RowsBuilder
@@ -27,7 +27,6 @@ from beam_datasets.formats import tfrecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from typing import BinaryIO
 
     from beam_datasets.files.builder import Example, Reader, Row
     from beam_datasets.files.inputs import InputFile
@@ -58,7 +57,7 @@ class Tfrecord(RowsBuilder):
         total = 0
         for file in self._all_files:
             with open_bytes(file.path) as stream:
-                for record in islice(records(stream, file.path), self._rows_of_each_file):
+                for _, record in islice(tfrecord.scan_stream(stream, file.path), self._rows_of_each_file):
                     total += 1
                     for name, values in examples.parse(record).items():
                         found.setdefault(name, Values()).add(values)
@@ -104,27 +103,6 @@ def _text_if_there(path: str) -> str | None:
 
 
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-
-
-def records(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yields the checked records of a TFRecord stream.
-
-    Raises:
-        CorruptRecordError: a record is damaged or cut.
-    """
-    number = offset = 0
-    while header := stream.read(12):
-        length = int.from_bytes(header[:8], "little") if len(header) == 12 else 0
-        # A damaged length may be any number: the header is checked before so many bytes are read.
-        if len(header) < 12 or tfrecord.masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
-            if number == 0:
-                expected = "expected a TFRecord file, which begins with a length of 8 bytes and their CRC-32C"
-                problem = f"{expected}, got {header!r}. Name its format, or restore it if it is damaged"
-                raise CorruptRecordError(problem, path=path, offset=0, record=0)
-            tfrecord.unframe(header, [0, len(header)], path=path, offset=offset, first_record=number)
-        frame = header + stream.read(length + 4)
-        yield tfrecord.unframe(frame, [0, length + 16], path=path, offset=offset, first_record=number)[0]
-        number, offset = number + 1, offset + length + 16
 
 
 @dataclass
@@ -183,7 +161,7 @@ def rows(piece: Piece, decoder: Callable[[], Callable[[bytes], Example]]) -> Ite
     """
     decode = decoder()
     with open_bytes(piece.file.path) as stream:
-        for number, record in enumerate(records(stream, piece.file.path)):
+        for number, (_, record) in enumerate(tfrecord.scan_stream(stream, piece.file.path)):
             try:
                 yield number, f"record {number}", decode(record)
             except (BeamDatasetsError, ValueError) as error:

@@ -21,6 +21,7 @@ from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import BinaryIO
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
@@ -36,6 +37,7 @@ __all__ = [
     "masked_crc32c",
     "scan",
     "scan_file",
+    "scan_stream",
     "unframe",
 ]
 
@@ -179,6 +181,32 @@ def scan_file(
             if problem:
                 raise CorruptRecordError(problem, path=path, offset=start, record=first_record)
             want = max(chunk_size, need)
+
+
+def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yields each record of a stream, such as a compressed file, and where it ends in the stream, in bytes.
+
+    Args:
+        stream: stands where a record begins.
+        path: its name, for errors.
+        offset: where that is, in bytes.
+        first_record: number of this record in the file.
+
+    Raises:
+        CorruptRecordError: a CRC differs, or the stream ends within a record. All records before it are yielded first.
+    """
+    while header := stream.read(HEADER.size):
+        length, stored = HEADER.unpack(header.ljust(HEADER.size))
+        # A damaged length may be any number: only one of the right CRC is read.
+        is_good = len(header) == HEADER.size and masked_crc32c(header[:8]) == stored
+        if not (is_good or offset):
+            expected = "expected a TFRecord file, which begins with a length of 8 bytes and their CRC-32C"
+            problem = f"{expected}, got {header!r}. Name its format, or restore it if it is damaged"
+            raise CorruptRecordError(problem, path=path, offset=0, record=0)
+        framed = header + stream.read(length + 4 if is_good else 0)
+        [data] = unframe(framed, [0, length + OVERHEAD], path=path, offset=offset, first_record=first_record)
+        offset, first_record = offset + len(framed), first_record + 1
+        yield offset, data
 
 
 def unframe(

@@ -22,10 +22,10 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import gzip
 import hashlib
 import io
 import os
-import struct
 import zlib
 from collections import deque
 from collections.abc import Mapping
@@ -42,19 +42,17 @@ from beam_datasets.reading.state import ReadState
 from beam_datasets.slim.examples import check_items
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
+    from typing import BinaryIO
 
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Self
 
     from beam_datasets.slim.examples import DataDecoder
     from beam_datasets.storage.paths import PathLike
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is read or decompressed at a time."""
-
-_WINDOW_BITS = {"gzip": 31, "zlib": 15}  # as zlib.decompressobj takes them
-_HEADER = struct.Struct("<QI")  # the length of a record and its CRC
 
 
 class Place(NamedTuple):
@@ -76,7 +74,7 @@ class RecordReader(abc.ABC):
     """Reads the records of a file one after the other, from any of them on.
 
     Attributes:
-        compression: 'gzip', 'zlib' or None. To start in the middle of a compressed file, everything before is
+        compression: 'gzip' or None. To start in the middle of a compressed file, everything before is
             decompressed.
     """
 
@@ -84,8 +82,8 @@ class RecordReader(abc.ABC):
 
     def __post_init__(self) -> None:
         name = (self.compression or "").lower() or None
-        if name not in (None, *_WINDOW_BITS):
-            raise ValueError(f"compression must be 'gzip', 'zlib' or None, got {self.compression!r}")
+        if name not in (None, "gzip"):
+            raise ValueError(f"compression must be 'gzip' or None, got {self.compression!r}")
         object.__setattr__(self, "compression", name)
 
     @abc.abstractmethod
@@ -115,15 +113,9 @@ class TFRecordReader(RecordReader):
 
     def _compressed(self, path: str, number: int, start: int) -> Iterator[tuple[Place, bytes]]:
         with _opened(path, self.compression, start) as stream:
-            while header := stream.read(_HEADER.size):
-                length, crc = _HEADER.unpack(header.ljust(_HEADER.size))
-                # Only a length of the right CRC is read: a damaged one may be any number.
-                is_good = len(header) == _HEADER.size and tfrecord.masked_crc32c(header[:8]) == crc
-                frame = header + stream.read(length + 4 if is_good else 0)
-                offsets = tfrecord.scan(frame, path=path, offset=start, first_record=number)
-                [data] = tfrecord.unframe(frame, offsets, path=path, check=False)
-                yield Place(number, start, start + len(frame)), data
-                number, start = number + 1, start + len(frame)
+            for stop, data in tfrecord.scan_stream(stream, path, offset=start, first_record=number):
+                yield Place(number, start, stop), data
+                number, start = number + 1, stop
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ class TextLineReader(RecordReader):
     r"""Reads the lines of text files, without the `\n` or `\r\n` at their end.
 
     Attributes:
-        compression: 'gzip', 'zlib' or None.
+        compression: 'gzip' or None.
         skip_header_lines: how many lines at the beginning of each file are not records.
     """
 
@@ -148,16 +140,16 @@ class TextLineReader(RecordReader):
 
 
 @contextlib.contextmanager
-def _opened(path: str, compression: str | None, start: int) -> Iterator[io.BufferedReader]:
+def _opened(path: str, compression: str | None, start: int) -> Iterator[BinaryIO]:
     """Opens the uncompressed bytes of a file, from byte `start` on."""
-    chunks = _chunks(path, start) if compression is None else _decompressed(path, _WINDOW_BITS[compression])
-    stream: io.BufferedReader = io.BufferedReader(_Stream(chunks), CHUNK_BYTES)
-    with stream:
-        for place in range(0, start if compression else 0, CHUNK_BYTES):
-            part = stream.read(min(CHUNK_BYTES, start - place))
-            if len(part) < min(CHUNK_BYTES, start - place):
-                _check_start(path, start, place + len(part))
-        yield stream
+    with storage.open_reader(path) as file, io.BufferedReader(_File(file), CHUNK_BYTES) as packed:
+        stream: Any = io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES) if compression else packed
+        try:
+            _check_start(path, start, stream.seek(start))
+            yield stream
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            problem = f"the compressed file cannot be decompressed: {error}"
+            raise CorruptRecordError(problem, path=path, offset=packed.tell()) from error
 
 
 def _check_start(path: str, start: int, size: int) -> None:
@@ -166,58 +158,29 @@ def _check_start(path: str, start: int, size: int) -> None:
         raise CorruptRecordError(problem, path=path, offset=size)
 
 
-def _chunks(path: str, start: int) -> Generator[bytes]:
-    """Yields the bytes of a file from byte `start` on."""
-    with storage.open_reader(path) as file:
-        _check_start(path, start, file.size)
-        for place in range(start, file.size, CHUNK_BYTES):
-            yield bytes(file.read(place, min(place + CHUNK_BYTES, file.size)))
+class _File(io.RawIOBase):
+    """What `storage.open_reader` returns as Python has files; nothing is sought beyond its end."""
 
-
-def _decompressed(path: str, window_bits: int) -> Generator[bytes]:
-    """Yields the uncompressed bytes of a file, which may consist of several compressed ones."""
-    inflater, done = zlib.decompressobj(window_bits), 0
-    for chunk in _chunks(path, 0):
-        done += len(chunk)
-        while True:
-            if chunk and inflater.eof:
-                inflater = zlib.decompressobj(window_bits)
-            try:
-                data = inflater.decompress(chunk, CHUNK_BYTES)  # without a chunk, it may still hold some
-            except zlib.error as error:
-                problem = f"the compressed file cannot be decompressed: {error}"
-                raise CorruptRecordError(problem, path=path, offset=done - len(chunk)) from error
-            chunk = inflater.unconsumed_tail or inflater.unused_data
-            if data:
-                yield data
-            elif not chunk:
-                break
-    if done and not inflater.eof:
-        raise CorruptRecordError("the file is cut off within its compressed data", path=path, offset=done)
-
-
-class _Stream(io.RawIOBase):
-    """The bytes that a generator yields, as a file."""
-
-    def __init__(self, chunks: Generator[bytes]) -> None:
+    def __init__(self, reader: storage.Reader) -> None:
         super().__init__()
-        self._chunks = chunks
-        self._rest = memoryview(b"")
+        self._reader = reader
+        self._place = 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer).cast("B")
-        self._rest = self._rest or memoryview(next(self._chunks, b""))
-        count = min(len(view), len(self._rest))
-        view[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
+    def seekable(self) -> bool:
+        return True
 
-    def close(self) -> None:
-        self._chunks.close()
-        super().close()
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = min(offset + (self._place if whence == io.SEEK_CUR else 0), self._reader.size)
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        stop = min(self._place + len(buffer), self._reader.size)
+        count = stop - self._place
+        buffer[:count], self._place = self._reader.read(self._place, stop), stop
+        return count
 
 
 Checkpoint = dict[str, Any]

@@ -9,8 +9,9 @@ from beam_datasets.errors import CorruptRecordError
 from beam_datasets.files.builder import Bad, Rows
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find, open_bytes
-from beam_datasets.files.tfrecord import Values, decoder, records
+from beam_datasets.files.tfrecord import Values, decoder
 from beam_datasets.files.tfrecord import rows as record_rows
+from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.tfrecord import frame
 
@@ -37,7 +38,7 @@ def test_records_plain_and_compressed(path):
     packed.write_bytes(gzip.compress(content))
     for file in (path, packed):
         with open_bytes(str(file)) as stream:
-            assert list(map(bytes, records(stream, str(file)))) == data
+            assert [record for _, record in tfrecord.scan_stream(stream, str(file))] == data
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
@@ -48,7 +49,7 @@ def test_damage_is_named(path, cut):
             continue  # ends where a record does
         path.write_bytes(broken)
         with path.open("rb") as stream, pytest.raises(CorruptRecordError, match=r"in\.tfrecord, byte (0|21) "):
-            list(records(stream, str(path)))
+            list(tfrecord.scan_stream(stream, str(path)))
 
 
 def test_examples(path):
