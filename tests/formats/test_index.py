@@ -10,10 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import MetadataError
+from beam_datasets.formats import index as index_format
 from beam_datasets.formats.index import Index
 
 KEYS = [bytes(16), bytes(15) + b"\x01", b"\x01" + bytes(15), b"\xff" * 16]
 OFFSETS = [0, 16, 40, 60, 2000]
+
+
+@pytest.fixture(params=["native", "python"], scope="module", autouse=True)
+def way(request):
+    """Everything here holds with the native module and without."""
+    if request.param == "native" and index_format.core is None:
+        pytest.skip("the native module was not built")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(index_format, "core", None)
+        yield
 
 
 def slow_index(offsets, keys, ordered, version=1, unsorted=False):

@@ -5,6 +5,7 @@ import itertools
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,19 @@ if core is None or not hasattr(core, "run"):
 RECORDS = st.lists(st.binary(max_size=300), min_size=1, max_size=40)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_reading_ahead() -> None:
-    """Switches off the threads that an earlier test of this process may have switched on by reading a dataset."""
-    getattr(core, "set_threads", int)(0)
+@pytest.fixture(autouse=True, scope="module", params=[0, 1], ids=["alone", "ahead"])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many threads read ahead."""
+    before = core.set_threads(request.param)
+    yield request.param
+    core.set_threads(before)
+
+
+@pytest.fixture
+def alone(threads: int) -> None:
+    """For what is counted, and depends on who reads."""
+    if threads:
+        pytest.skip("tests/native/test_ahead.py")
 
 
 class Owner:
@@ -77,6 +87,7 @@ def test_takes_what_the_whole_would_give(records: list[bytes], data: Any) -> Non
         assert not chunks  # behind the last record that is wanted nothing is held
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("chunk_bytes", [1, 900, 10**9])
 def test_reads_the_bytes_of_its_visits_alone(tmp_path: Path, chunk_bytes: int) -> None:
     """R4: by what the system counts, whatever the size of a chunk."""
@@ -99,6 +110,7 @@ def _num_read(counters: Path) -> int:
     return int(counters.read_text().split("rchar: ")[1].split()[0])
 
 
+@pytest.mark.usefixtures("alone")
 def test_reads_about_a_chunk_when_it_gets_there(tmp_path: Path) -> None:
     records = [bytes([i]) * 84 for i in range(100)]  # of 100 bytes, framed
     path, places = counted(str(tmp_path), records)
@@ -144,6 +156,7 @@ def test_offsets_that_are_nonsense_give_nothing_else(records: list[bytes], offse
         assert list(block) == wanted
 
 
+@pytest.mark.usefixtures("alone")
 def test_records_are_taken_in_any_order(tmp_path: Path) -> None:
     records = [bytes([i]) * 10 for i in range(20)]
     path, places = counted(str(tmp_path), records)
@@ -154,6 +167,7 @@ def test_records_are_taken_in_any_order(tmp_path: Path) -> None:
     assert take(block, chunks, [(0, 18, 1)]) == (0, [0, 18, 1])
 
 
+@pytest.mark.usefixtures("alone")
 def test_the_owner_lives_as_long_as_something_is_wanted(tmp_path: Path) -> None:
     path, places = counted(str(tmp_path), [b"one", b"two", b"three"])
     owner = Owner(path)
@@ -175,10 +189,14 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     for first, stop, chunk_bytes in ((-1, 2, 9), (0, 3, 9), (1, 1, 9), (0, 2, 0), (0, 2, -1), (2**62, 2**63 - 1, 1)):
         with pytest.raises(ValueError, match="records in chunks of"):
             run_of(path, places, first, stop, chunk_bytes)
+    for offsets in (b"", b"1234567"):
+        with pytest.raises(ValueError, match="records in chunks of"):
+            core.run(None, 0, offsets, 0, 1, 1)
     with pytest.raises(TypeError):
         core.run(None, 0, None, 0, 1, 1)
 
 
+@pytest.mark.usefixtures("alone")
 def test_others_run_while_it_reads(tmp_path: Path) -> None:
     count = 200_000  # it may take a while until the other thread gets a core
     path, places = counted(str(tmp_path), [b"abc"] * count)

@@ -49,23 +49,6 @@ def test_every_length() -> None:
         assert core.crc32c(data[cut:], core.crc32c(data[:cut], before)) == want, (size, start, cut)
 
 
-@pytest.mark.parametrize("before", [0, 1, 0x80000000, 0xFFFFFFFF])
-def test_every_alignment(before: int) -> None:
-    for start in range(64):
-        for size in (8, 143, 144, 191, 192, 256, 512, 1000, 3072, 4095):
-            data = memoryview(POOL)[start : start + size]
-            assert core.crc32c(data, before) == core.crc32c_by_table(data, before), (size, start)
-
-
-@pytest.mark.parametrize("size", [144, 200, 256, 300, 1000])
-def test_each_bit_counts_as_in_the_tables(size: int) -> None:
-    data = bytearray(size)
-    for bit in range(8 * size):
-        data[bit // 8] = 1 << bit % 8
-        assert core.crc32c(memoryview(data), 0) == core.crc32c_by_table(data, 0), bit
-        data[bit // 8] = 0
-
-
 @pytest.mark.parametrize("sum_up", [core.crc32c, core.crc32c_by_table])
 def test_takes_buffers_alone(sum_up: Any) -> None:
     array = np.arange(100, dtype=np.int64)

@@ -193,8 +193,9 @@ def test_many_features_and_entries() -> None:
 def test_names_that_differ_in_one_character_from_those_of_the_record_before(size: int) -> None:
     names = ["a" * i + "b" + "a" * (size - i - 1) for i in range(size)]
     scalar = F.Scalar(np.int64, optional=True)
-    records = [example.serialize({name: [i]}) for i, name in enumerate(names)]
-    assert_agree(dict.fromkeys(names, scalar), records)
+    some = names if size < 20 else [*names[::7], names[-1]]  # 7: at every place within a word or a vector
+    records = [example.serialize({name: [i]}) for i, name in enumerate(some)]
+    assert_agree(dict.fromkeys(some, scalar), records)
     others = [example.serialize({name: [1], "z": [i]}) for i, name in enumerate([*names, "a" * size])]
     assert_agree({"a" * size: scalar, "z": np.int64}, others)
 

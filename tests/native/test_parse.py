@@ -1,7 +1,6 @@
 """Records of any form that protobuf reads, and the functions in C by themselves."""
 
 import contextlib
-import random
 from typing import Any
 
 import numpy as np
@@ -87,23 +86,6 @@ def test_a_name_that_is_there_twice_among_many(first: int, second: int, name: st
     ]
     assert_agree({"wanted": np.int64}, records[:1])
     assert_agree({"wanted": np.int64}, records)
-
-
-def test_what_is_not_packed_is_read_too() -> None:
-    good = [
-        (b"i", wire.loose_integers([1, -1, 300])),
-        (b"f", wire.loose_floats([0.5, -2.0])),
-        (b"text", wire.strings([b""])),
-    ]
-    good += [(b"one", wire.loose_integers([7])), (b"two", wire.loose_floats([1.0, 2.0])), (b"maybe", b"")]
-    random.Random(0).shuffle(good)
-    mixed = wire.field(3, wire.field(1, b"\x01\x02") + b"\x08\x03" + wire.field(1, b"\x04"))
-    records = [
-        wire.record(wire.entry(*each) for each in good),
-        wire.record(wire.entry(*each) for each in reversed(good)),
-    ]
-    records.append(wire.record(wire.entry(name, mixed if name == b"i" else feature) for name, feature in good))
-    assert_agree(FOREIGN, records)
 
 
 ONE, MANY, FILLED = 1, -1, -2

@@ -1,7 +1,6 @@
 """records.c and gather.c against Python, on good, damaged and hostile input."""
 
 import itertools
-import struct
 from typing import Any
 
 import numpy as np
@@ -43,15 +42,6 @@ def damaged(data: bytes) -> Any:
 # ------------------------------------------------------------------------------------------------------------ reading
 
 
-@given(RECORDS, st.booleans())
-def test_reads_as_python_does(records: list[bytes], check: bool) -> None:
-    data = framed(records)
-    offsets = np.frombuffer(core.scan(data, check), np.int64)
-    assert offsets.tolist() == places_of(records).tolist()
-    assert core.unframe(data, offsets, check) == records
-    assert core.unframe(data, offsets.tolist(), check) == core.unframe(data, tuple(offsets.tolist()), check) == records
-
-
 @pytest.mark.parametrize("check", [True, False])
 def test_each_damage_is_seen_as_in_python(check: bool) -> None:
     data, places = framed(SMALL), places_of(SMALL)
@@ -60,12 +50,6 @@ def test_each_damage_is_seen_as_in_python(check: bool) -> None:
         assert np.frombuffer(core.scan(bad, check), np.int64).tolist() == framing.good_offsets(view, check).tolist()
         for offsets in (places, places[1:], places[::-1].copy(), places[:1]):
             assert core.unframe(bad, offsets, check) == framing.good_records(view, offsets, check)
-
-
-@given(st.binary(max_size=300), st.booleans())
-def test_garbage(data: bytes, check: bool) -> None:
-    found = np.frombuffer(core.scan(data, check), np.int64).tolist()
-    assert found == framing.good_offsets(memoryview(data), check).tolist()
 
 
 @given(RECORDS, st.lists(LIES, max_size=40), st.booleans())
@@ -81,19 +65,6 @@ def test_offsets_that_lie(records: list[bytes], places: list[int], check: bool) 
     assert core.unframe(data, places, check) == want
     if all(-(2**63) <= place < 2**63 for place in places):
         assert core.unframe(data, np.array(places, np.int64), check) == want
-
-
-@pytest.mark.parametrize("length", [2**64 - 1, 2**64 - 16, 2**63, 2**62, 285, 284])
-def test_lengths_that_lie(length: int) -> None:
-    header = struct.pack("<Q", length)
-    data = framed(SMALL) + header + struct.pack("<I", framing.masked_crc32c(header)) + bytes(288)
-    for check in (True, False):
-        found = np.frombuffer(core.scan(data, check), np.int64)
-        whole = length + 16 <= 300 and not check
-        assert found.tolist() == [*places_of(SMALL), *([places_of(SMALL)[-1] + length + 16] if whole else [])]
-        assert core.unframe(data, [len(framed(SMALL)), len(data)], check) == (
-            [bytes(284)] if whole and length == 284 else []
-        )
 
 
 def test_large_buffers_go_without_the_gil() -> None:
@@ -146,16 +117,6 @@ def test_a_list_that_changes_while_it_is_read() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
-
-
-@given(RECORDS, st.integers(1, 50), st.data())
-def test_frames_as_python_does(records: list[bytes], group: int, data: st.DataObject) -> None:
-    order = data.draw(st.lists(st.integers(0, len(records) - 1), max_size=60)) if records else []
-    want, sizes = framing.frame_all([records[i] for i in order], group)
-    parts, got = core.frame(records, np.array(order, np.int64), group)
-    assert parts == want
-    assert np.frombuffer(got, np.uint64).tolist() == sizes.tolist()
-    assert core.frame(records, None, group)[0] == framing.frame_all(records, group)[0]
 
 
 @pytest.mark.parametrize("place", [2, -1, *BEYOND])

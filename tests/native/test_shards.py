@@ -53,36 +53,6 @@ def in_python(function: Callable[[], Any]) -> Any:
         return function()
 
 
-def indexes() -> Iterator[bytes]:
-    keys = [bytes([i]) * 16 for i in range(3)]
-    yield Index([0]).to_bytes()
-    yield Index([0, 16, 40, 2**40]).to_bytes()
-    for ordered in (False, True):
-        yield Index([0, 16, 40, 90], keys, ordered=ordered).to_bytes()
-        yield Index([0, 16, 40, 90], keys[::-1], ordered=ordered, unsorted=True).to_bytes()
-    yield Index([0], np.empty((0, 16), np.uint8)).to_bytes()
-    yield Index(np.arange(10_001) * 16).to_bytes()  # which is checked without the GIL
-
-
-@pytest.mark.parametrize("data", list(indexes()))
-def test_an_index_is_opened_as_in_python(data: bytes) -> None:
-    assert core.index_header(data) is not None
-    assert opened(data) == in_python(lambda: opened(data))
-
-
-@pytest.mark.parametrize("data", [data for data in indexes() if len(data) < 1000])
-def test_each_damage_of_an_index_is_seen(data: bytes) -> None:
-    num_keys = 16 * (len(Index.from_bytes(data, path="f")) if Index.from_bytes(data, path="f").has_keys else 0)
-    for place in range(len(data)):
-        for bad in (data[:place], data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]):
-            if len(bad) == len(data) and place >= len(data) - num_keys:
-                continue  # keys are looked at when they are used
-            assert core.index_header(bad) is None
-            found = opened(bad)
-            assert isinstance(found, str)
-            assert found == in_python(lambda bad=bad: opened(bad))
-
-
 @example([0], 0, 5)  # no keys, and they do not ascend
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4), st.integers(0, 2**64 - 1), st.integers(0, 15))
 def test_an_index_whose_sums_are_right_but_not_its_content(offsets: list[int], size: int, flags: int) -> None:
@@ -94,12 +64,6 @@ def test_an_index_whose_sums_are_right_but_not_its_content(offsets: list[int], s
         found = opened(data)
         assert isinstance(found, str) == (core.index_header(data) is None)
         assert found == in_python(lambda data=data: opened(data))
-
-
-@given(st.binary(max_size=100))
-def test_garbage_is_no_index(data: bytes) -> None:
-    assert core.index_header(data) is None
-    assert core.index_header(b"BDINDEX\x01" + data) is None
 
 
 # ------------------------------------------------------------------------------------------------------------- records

@@ -65,11 +65,6 @@ def test_damaged(sizes: list[int], rng: random.Random, data: st.DataObject) -> N
     assert_right(bytes(good[: data.draw(st.integers(0, len(good)))]))
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**70 - 1), st.integers(1, 11)), max_size=120))
-def test_longer_than_they_must_be(numbers: list[tuple[int, int]]) -> None:
-    assert_right(b"".join(wire.long_varint(number, length) for number, length in numbers))
-
-
 @pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (1, 2, 3), (3, 3, 2, 3, 1), (4,), (10,), (3,) * 30 + (9,)])
 def test_every_length_and_every_end(sizes: tuple[int, ...]) -> None:
     rng = random.Random(0)

@@ -31,13 +31,6 @@ def test_defaults_are_those_of_tfds():
     assert ReadConfig(interleave_cycle_length=3).cycle_length(ordered=True) == 3
 
 
-def test_is_a_value():
-    assert ReadConfig(shuffle_seed=3) == dataclasses.replace(ReadConfig(), shuffle_seed=3)
-    assert hash(ReadConfig(shuffle_seed=3)) == hash(ReadConfig(shuffle_seed=3))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ReadConfig().shuffle_seed = 3
-
-
 def test_takes_what_has_no_effect_here():
     config = ReadConfig(
         options=object(),
@@ -116,15 +109,6 @@ def test_files_are_sorted_then_chosen_then_shuffled():
         got = arrange_files(files, shuffled, shuffle_files=True, epoch=epoch)
         assert got == [[10, 6, 2][i] for i in expected]
     assert files == list(range(12))
-
-
-def test_same_file_order_each_epoch_where_wanted():
-    config = ReadConfig(shuffle_seed=42, shuffle_reshuffle_each_iteration=False)
-    for epoch in range(3):
-        assert arrange_files(range(5), config, shuffle_files=True, epoch=epoch) == [2, 1, 3, 4, 0]
-    first, second = (arrange_files(range(50), ReadConfig(), shuffle_files=True, epoch=epoch) for epoch in (0, 1))
-    assert first != second
-    assert first == arrange_files(range(50), ReadConfig(shuffle_seed=0), shuffle_files=True)
 
 
 def test_input_contexts_take_each_file_once():

@@ -184,16 +184,6 @@ def test_c_reads_no_byte_twice_too(write: Any, way: str) -> None:
         assert read < 1.02 * sum(len(record) + 16 for record in dataset) + 30_000
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-def test_a_worker_of_blocks_reads_no_byte_twice(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
-    directory = write({"train": [900] * 4}, size=200, indexed=indexed)
-    read = bd.builder_from_directory(directory).as_dataset("train")
-    calls = Storage(monkeypatch)
-    assert len(list(read.shard(0, 2, block=4))) == 1800
-    files = [file for file in directory.iterdir() if "tfrecord" in file.name and file.suffix != ".index"]
-    assert sum(stop - start for _, start, stop in calls.reads) <= sum(file.stat().st_size for file in files)
-
-
 def test_what_is_read_in_turn_with_tiny_runs_is_walked_through_once(
     write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,32 +208,6 @@ def test_endless(builder: Any, window: int | None) -> None:
     assert len(list(itertools.islice(dataset(builder).repeat().shuffle(1, window=10), ENOUGH))) == ENOUGH
 
 
-@given(counts=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=4), repeat=st.booleans())
-@settings(max_examples=60)
-def test_any_sequence_of_worker_counts(builder: Any, counts: list[tuple[int, int]], repeat: bool) -> None:
-    base = dataset(builder, shuffle_files=True).shuffle(5, 6)
-    base = base.repeat(2) if repeat else base
-    whole, seen, state = list(base), [], None
-    for workers, steps in counts:
-        number = len(seen)  # any of them may say for all where to go on
-        iterators = [base.shard(worker, workers).iterate(state=state) for worker in range(workers)]
-        for _ in range(steps):
-            for iterator in iterators:
-                seen += itertools.islice(iterator, 1)
-        state = iterators[number % workers].get_state()
-    assert seen + list(base.iterate(state=state)) == whole
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 6])
-def test_a_global_batch_does_not_depend_on_the_workers(builder: Any, workers: int) -> None:
-    base = dataset(builder).shuffle(1).repeat()
-    wanted = [sorted(plain(batch)) for batch in itertools.islice(base.batch(12), 6)]
-    for block in (1, 12 // workers):
-        shares = [base.shard(worker, workers, block=block).batch(12 // workers) for worker in range(workers)]
-        parts = zip(*(itertools.islice(share, 6) for share in shares))
-        assert [sorted(np.concatenate(part).tolist()) for part in parts] == wanted
-
-
 def test_a_state_moves_to_other_workers_and_batches(builder: Any) -> None:
     base = dataset(builder).shuffle(1)
     whole = list(base)
@@ -271,13 +245,6 @@ def test_keeps_a_state_where_only_the_division_changes(builder: Any) -> None:
     state = iterator.get_state()
     for changed in (dataset(builder).batch(3), dataset(builder).repeat(), dataset(builder).map(str)):
         assert changed.iterate(state=state).get_state() == state
-
-
-def test_state_of_a_finished_epoch(builder: Any) -> None:
-    iterator = iter(dataset(builder))
-    assert len(list(iterator)) == 33
-    assert list(dataset(builder).iterate(state=iterator.get_state())) == []
-    assert next(dataset(builder).repeat().iterate(state=iterator.get_state())) == next(iter(dataset(builder)))
 
 
 def test_epochs_to_begin_with(builder: Any) -> None:

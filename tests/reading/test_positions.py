@@ -29,13 +29,6 @@ def test_shares_are_what_dealing_gives(start, length, count, block):
         assert share.positions(len(hand) // 2, len(hand)).tolist() == hand[len(hand) // 2 :]
 
 
-def test_the_end_is_where_the_first_worker_has_done():
-    assert [Share(worker, 4).reached(2, end=10) for worker in range(4)] == [(8, None)] * 4
-    assert [Share(worker, 4).reached(3, end=10) for worker in range(4)] == [(10, None)] * 4
-    assert [Share(worker, 2, block=4).reached(6, end=10) for worker in range(2)] == [(10, None)] * 2
-    assert Share(0, 2, start=9).reached(0, end=9) == (9, None)
-
-
 def test_numbers_are_ints_or_refused():
     share = Share(*np.array([1, 3, 6, 2]))
     assert share == Share(1, 3, 6, 2)
