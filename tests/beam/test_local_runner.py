@@ -103,12 +103,12 @@ def kill_one(folder: Path, how: str, delay: float, generation: int, which: int) 
 @pytest.mark.parametrize(
     "how, delay, generation, which",
     [
-        ("fork", 0, 2, 0),
+        ("fork", 0.4, 2, 1),
         *(
             pytest.param(*kill, marks=pytest.mark.slow)
-            for kill in [("fork", 0.1, 2, 2), ("fork", 2, 2, 0), ("fork", 0.5, 1, 0), ("new", 0.3, 2, 1)]
+            for kill in [("fork", 0, 2, 0), ("fork", 0.1, 2, 2), ("fork", 2, 2, 0), ("fork", 0.5, 1, 0)]
         ),
-        ("fork", 0.4, 2, 1),
+        pytest.param("new", 0.3, 2, 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_process_ends_the_run_with_one_error(tmp_path, how, delay, generation, which):
@@ -184,7 +184,13 @@ def test_the_same_bytes_however_workers_are_started(tmp_path):
     assert all(each == made["fork", 1] for each in made.values())
 
 
-@pytest.mark.parametrize("how, delay", [("fork", 0), ("fork", 0.05), ("fork", 0.5), ("new", 0)])
+@pytest.mark.parametrize(
+    "how, delay",
+    [
+        ("fork", 0.05),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("fork", 0), ("fork", 0.5), ("new", 0)]),
+    ],
+)
 def test_a_run_that_is_interrupted_ends_with_its_processes(tmp_path, how, delay):
     (tmp_path / "tmp").mkdir()
     process = CONTEXT.Process(target=slow_dataset.build, args=(str(tmp_path), how))
@@ -217,8 +223,9 @@ def test_all_processes_end_with_the_launcher(tmp_path, how):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    "num_workers, fails", [(1, False), (1, True), (2, True), pytest.param(2, False, marks=pytest.mark.slow)]
+)
 def test_no_temporary_directory_is_left(tmp_path, monkeypatch, num_workers, fails):
     """F8: neither a build that succeeds nor one that fails leaves anything in the directory for temporary files."""
 

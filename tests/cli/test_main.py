@@ -181,7 +181,7 @@ def test_worker_processes_find_the_file(small, tmp_path):
 def test_an_error_of_the_author_is_one_message_that_names_the_place(source, said, line, tmp_path, run):
     path = tmp_path / f"bd_test_author_{line}_{len(source)}.py"
     path.write_text(source)
-    code, _, err = run("build", str(path), "--data_dir", str(tmp_path / "data"))
+    code, _, err = run("build", str(path), "--data_dir", str(tmp_path / "data"), "--num_workers", "1")
     assert code == 1
     assert re.search(said, err)
     assert f"{path}:{line}" in err
@@ -204,7 +204,7 @@ def test_an_empty_directory_is_an_error_of_usage(run, arguments):
 def test_shards_that_cannot_be_are_an_error_of_a_dry_run_too(small, tmp_path, run, options):
     errors = []
     for how in ([], ["--dry_run"]):
-        code, _, err = run("build", small, "--data_dir", str(tmp_path), *options, *how)
+        code, _, err = run("build", small, "--data_dir", str(tmp_path), "--num_workers", "1", *options, *how)
         assert code == 2
         errors.append(err)
     assert errors[0] == errors[1]

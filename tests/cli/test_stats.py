@@ -62,7 +62,7 @@ def test_a_place_that_cannot_be_written(copy, run):
 
 
 def test_json(copy, run):
-    code, out, _ = run("stats", copy, "--json", "--num_workers", 2)
+    code, out, _ = run("stats", copy, "--json", "--num_workers", 1)
     assert (code, out) == (0, json_text(compute(copy)))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
-COUNT = 100_000
+COUNT = 20_000
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,8 +35,8 @@ def expected(tmp_path_factory) -> dict[str, str]:
         pytest.param({"num_workers": 2}, marks=pytest.mark.slow),
         pytest.param({"num_workers": 2, "payload": "inline"}, marks=pytest.mark.slow),
         {"num_workers": 1, "seed": 1, "parts": 1},
-        {"num_workers": 2, "seed": 2, "parts": 13, "block_size": 100_000},
-        {"num_workers": 1, "payload": "inline", "block_size": 70_000, "seed": 3},
+        {"num_workers": 2, "seed": 2, "parts": 13, "block_size": 20_000},
+        {"num_workers": 1, "payload": "inline", "block_size": 14_000, "seed": 3},
     ],
     ids=str,
 )

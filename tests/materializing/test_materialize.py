@@ -79,7 +79,7 @@ def check_find(dataset, records, keyed=True):
     assert {key: dataset.find(key) for key in range(40)} == {key: first.get(key) for key in range(40)}
 
 
-@many
+@settings(many, max_examples=25)
 @given(sources(), st.data())
 def test_a_copy_is_the_slice(source, data):
     splits, kind = source
@@ -109,7 +109,7 @@ def test_a_copy_is_the_slice(source, data):
         assert made.info.disable_shuffling == kind.get("ordered", False)
 
 
-@many
+@settings(many, max_examples=25)
 @given(sources(), st.data())
 def test_a_filter_keeps_what_it_says_true_of(source, data):
     splits, kind = source

@@ -7,7 +7,7 @@ from tests.model_check import model
 CHUNK = 5000  # so that the processes that test end at about the same time
 
 
-@pytest.mark.parametrize("kind, count", [("store", 1500), ("disk", 700)])
+@pytest.mark.parametrize("kind, count", [("store", 600), ("disk", 300)])
 def test_some_interleavings(kind: str, count: int) -> None:
     """P1, P4: no interleaving of attempts, runs, gc, crashes and lost replies publishes a version that is not whole."""
     model.check(kind, range(count))

@@ -84,7 +84,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any), OPTIONS)
 def test_order_and_resumption(tmp_path_factory, lengths, options):
     folder = tmp_path_factory.mktemp("order")
