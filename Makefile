@@ -81,8 +81,10 @@ test: .venv/.ready
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS) || failed=1; \
 	exit $$failed
 
+# Property tests draw 100 cases each here, and 30 in `make test`.
+FULL := --hypothesis-profile=full
 test-slow: .venv/.ready
-	$(BIN)/pytest -n 2 --dist worksteal -m slow $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'slow or hypothesis' $(FULL) $(PYTEST_ARGS)
 
 test-all:
 	@failed=0; \
@@ -116,8 +118,8 @@ test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(PYTEST_ARGS)
-	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='torch torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 
 # Downloads are kept in ~/.cache/beam_datasets/flink; the cluster ends with the command.
 FLINK := build/flink
@@ -143,7 +145,7 @@ test-prism: .venv/.ready
 	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines -k prism $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
-	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q -n 2 $(PYTEST_ARGS)
+	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q -n 2 $(FULL) $(PYTEST_ARGS)
 
 lint: ruff codespell mypy
 

@@ -9,9 +9,10 @@ from hypothesis import settings
 
 from beam_datasets.native import core
 
-# A busy machine is not a defect of what is tested.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# A busy machine is not a defect of what is tested. `make test-slow` draws all cases of property tests.
+settings.register_profile("full", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=30)
+settings.load_profile("quick")
 
 # Without a compiler all works, and no warning of it disturbs what a test or a page expects, also in other processes.
 if core is None:

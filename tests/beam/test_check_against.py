@@ -67,7 +67,7 @@ def test_a_kept_result_keeps_the_order_of_its_splits(tmp_path: Path) -> None:
             assert (made / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_workers: int) -> None:
     """P7: what only the examples tell is said when all is written, which is kept to be published under another."""
     builder("1.0.0", tmp_path).build(num_workers=1)

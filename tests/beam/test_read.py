@@ -16,7 +16,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
@@ -25,6 +25,7 @@ from beam_datasets.beam import ReadDataset
 from beam_datasets.beam.read import _cut, _numbered, _ReadRange
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Raw
+from tests.cases import cases
 from tests.reading.conftest import write_dataset
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
@@ -68,7 +69,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
     st.sampled_from(["train", "train[10%:70%]", "train[-3:]+test", "train[:0]", "test[1:3]+train[5%:60%]"]),
     st.integers(1, 3000),
 )
-@settings(max_examples=12)
+@cases(12)
 def test_yields_the_slice_once(
     datasets: Any, lengths: tuple[int, ...], indexed: bool, split: str, range_bytes: int
 ) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import features
 from beam_datasets.diffing import SplitDiff, diff
 from beam_datasets.diffing.diffing import pair_by_keys
+from tests.cases import cases
 from tests.diffing.versions import Made
 
 TREE = features.FeaturesDict({"v": np.int64})
@@ -40,7 +41,7 @@ def in_both(old: Sequence[Any], new: Sequence[Any]) -> int:
     return (Counter(old) & Counter(new)).total()
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(MAPS, MAPS, st.integers(1, 5), st.integers(1, 5), st.booleans())
 def test_by_keys_as_dicts(
     old: dict[int, int], new: dict[int, int], old_shards: int, new_shards: int, ordered: bool
@@ -58,7 +59,7 @@ def test_by_keys_as_dicts(
     assert (found.moved, found.removed, found.added) == (moved, len(removed) - moved, len(added) - moved)
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(LISTS, LISTS, st.integers(1, 5), st.integers(1, 5))
 def test_by_index_as_lists(old: list[int], new: list[int], old_shards: int, new_shards: int) -> None:
     def listed(values: list[int], num_shards: int) -> Made:

@@ -86,10 +86,11 @@ def all_bytes(path: str) -> bytes:
 @pytest.mark.parametrize(
     "how, options",
     [
-        ("environment", {"num_workers": 2}),
+        ("environment", {"num_workers": 1}),
         *(
             pytest.param(how, options, marks=pytest.mark.slow)
             for how, options in (
+                ("environment of two", {"num_workers": 2}),
                 ("two", {"num_workers": 2}),
                 ("inline", {"num_workers": 1, "payload": "inline"}),
                 ("spilled", {"num_workers": 1}),
@@ -105,9 +106,9 @@ def test_building(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    data_dir = f"{store.url}/{how}"
-    given = {} if how == "environment" else {"storage_options": store.options}
-    if how == "environment":
+    data_dir = f"{store.url}/{how.replace(' ', '-')}"
+    given = {} if how.startswith("environment") else {"storage_options": store.options}
+    if how.startswith("environment"):
         use(store, monkeypatch)
     if how == "spilled":
         options = {**options, "spill_dir": f"{data_dir}/spill"}

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import features as F
@@ -16,6 +16,7 @@ from beam_datasets.exporting.jsonl import json_converter, json_text
 from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.features import compile_decoder
 from tests import strategies
+from tests.cases import cases
 from tests.exporting.conftest import dataset_of, encoder_of, export, plain
 from tests.exporting.test_parquet import has_empty_dict, strings_below
 from tests.reading.conftest import write_dataset
@@ -59,7 +60,7 @@ def shortest(array: Any) -> Any:
 
 
 @given(strategies.examples())
-@settings(max_examples=60)
+@cases(60)
 def test_any_features_are_the_same_values(sample: Any) -> None:
     if has_empty_dict(sample.feature):
         return
@@ -79,7 +80,7 @@ def test_any_features_are_the_same_values(sample: Any) -> None:
     st.integers(1, 100),
     st.integers(1, 9),
 )
-@settings(max_examples=30)
+@cases(30)
 def test_shards_one_behind_the_other_are_the_slice(
     tmp_path_factory: Any, lengths: list[int], start: int, size: int, num_shards: int
 ) -> None:

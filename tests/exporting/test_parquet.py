@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from pyarrow import parquet
 
 import beam_datasets as bd
@@ -20,6 +20,7 @@ from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.exporting.writing import Block
 from beam_datasets.features import compile_decoder
 from tests import strategies
+from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
 
 
@@ -38,7 +39,7 @@ def has_empty_dict(feature: Any) -> bool:
 
 
 @given(strategies.examples())
-@settings(max_examples=60)
+@cases(60)
 def test_any_features_are_columns_of_the_same_values(sample: Any) -> None:
     if has_empty_dict(sample.feature):
         with pytest.raises(errors.BeamDatasetsError, match=r"so there is nothing to export"):

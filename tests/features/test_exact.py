@@ -13,13 +13,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
 from beam_datasets.features import native_encoding
+from tests.cases import cases
 from tests.native.values import arrays, lists
 from tests.strategies import DTYPES
 
@@ -162,7 +163,7 @@ def check_refused(feature: Any, value: Any) -> str:
     return messages.pop()
 
 
-@settings(max_examples=150)
+@cases(150)
 @given(
     st.sampled_from(sorted(NUMERIC)),
     st.integers(-(2**70), 2**70) | st.floats() | st.decimals() | st.fractions() | st.booleans() | st.floats(width=16),
@@ -201,7 +202,7 @@ NUMBERS = st.integers(-(2**70), 2**70) | st.integers(-3, 300) | st.floats(width=
 ANY_ARRAYS = st.sampled_from([*DTYPES, "longdouble"]).flatmap(lambda dtype: st_numpy.arrays(dtype, 3))
 
 
-@settings(max_examples=400)
+@cases(400)
 @given(st.sampled_from(sorted(MANY)), st.lists(NUMBERS, min_size=3, max_size=3) | ANY_ARRAYS)
 def test_any_list_or_array(name: str, value: Any) -> None:
     """R5: one inexact item refuses a list or an array, also where NumPy would make floats of the integers beside it."""

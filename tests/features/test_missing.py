@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
@@ -15,6 +15,7 @@ from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.compiler import compile_batch_decoder
 from beam_datasets.features.stacking import fill_of
 from beam_datasets.formats import columns
+from tests.cases import cases
 from tests.strategies import DTYPES, assert_equal
 
 FEATURES = F.FeaturesDict(
@@ -122,7 +123,7 @@ def dtypes(batch: Any) -> Any:
 PRESENT = st.integers(0, 2**25 - 1) | st.sampled_from([0, 2**25 - 1])
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(st.lists(PRESENT, min_size=1, max_size=6), st.booleans())
 def test_any_batch(present: list[int], native: bool) -> None:
     """R7: whatever is missing, a batch has the dtypes of the features, and is what stacking by hand makes."""

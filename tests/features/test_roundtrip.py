@@ -3,12 +3,13 @@
 import contextlib
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError
 from beam_datasets.formats import example, example_pb2
+from tests.cases import cases
 from tests.strategies import assert_equal, dicts, examples
 
 
@@ -17,7 +18,7 @@ def collides(feature):
     return len(set(names)) != len(names)
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(examples())
 def test_round_trip(sample):
     if collides(sample.feature):
@@ -32,7 +33,7 @@ def test_round_trip(sample):
         assert_equal(decode_loaded(memoryview(record)), decoded)
 
 
-@settings(max_examples=40)
+@cases(40)
 @given(examples(), st.randoms())
 def test_records_are_canonical_and_order_does_not_matter(sample, random):
     if collides(sample.feature):
@@ -51,7 +52,7 @@ def test_records_are_canonical_and_order_does_not_matter(sample, random):
         assert_equal(decode(message.SerializeToString()), decoded)
 
 
-@settings(max_examples=100)
+@cases(100)
 @given(dicts(1), st.data())
 def test_damaged_records_are_decoded_or_refused(sample, data):
     if collides(sample.feature):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.formats import example, example_pb2
@@ -10,6 +10,7 @@ from beam_datasets.formats.example import (
     read_varint,
     varint,
 )
+from tests.cases import cases
 
 INT64 = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
@@ -128,7 +129,7 @@ def test_what_is_no_example_is_refused(record):
         example.parse(record)
 
 
-@settings(max_examples=300)
+@cases(300)
 @given(FEATURES, st.data())
 def test_damaged_records_parse_as_protobuf_parses_them_or_are_refused(features, data):
     record = bytearray(example.serialize(features))

@@ -6,12 +6,13 @@ import struct
 import crc32c
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
+from tests.cases import cases
 
 RECORD_LISTS = st.lists(st.binary(max_size=40), max_size=40)
 SMALL = [b"", b"a", b"hello", bytes(20)]
@@ -190,7 +191,7 @@ def test_every_cut_is_found_or_is_between_records():
             assert not isinstance(slow_read(data[:end]), list)
 
 
-@settings(max_examples=200)
+@cases(200)
 @given(st.binary(max_size=100), st.integers(0, 5))
 def test_garbage_ends_as_with_the_slow_reader(garbage, good):
     check_against_slow_reader(slow_write(SMALL[:good]) + garbage, SMALL[:good])

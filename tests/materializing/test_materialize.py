@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import BeamDatasetsError, MetadataError
@@ -16,10 +16,11 @@ from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.shards import shard_lengths
 from beam_datasets.reading.opening import builder_from_directory
+from tests.cases import cases
 from tests.materializing.materialized import materialize
 from tests.reading.conftest import write_dataset
 
-many = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+many = cases(60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=5).filter(sum)
 KINDS = [
     {"manifest": True},
@@ -79,7 +80,7 @@ def check_find(dataset, records, keyed=True):
     assert {key: dataset.find(key) for key in range(40)} == {key: first.get(key) for key in range(40)}
 
 
-@settings(many, max_examples=25)
+@many
 @given(sources(), st.data())
 def test_a_copy_is_the_slice(source, data):
     splits, kind = source
@@ -109,7 +110,7 @@ def test_a_copy_is_the_slice(source, data):
         assert made.info.disable_shuffling == kind.get("ordered", False)
 
 
-@settings(many, max_examples=25)
+@many
 @given(sources(), st.data())
 def test_a_filter_keeps_what_it_says_true_of(source, data):
     splits, kind = source

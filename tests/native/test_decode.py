@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import builder_from_directory
@@ -19,6 +19,7 @@ from beam_datasets.features.compiler import compile_block_decoder
 from beam_datasets.features.decode import PartialDecoding, SkipDecoding, make_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.native import core
+from tests.cases import cases
 from tests.features import vectors
 from tests.native import wire
 from tests.native.agreement import assert_agree, assert_same_outcome, in_python, outcome
@@ -31,7 +32,7 @@ TFDS_DATA = Path(__file__).parents[1] / "data" / "tfds"
 # ------------------------------------------------------------------------------------------------------ good records
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(examples())
 def test_any_features(sample: Any) -> None:
     names = sample.feature.wire_names("")
@@ -242,7 +243,7 @@ def test_damaged_records(partial: set[str] | None) -> None:
     assert refused > 2 * len(good)
 
 
-@settings(max_examples=100)
+@cases(100)
 @given(dicts(1), st.data())
 def test_damaged_records_of_any_features(sample: Any, data: Any) -> None:
     names = sample.feature.wire_names("")

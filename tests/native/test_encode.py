@@ -9,13 +9,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from beam_datasets import features as F
 from beam_datasets.features import compile_encoder, native_encoding
 from beam_datasets.native import core
+from tests.cases import cases
 from tests.features import vectors
 from tests.native.values import Once, Text, arrays, lists, scalars
 from tests.strategies import DTYPES, examples
@@ -136,7 +137,7 @@ def any_array(draw: Any) -> Any:
 
 
 @given(any_array(), st.data())
-@settings(max_examples=300)
+@cases(300)
 def test_any_array(value: Any, data: Any) -> None:
     dtype = value.dtype.newbyteorder("=") if data.draw(st.booleans()) else data.draw(st.sampled_from(DTYPES))
     shape = tuple(data.draw(st.sampled_from([length, length, 2])) for length in value.shape)

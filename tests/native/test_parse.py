@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.features import columnar
 from beam_datasets.formats import example
 from beam_datasets.native import core
+from tests.cases import cases
 from tests.native import wire
 from tests.native.agreement import assert_agree
 
@@ -64,7 +65,7 @@ ENTRY = st.builds(
 )
 
 
-@settings(max_examples=300)
+@cases(300)
 @given(
     st.lists(st.lists(ENTRY, max_size=8), min_size=1, max_size=3),
     st.sampled_from([b""] * 5 + [b"\x10\x01", b"\x0a\x00"]),

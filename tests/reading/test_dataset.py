@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, file_order
+from tests.cases import cases
 
 LENGTHS = [7, 0, 12, 5, 9]
 CONFIG = bd.ReadConfig(interleave_cycle_length=3, interleave_block_length=2, shuffle_seed=7)
@@ -119,7 +120,7 @@ def batches_of_batches(chain: Chain) -> bool:
 @given(chain=CHAINS, epoch=st.integers(0, 2))
 @example(chain=[("repeat", 2), ("repeat", 2), ("repeat", 2), ("shard", 0, 2)], epoch=0)  # enough for blocks of two
 @example(chain=[("repeat", 3), ("repeat", 3), ("shard", 1, 2), ("batch", 7, True)], epoch=1)
-@settings(max_examples=150)
+@cases(150)
 def test_chains(builder: Any, chain: Chain, epoch: int) -> None:
     if batches_of_batches(chain):
         return
@@ -133,7 +134,7 @@ def test_chains(builder: Any, chain: Chain, epoch: int) -> None:
 
 
 @given(chain=CHAINS, data=st.data())
-@settings(max_examples=150)
+@cases(150)
 def test_resumes_anywhere(builder: Any, chain: Chain, data: st.DataObject) -> None:
     if batches_of_batches(chain):
         return

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.reading import positions
+from tests.cases import cases
 
 COUNTS = st.integers(1, 5)
 
@@ -39,7 +40,7 @@ def goes_on(ds: Any, whole: list[int], first: int, state: Any, count: int) -> No
     assert parts == [whole[first:][worker::count] for worker in range(count)]
 
 
-@settings(max_examples=200)
+@cases(200)
 @given(st.integers(0, 23), st.integers(1, 3), COUNTS, st.integers(0, 25), COUNTS)
 @example(length=5, epochs=1, workers=4, steps=1, others=4)
 @example(length=1, epochs=1, workers=3, steps=0, others=1)
@@ -55,7 +56,7 @@ def test_any_worker_says_the_same(train: Any, length: int, epochs: int, workers:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@cases(300)
 @given(st.integers(0, 23), st.booleans(), COUNTS, st.integers(1, 4), st.integers(1, 3), st.integers(0, 9), COUNTS)
 @example(length=11, twice=False, workers=2, size=3, parts=1, steps=2, others=3)
 @example(length=13, twice=False, workers=2, size=3, parts=1, steps=2, others=2)
@@ -79,7 +80,7 @@ def test_in_batches_and_blocks(
             assert sorted(before + after_steps(again, len(whole))) == sorted(whole)
 
 
-@settings(max_examples=200)
+@cases(200)
 @given(st.integers(0, 23), COUNTS, st.integers(1, 4), st.integers(0, 9), COUNTS)
 @example(length=11, workers=2, size=3, steps=2, others=2)
 def test_what_is_left_out_is_the_remainder_only(
@@ -103,7 +104,7 @@ def test_what_is_left_out_is_the_remainder_only(
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@cases(200)
 @given(st.integers(0, 23), COUNTS, COUNTS, st.integers(1, 4), st.integers(0, 9), COUNTS)
 def test_divided_batches_and_parts(
     train: Any, length: int, workers: int, inner: int, size: int, steps: int, others: int
@@ -121,7 +122,7 @@ def test_divided_batches_and_parts(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@cases(300)
 @given(
     length=st.integers(0, 60), block=st.integers(1, 6) | st.none(), epochs=st.sampled_from([1, 3, None]),
     phases=st.lists(st.tuples(COUNTS, st.integers(0, 9), st.integers(1, 3)), max_size=5),

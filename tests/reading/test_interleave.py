@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.reading.interleave import InterleaveOrder
+from tests.cases import cases
 from tests.work import lines_of
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/interleave.json").read_text())
@@ -73,7 +74,7 @@ def test_recorded_orders(case):
     assert [order.locate(p) for p in range(len(order))] == expected
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20), st.data())
 def test_any_files(lengths, cycle, block, data):
     order = InterleaveOrder(lengths, cycle, block)
@@ -86,7 +87,7 @@ def test_any_files(lengths, cycle, block, data):
         assert order.locate(position) == expected[position]
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20))
 def test_places_and_maximal_visits(lengths, cycle, block):
     order = InterleaveOrder(lengths, cycle, block)

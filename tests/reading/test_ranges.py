@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
@@ -14,6 +14,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Map, Raw
+from tests.cases import cases
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
 
@@ -29,7 +30,7 @@ def numbers(run: FileInstruction) -> range:
 
 
 @given(LENGTHS, st.integers(1, 5000), st.data())
-@settings(max_examples=60)
+@cases(60)
 def test_parts_make_up_their_run(write: Any, lengths: list[int], range_bytes: int, data: Any) -> None:
     builder = published(write, *lengths)
     start, stop = sorted(data.draw(st.integers(0, sum(lengths))) for _ in range(2))

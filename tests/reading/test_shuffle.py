@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, _philox, file_order
+from tests.cases import cases
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/interleave.json").read_text())
 SEEDS = st.integers(-(2**64), 2**64)
@@ -85,7 +86,7 @@ def test_golden_range_orders():
     )
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100)
 @given(st.integers(0, 3000), SEEDS, st.integers(0, 100))
 def test_range_is_a_permutation_with_its_inverse(length, seed, epoch):
     shuffle = RangeShuffle(length, seed, epoch)
@@ -94,7 +95,7 @@ def test_range_is_a_permutation_with_its_inverse(length, seed, epoch):
     assert shuffle.positions(sources).tolist() == list(range(length))
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100)
 @given(st.integers(1, 2**62 - 1), SEEDS, st.data())
 def test_one_position_is_as_in_an_array(length, seed, data):
     shuffle = RangeShuffle(length, seed)
@@ -147,7 +148,7 @@ def test_golden_window_orders():
     )
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(st.integers(0, 300), st.integers(1, 350), SEEDS, st.integers(0, 100), st.data())
 def test_window_is_a_bounded_permutation_that_resumes_anywhere(length, window, seed, epoch, data):
     shuffle = WindowShuffle(length, window, seed, epoch)

@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import storage
@@ -20,6 +20,7 @@ from beam_datasets.slim import (
     TFRecordReader,
     VarLen,
 )
+from tests.cases import cases
 
 DECODER = TFExampleDecoder(
     {"n": FixedLen((), "int64"), "half": VarLen("float32")}, {"number": Tensor("n"), "half": Tensor("half")}
@@ -84,7 +85,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20)
+@cases(40)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any), OPTIONS)
 def test_order_and_resumption(tmp_path_factory, lengths, options):
     folder = tmp_path_factory.mktemp("order")

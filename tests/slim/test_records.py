@@ -3,13 +3,14 @@
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 from beam_datasets.slim import TextLineReader, TFRecordReader, provider
+from tests.cases import cases
 
 PACK = {None: lambda data: data, "gzip": gzip.compress}
 RECORDS = [b"", b"one", bytes(range(99)), b"x" * 70, b"last"]
@@ -64,7 +65,7 @@ def test_header_lines(tmp_path, compression):
     assert list(TextLineReader(compression, 9).records(path)) == []
 
 
-@settings(max_examples=60)
+@cases(60)
 @given(st.lists(st.binary(max_size=300), max_size=8), st.data())
 def test_compressed_files_may_be_joined(tmp_path_factory, records, data):
     whole = b"".join(tfrecord.frame_all(records))

@@ -10,11 +10,12 @@ from beam_datasets.storage import objects
 from beam_datasets.storage.options import options_of
 
 NOWHERE = "http://127.0.0.1:9"  # nothing answers there
-AWS = {"metadata_endpoint": NOWHERE, "region": "us-east-1", "client_options": {"allow_http": True}}
+ONCE = {"client_options": {"allow_http": True, "connect_timeout": "1s"}, "retry_config": {"max_retries": 0}}
+AWS = {"metadata_endpoint": NOWHERE, "region": "us-east-1", **ONCE}
 AZURE = {
     "account_name": "mine",
     "msi_endpoint": f"{NOWHERE}/metadata/identity/oauth2/token",
-    "client_options": {"allow_http": True},
+    **ONCE,
 }
 
 
