@@ -87,9 +87,9 @@ def generate(
         ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
-        payload: 'inline' sends records through the engine's shuffle, 'spilled' through files in the staging directory;
+        payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory;
             None for inline on Dataflow, spilled elsewhere.
-        spill_dir: where payload is spilled; None for the staging directory.
+        spill_dir: where payload is spilled; None for beside the staging directory.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
         check_against: a published version, or 'latest' for the highest one below this. Features and description are
@@ -134,7 +134,7 @@ def generate(
     payload = "spilled" if resume else payload
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
-    publication = dataclasses.replace(publication, spill_dir=spilled)
+    publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
     publication, resumable = _resumed(builder, publication, resume)
     transport = engine.transport(spilled, block_size)
 

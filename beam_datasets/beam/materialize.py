@@ -73,7 +73,7 @@ class Materialize(beam.PTransform):
             source: a published dataset, by its name or its directory.
             payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for inline on
                 Dataflow, spilled elsewhere.
-            spill_dir: where they are spilled, and what a filter leaves; None for the staging directory.
+            spill_dir: where they are spilled, and what a filter leaves; None for beside the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
@@ -127,7 +127,7 @@ def run(
         ValueError: an option is unusable.
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
-    publication = _announce(job, engine, payload, spill_dir)
+    publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
     flow = _Flow(job, publication, engine.transport(publication.spill_dir, block_size))
     run_publishing(engine, publication, lambda pipeline: pipeline | flow, progress)
     return publication.dataset_dir

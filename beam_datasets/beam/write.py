@@ -479,9 +479,7 @@ Decided = tuple[publishing.Publication, Decision]
 
 
 def _publish(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> str:
-    directory = publishing.publish(publication, plan, [shard for some in shards for shard in some])
-    _remove_spilled(publication)
-    return directory
+    return _published(publication, publishing.publish(publication, plan, [each for some in shards for each in some]))
 
 
 def _decide(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> Decided:
@@ -498,13 +496,10 @@ def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
 
 
 def _make_visible(decided: Decided, _: Any) -> str:
-    directory = publishing.make_visible(*decided)
-    _remove_spilled(decided[0])
+    return _published(decided[0], publishing.make_visible(*decided))
+
+
+def _published(publication: publishing.Publication, directory: str) -> str:
+    if not publication.is_awaited:
+        publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
     return directory
-
-
-def _remove_spilled(publication: publishing.Publication) -> None:
-    if publication.spill_dir is not None:
-        storage.remove_tree(publication.spill_dir)
-    for attempt in publication.attempts:
-        attempt.remove()

@@ -71,7 +71,7 @@ class WriteDataset(beam.PTransform):
             max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
             ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
             payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
-            spill_dir: where payload is spilled; None for the staging directory.
+            spill_dir: where payload is spilled; None for beside the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             release_notes: version -> what is new in it.

@@ -211,18 +211,18 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
     rows = [[name, split.examples, split.shards, size_text(split.num_bytes)] for name, split in found.splits.items()]
     unknown = [name for name in sources if name not in found.splits]
     rows += [[name, "unknown", "", ""] for name in unknown]
+    splits = table(["split", "examples", "shards", "size"], rows)
+    if not found.splits:
+        return f"{splits}\nWhat a run takes is unknown: only a source of units can be sampled in a short time."
     lines = [
-        table(["split", "examples", "shards", "size"], rows),
+        splits,
+        *([f"Without {', '.join(unknown)}: only a source of units can be sampled in a short time."] if unknown else ()),
         f"memory of a worker: {size_text(found.worker_bytes)}",
         f"intermediate files: {size_text(found.spilled_bytes)}",
         f"requests to a store: {found.reads:,} reads, {found.writes:,} writes",
         f"machine hours, of one core: {found.core_hours:.2f}",
         f"cost: {found.cost:.2f} for the run, {found.cost_a_month:.2f} a month for the version",
     ]
-    if unknown:
-        lines.append(
-            f"All of this is without {', '.join(unknown)}: only a source of units can be sampled in a short time."
-        )
     return "\n".join(lines)
 
 

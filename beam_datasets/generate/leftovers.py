@@ -12,7 +12,7 @@ from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.resume import hint
 from beam_datasets.generate.runs import RESULT_DIR
-from beam_datasets.generate.spill_dir import has_units
+from beam_datasets.generate.spill_dir import SPILL_SUFFIX, has_units
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.version import Version
@@ -25,7 +25,6 @@ WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
 
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
-_SPILL_SUFFIX = ".spill"
 _EMPTY_SECONDS = 3600.0  # after which no process is about to put something into an empty directory
 
 Kind = Literal["staging", "run", "temporary", "empty"]
@@ -36,7 +35,7 @@ class Leftover:
     """Something that is not part of a published dataset.
 
     Attributes:
-        path: of the file or directory.
+        path: of the file or directory; with a staging directory goes the spill directory beside it.
         kind: 'staging' directory of a run, 'run' that has reserved a directory of an object store, 'temporary' file or
             directory, 'empty' directory.
         num_bytes: its size.
@@ -107,7 +106,8 @@ def remove_leftover(
     elif now.kind == "temporary":
         (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
     elif _is_given_up(now.path):
-        storage.remove_tree(now.path)
+        for path in (now.path + SPILL_SUFFIX, now.path):
+            storage.remove_tree(path)
     else:
         return False
     _remove_empty(storage.dirname(now.path), storage.normalize(data_dir))
@@ -146,7 +146,7 @@ def _end_run(target: str, job: str | None) -> None:
 def _is_given_up(staging_dir: str) -> bool:
     """Makes sure that the run of a staging directory cannot publish it any more; returns whether that is so."""
     match = runs.STAGING_NAME.fullmatch(storage.basename(staging_dir))
-    if match is None or not storage.is_remote(staging_dir) or match["name"].endswith(_SPILL_SUFFIX):
+    if match is None or not storage.is_remote(staging_dir) or match["name"].endswith(SPILL_SUFFIX):
         return True  # a local directory gets another name before anything in it is removed
     target = storage.join(storage.dirname(staging_dir), match["name"])
     return runs.abandon(target, match["job"], by="beam-datasets gc").kind == runs.ABANDON
@@ -189,6 +189,8 @@ class _Search:
             elif name.startswith(runs.RUNS_PREFIX) and storage.is_remote(path):
                 yield from self._found(path, "run")
             elif runs.STAGING_NAME.fullmatch(name):
+                if name.removesuffix(SPILL_SUFFIX) in entries and name.endswith(SPILL_SUFFIX):
+                    continue  # shown with the staging directory
                 yield from self._found(path, "staging")
             elif len(names) < _DEPTH and not _is_file_of_a_dataset(name) and storage.is_dir(path):
                 yield from self.below(path, (*names, name))
@@ -208,6 +210,8 @@ class _Search:
         usage = _usage(path)
         if usage is None:
             return None
+        if kind == "staging" and (spilled := _usage(path + SPILL_SUFFIX)):
+            usage = storage.Usage(usage.num_bytes + spilled.num_bytes, max(usage.modified, spilled.modified))
         if kind == "run":
             return self._judge_run(path, usage)
         if kind == "empty":
@@ -220,9 +224,9 @@ class _Search:
         if kind == "staging" and _belongs_to_holder(path):
             return None  # shown with the reservation
         abandoned, reason = self._whose(owner, usage.modified)
-        if kind == "staging" and has_units(path):
+        if kind == "staging" and (spill_dir := _reusable(path)):
             abandoned = abandoned and self.now - usage.modified >= self.older_than
-            reason = f"{reason}; finished units, which are reused by: {hint(path)}"
+            reason = f"{reason}; finished units, which are reused by: {hint(spill_dir)}"
         if owner is None and kind == "staging" and (result := _kept_result(path)):
             reason = f"refused for its number: beam-datasets publish {result} --version NUMBER publishes it; {reason}"
         return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)
@@ -272,12 +276,21 @@ def _usage(path: str) -> storage.Usage | None:
         return None
 
 
-def _belongs_to_holder(staging_dir: str) -> bool:
-    """Returns whether a staging directory is that of the run that holds a directory of an object store."""
-    match = runs.STAGING_NAME.fullmatch(storage.basename(staging_dir))
-    if match is None or not storage.is_remote(staging_dir):
+def _reusable(path: str) -> str | None:
+    """Returns the spill directory of a staging or spill directory if a later run of the version can reuse it."""
+    folder, name = storage.dirname(path), storage.basename(path).removesuffix(SPILL_SUFFIX)
+    match, spill_dir = runs.STAGING_NAME.fullmatch(name), storage.join(folder, name + SPILL_SUFFIX)
+    if match is None or not has_units(spill_dir) or runs.is_complete(storage.join(folder, match["name"])):
+        return None
+    return spill_dir
+
+
+def _belongs_to_holder(path: str) -> bool:
+    """Returns whether a staging or spill directory is of the run that holds a directory of an object store."""
+    match = runs.STAGING_NAME.fullmatch(storage.basename(path).removesuffix(SPILL_SUFFIX))
+    if match is None or not storage.is_remote(path):
         return False
-    held = runs.holder(storage.join(storage.dirname(staging_dir), match["name"]))
+    held = runs.holder(storage.join(storage.dirname(path), match["name"]))
     if held is None or held.run.job != match["job"]:
         return False
     return held.decision is None or held.decision.kind != runs.ABANDON

@@ -70,6 +70,7 @@ class Publication:
         notes: remarks for readers, for run.json.
         attempts: failed runs of which this one reuses what they had finished.
         shard_records: of shards that such runs have staged, and this one stages; None if there are none.
+        is_awaited: the launcher waits for the end of the job, and deletes intermediate files then; else Publish does.
     """
 
     info: DatasetInfo
@@ -84,6 +85,7 @@ class Publication:
     notes: Sequence[str] = ()
     attempts: Sequence[resume.Attempt] = ()
     shard_records: ShardRecords | None = None
+    is_awaited: bool = False
 
     @property
     def name(self) -> str:
@@ -108,8 +110,7 @@ class Publication:
     @property
     def run(self) -> Run:
         """The run, for the records on an object store."""
-        outside = self.spill_dir and storage.dirname(self.spill_dir) != self.staging_dir
-        return Run(self.dataset_dir, self.owner, spill_dir=self.spill_dir if outside else None)
+        return Run(self.dataset_dir, self.owner, spill_dir=self.spill_dir)
 
     @property
     def is_published(self) -> bool:
@@ -263,11 +264,19 @@ def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
                 storage.remove_empty_dir(directory)
         raise
     else:
-        if run.spill_dir and wait:
-            storage.remove_tree(run.spill_dir)
+        if wait:
+            remove_intermediate(publication)
     finally:
         if run.is_remote:
             storage.remove(run.worker_log)
+
+
+def remove_intermediate(publication: HasRun) -> None:
+    """Deletes the spilled payload of a run whose job has ended, and all files of the runs that it continued."""
+    if publication.run.spill_dir:
+        storage.remove_tree(publication.run.spill_dir)
+    for attempt in publication.attempts if isinstance(publication, Publication) else ():
+        attempt.remove()
 
 
 def _give_up(run: Run, error: BaseException) -> None:
@@ -282,10 +291,10 @@ def _give_up(run: Run, error: BaseException) -> None:
                     f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
             return
-        if not isinstance(error, ResultKeptError) and resume.keeps_units(run):
-            for directory in (run.staging_dir, run.spill_place):  # this process is done with them
+        if run.spill_dir and not isinstance(error, ResultKeptError) and resume.keeps_units(run, run.spill_dir):
+            for directory in (run.staging_dir, run.spill_dir):  # this process is done with them
                 storage.remove(storage.join(directory, OWNER_FILE))
-            note = f"What was finished is kept. To continue: {resume.hint(run.spill_place)}"
+            note = f"What was finished is kept. To continue: {resume.hint(run.spill_dir)}"
             error.__notes__ = [*getattr(error, "__notes__", []), note]  # add_note() came with Python 3.11
             return
         if run.spill_dir:

@@ -27,7 +27,7 @@ from beam_datasets.errors import ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.spill_dir import has_units
+from beam_datasets.generate.spill_dir import SPILL_SUFFIX, has_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -208,21 +208,16 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
 
 def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
     """Yields the earlier runs of a version that have finished units."""
-    target, folders = run.target, [(storage.dirname(run.target), "")]
-    if run.spill_dir is not None:
-        folders.append((storage.dirname(run.spill_dir), ".spill"))
-    for folder, suffix in folders:
+    target = run.target
+    for folder in {storage.dirname(target), storage.dirname(run.spill_dir or target)}:
         for name in _names(folder):
             match = runs.STAGING_NAME.fullmatch(name)
-            if match is None or match["name"] != storage.basename(target) + suffix:
+            if match is None or match["name"] != storage.basename(target) + SPILL_SUFFIX or match["job"] == run.job:
                 continue
-            inside = storage.join(folder, name) if suffix else storage.join(folder, name, "spill")
-            if match["job"] == run.job or not has_units(inside):
-                continue
-            earlier = Resumable.load(inside)
+            spill_dir = storage.join(folder, name)
+            earlier = Resumable.load(spill_dir) if has_units(spill_dir) else None
             if earlier is not None and earlier.target == storage.url(target):
-                staging_dir = runs.staging_dir(target, match["job"])
-                yield Attempt(match["job"], staging_dir, inside), earlier
+                yield Attempt(match["job"], runs.staging_dir(target, match["job"]), spill_dir), earlier
 
 
 def _names(folder: str) -> Iterable[str]:
@@ -238,17 +233,17 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
             yield f"{name}: {before.get(name, 'missing')} -> {now.get(name, 'missing')}"
 
 
-def keeps_units(run: runs.Run) -> bool:
+def keeps_units(run: runs.Run, spill_dir: str) -> bool:
     """Returns whether the finished units of a run that has failed are to be kept."""
-    resumable = Resumable.load(run.spill_place)
-    if resumable is None or not has_units(run.spill_place):
+    resumable = Resumable.load(spill_dir)
+    if resumable is None or not has_units(spill_dir):
         return False
     return resumable.always or time.time() - run.owner.started >= KEEP_SECONDS
 
 
-def hint(directory: str) -> str:
-    """Returns how to continue a failed run, given its spill directory or the staging directory that contains it."""
-    found = Resumable.load(directory) or Resumable.load(storage.join(directory, "spill"))
+def hint(spill_dir: str) -> str:
+    """Returns how to continue a failed run."""
+    found = Resumable.load(spill_dir)
     return (found and found.command) or "the same command with --resume"
 
 

@@ -69,7 +69,7 @@ class Run:
         target: the directory.
         owner: the process that runs it, with the run's id.
         marker: the file that makes the directory visible, created last.
-        spill_dir: directory of intermediate files outside of the staging directory; None if there is none.
+        spill_dir: directory of intermediate files; None if there are none.
     """
 
     target: str
@@ -86,11 +86,6 @@ class Run:
     def staging_dir(self) -> str:
         """Directory in which the run puts its files together."""
         return staging_dir(self.target, self.job)
-
-    @property
-    def spill_place(self) -> str:
-        """Directory of its spilled payload, if there is any."""
-        return self.spill_dir or storage.join(self.staging_dir, "spill")
 
     @property
     def is_remote(self) -> bool:
@@ -406,9 +401,11 @@ def finish(target: str) -> bool:
         return False
     if is_complete(target):  # else the decision is valid
         delete_files(held.run)
-        return True
-    commit_all(held.run, held.decision)
-    complete(held.run, held.decision)
+    else:
+        commit_all(held.run, held.decision)
+        complete(held.run, held.decision)
+    if held.run.spill_dir and held.run.owner.is_dead:
+        storage.remove_tree(held.run.spill_dir)
     return True
 
 
@@ -446,21 +443,20 @@ def discard(run: Run, *, by: str) -> bool:
     """
     if abandon(run.target, run.job, by=by).kind == PUBLISH:
         return False
-    if not has_units(run.spill_place):
-        _delete_staged(run)
+    if run.spill_dir is None or not has_units(run.spill_dir):
+        for directory in filter(None, (run.spill_dir, run.staging_dir)):
+            storage.remove_tree(directory)
     return True
 
 
-def _delete_staged(run: Run) -> None:
-    for directory in filter(None, (run.spill_dir, run.staging_dir)):
-        storage.remove_tree(directory)
-
-
 def delete_files(run: Run) -> None:
-    """Deletes staged files and records of a directory that is published; what is left does no harm, and gc finds it."""
+    """Deletes staged files and records of a directory that is published; what is left does no harm, and gc finds it.
+
+    Spilled payload stays until the engine has confirmed that the job ended: it may run earlier stages again.
+    """
     with contextlib.suppress(StorageError):
-        _delete_staged(run)
-        storage.remove_tree(runs_dir(run.target))
+        for directory in (run.staging_dir, runs_dir(run.target)):
+            storage.remove_tree(directory)
 
 
 def _check_not_complete(target: str) -> None:

@@ -9,19 +9,18 @@ from typing import Protocol
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
 
+SPILL_SUFFIX = ".spill"
+"""How the name of a spill directory ends; it begins as that of the staging directory."""
 CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"
 """How the names of files end that record finished units, and staged shards; see `units`, `shard_records`."""
 
 
 def has_units(directory: str) -> bool:
-    """Returns whether a spill directory, or the one in a staging directory, has what a later run can reuse."""
-    for path in (directory, storage.join(directory, "spill")):
-        try:
-            if any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in storage.list_dir(path)):
-                return True
-        except StorageError:
-            pass
-    return False
+    """Returns whether a spill directory has what a later run can reuse."""
+    try:
+        return any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in storage.list_dir(directory))
+    except StorageError:
+        return False
 
 
 class Workers(Protocol):
@@ -57,12 +56,14 @@ def check_payload(payload: str | None) -> None:
 def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
     """Returns the directory that gets this run's spilled payload; None where it travels inline.
 
+    It is never in the staging directory, which goes when the version becomes visible: the job may still need payload.
+
     Args:
         workers: what writes and reads the files.
         staging_dir: of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
-        spill_dir: where to spill; None for the staging directory, or this machine's directory for temporary files
-            where a local run publishes to an object store. In the staging directory's bucket it has its options.
+        spill_dir: where to spill; None for beside the staging directory, or this machine's directory for temporary
+            files where a local run publishes to an object store. In the staging directory's bucket it has its options.
 
     Raises:
         TypeError: `spill_dir` is not a path.
@@ -82,11 +83,11 @@ def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None,
         spill_dir = spill_dir or tempfile.gettempdir()
     if spill_dir:
         spill_dir = storage.with_options_if_remote(spill_dir, None, beside=staging_dir)
-        own = storage.join(spill_dir, f"{storage.basename(staging_dir)}.spill")
+        own = storage.join(spill_dir, f"{storage.basename(staging_dir)}{SPILL_SUFFIX}")
         if workers.shares_disk:
             _check_spill_dir(own, spill_dir)
         return own
-    return storage.join(staging_dir, "spill")
+    return storage.join(storage.dirname(staging_dir), storage.basename(staging_dir) + SPILL_SUFFIX)
 
 
 def _check_spill_dir(own: str, spill_dir: str) -> None:

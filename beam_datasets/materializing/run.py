@@ -63,7 +63,7 @@ def announce(job: Job, workers: Workers, runner: str, payload: str | None, spill
         workers: what writes and reads the files.
         runner: name of the runner.
         payload: how records travel that are shuffled: 'inline', 'spilled', or None for the workers' default.
-        spill_dir: directory for intermediate files; None for the staging directory.
+        spill_dir: directory for intermediate files; None for beside the staging directory.
 
     Raises:
         AlreadyPublishedError: the version is published already.

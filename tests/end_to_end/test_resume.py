@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from beam_datasets.downloads import DownloadSettings
-from beam_datasets.errors import BeamDatasetsError, ResumeError
+from beam_datasets.errors import BeamDatasetsError, ResumeError, StorageError
+from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.generate.resume import fingerprint
@@ -68,6 +70,34 @@ def test_a_bad_record_is_mended_and_the_run_continues(tmp_path, paths, monkeypat
     [job] = json.loads(Path(directory, "run.json").read_text())["resumed"]
     assert job in left.path
     assert os.listdir(tmp_path / "data" / "units") == ["1.0.0"]
+
+
+def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monkeypatch):
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
+    finished(tmp_path)
+    builder = Units(data_dir=tmp_path / "data", paths=paths)
+    folder, publish = Path(builder.dataset_dir).parent, publishing.publish
+
+    def fail(*_: object) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("beam_datasets.storage.rename_dir", fail)
+        with pytest.raises(BeamDatasetsError, match="the disk is full"):
+            builder.build(**OPTIONS, resume=True)
+    assert len(finished(tmp_path)) == len(paths)
+    earlier = set(folder.glob("*.spill/*.block"))
+
+    def publish_twice(publication: publishing.Publication, *rest: Any) -> str:
+        publish(publication, *rest)
+        assert Path(builder.dataset_dir).is_dir()
+        assert earlier == set(folder.glob("*.spill/*.block")), "an engine may read them again"
+        return publish(publication, *rest)
+
+    monkeypatch.setattr(publishing, "publish", publish_twice)
+    assert digests(builder.build(**OPTIONS, resume=True)) == digests(whole)
+    assert not finished(tmp_path)
+    assert os.listdir(folder) == ["1.0.0"]
 
 
 def test_without_the_option_a_short_run_leaves_nothing(tmp_path, paths, monkeypatch):

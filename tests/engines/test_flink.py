@@ -56,7 +56,7 @@ def test_one_of_two_task_managers_is_killed(cluster: flink.Cluster, local: Path,
     cluster.await_task_managers(2)
     process = start(*numbers(tmp_path, *cluster.options(), "--parallelism=4", "--resume"))
     try:
-        await_staged(process, tmp_path, "spill/*.block")
+        await_staged(process, tmp_path, "*.block")
         cluster.kill("taskmanager")
     finally:
         code, _ = end(process)
@@ -70,7 +70,7 @@ def test_one_of_two_task_managers_is_killed(cluster: flink.Cluster, local: Path,
 def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
     process = start(*numbers(tmp_path, *cluster.options(), "--count=2000000"))  # long enough to be cancelled in time
     try:
-        await_staged(process, tmp_path, "spill/*.block")
+        await_staged(process, tmp_path, "*.block")
         process.send_signal(signal.SIGINT)
     finally:
         code, output = end(process)

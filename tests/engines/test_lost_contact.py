@@ -79,7 +79,7 @@ def test_a_job_service_that_cannot_be_reached(pool: Pool, local: Path, tmp_path:
         proxy = Proxy(port)
         engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{proxy.port}", "--job_name=mine"]
         process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"))
-        await_staged(process, tmp_path, "spill/**/*.block")
+        await_staged(process, tmp_path, "**/*.block")
         if interrupted:
             process.send_signal(signal.SIGSTOP)
         proxy.cut()

@@ -35,6 +35,7 @@ from beam_datasets.statistics import compute
 from beam_datasets.statistics.summary import prepare
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.units_dataset import Units, write_sources
 from tests.engines.object_stores import SECRET, ObjectStore, object_store, use
 from tests.processes import started
 from tests.servers import portable_engine
@@ -187,6 +188,40 @@ def test_a_publisher_killed_while_it_runs_or_publishes(
     assert digests(directory) == digests(local)
     assert storage.list_dir(storage.join(data_dir, "numbers")) == ["1.0.0"]
     assert not list(tmp_path.glob("incomplete.*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spilled", ["in the store", "here"])
+def test_a_killed_run_is_resumed(
+    shared_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: str
+) -> None:
+    """The killed run holds the version; the next one gives it up, and reuses its units after reading them all."""
+    log = tmp_path / "log"
+    monkeypatch.setenv("UNITS_LOG", str(log))
+    paths = write_sources(tmp_path / "sources")
+    options = {"num_workers": 1, "block_size": 1000, "num_shards": 2}
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**options)
+    log.unlink()
+    data_dir = f"{shared_store.url}/resumed {spilled}"
+    spill_dir = f"{data_dir}/spill" if spilled == "in the store" else str(tmp_path / "spill")
+    code = (
+        "from tests.end_to_end.units_dataset import Units; import sys\n"
+        f"Units(data_dir=sys.argv[1], paths=sys.argv[3:]).build(resume=True, spill_dir=sys.argv[2], **{options})"
+    )
+    monkeypatch.setenv("UNITS_DELAY", "0.2")
+    command = [sys.executable, "-c", code, data_dir, spill_dir, *paths]
+    with started(command, cwd=ROOT) as process:
+        while process.poll() is None and not (log.exists() and len(log.read_text().splitlines()) > 9):
+            time.sleep(0.05)
+        assert process.poll() is None  # then it is killed
+    monkeypatch.delenv("UNITS_DELAY")
+    builder = Units(data_dir=data_dir, paths=paths)
+    directory = builder.build(resume=True, spill_dir=spill_dir, **options)
+    assert digests(directory) == digests(whole)
+    assert len(json.loads(storage.read_bytes(f"{directory}/run.json"))["resumed"]) == 1
+    assert len(paths) <= len(log.read_text().splitlines()) < len(paths) + 5
+    assert storage.list_dir(storage.dirname(directory)) == ["1.0.0"]
+    assert not storage.is_dir(spill_dir) or not storage.list_dir(spill_dir)
 
 
 def elsewhere(code: str, *arguments: str) -> str:

@@ -74,3 +74,37 @@ def test_sources_that_are_not_known(tmp_path, monkeypatch):
     samples = estimates.take_samples(sources, lambda _: b"record")
     found = estimate(samples, ShardingOptions(), PRICES)
     assert (found.unknown, found.splits) == (["train"], {})
+
+
+def test_figures_leave_out_splits_that_are_not_known(tmp_path, capsys):
+    def planned(name, test):
+        (tmp_path / name).write_text(SOURCES.format(test=test, name=name.title()[:-3]))
+        assert main(["plan", str(tmp_path / name), "--data_dir", str(tmp_path)]) == 0
+        return capsys.readouterr().out
+
+    known, unknown = planned("known.py", "bd.SourceUnits([1], units)"), planned("unknown.py", "[]")
+    assert re.search(r"^train +unknown", known, re.MULTILINE)
+    assert re.search(r"^test +3 +1", known, re.MULTILINE)
+    assert "\nWithout train: only a source" in known.partition("memory of a worker")[0]
+    assert "What a run takes is unknown" in unknown
+    assert not re.search("hours|cost|requests", unknown)
+
+
+SOURCES = """
+import apache_beam as beam
+import beam_datasets as bd
+import numpy as np
+
+def units(unit):
+    for n in range(3):
+        yield n, {{"n": n}}
+
+class {name}(bd.DatasetBuilder):
+    VERSION = "1.0.0"
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features={{"n": np.int64}})
+
+    def _split_generators(self):
+        return {{"train": beam.Create([(1, {{"n": 1}})]), "test": {test}}}
+"""

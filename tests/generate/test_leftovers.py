@@ -60,7 +60,7 @@ def running_build(folder: Path, data_dir: Path) -> Iterator[tuple[subprocess.Pop
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen([*command, "--num_workers", "1"], stdout=log, **options)
     try:
-        while not (found := list(data_dir.glob("slow/incomplete.*/owner.json"))):
+        while not (found := list(data_dir.glob("slow/incomplete.*_1.0.0/owner.json"))):
             assert process.poll() is None, (folder / "log").read_text()
             time.sleep(0.05)
         yield process, found[0].parent
