@@ -138,7 +138,7 @@ class DatasetBuilder:
 
     def __init_subclass__(cls, *, skip_registration: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        shell = _is_shell(cls)
+        shell = is_shell(cls)
         if "name" not in cls.__dict__:
             cls.name = _default_name(cls)
         if cls.__name__.startswith("_") and cls.name == _default_name(cls):
@@ -503,9 +503,17 @@ class DatasetBuilder:
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
                 f"or give the data_dir where it is; {catalog.published_instead(self.name, self._root)}."
             )
+        from beam_datasets.features import UnknownFeature, to_json_text
+        from beam_datasets.features.decode import skip_decoding
         from beam_datasets.reading.opening import builder_from_directory
 
-        return builder_from_directory(self.dataset_dir)
+        published = builder_from_directory(self.dataset_dir)
+        found = published.info.features
+        if skip_decoding(found, UnknownFeature):  # custom connectors that are not registered: the code has them
+            own = self._described().features
+            if to_json_text(own) == to_json_text(found):
+                published.info = published.info.replace(features=own)
+        return published
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -514,7 +522,7 @@ class DatasetBuilder:
         return state
 
 
-def _is_shell(cls: type) -> bool:
+def is_shell(cls: type) -> bool:
     """Returns whether a class is the empty one that cloudpickle makes, and drops, where a pickle by value is loaded.
 
     Classes of a script's `__main__` are pickled so, and loaded in this very process; the real one must stay registered.

@@ -69,6 +69,9 @@ class _Names(types.ModuleType):
         self.__dict__.update(members)
         sys.modules[self.__name__] = self
 
+    def __reduce__(self) -> Any:  # of a script's global, which is pickled with the classes of `__main__`
+        return importlib.import_module, (self.__name__,)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -87,6 +90,9 @@ class _LazyModules(_Names):
 
 class _Lazy(types.ModuleType):
     """A module that is imported when it is first used."""
+
+    def __reduce__(self) -> Any:
+        return _Lazy, (self.__name__,)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -191,6 +197,15 @@ class BeamBasedBuilder(GeneratorBasedBuilder, builders.BeamBasedBuilder, skip_re
     """The same with `_build_pcollection`."""
 
 
+class FeatureConnector(features.CustomFeature):
+    """The base class of custom connectors; a subclass is registered when it is defined, as in TensorFlow Datasets."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not builders.is_shell(cls):
+            features.register(cls)
+
+
 def optional(feature: Any) -> Any:
     """Returns the feature as one that may be None: `tfds.features.Optional`.
 
@@ -239,7 +254,8 @@ class TextEncoderConfig:
 
 
 lazy_imports = _LazyImports()
-features = _Names("features", **{n: v for n, v in vars(features).items() if n[0] != "_"}, Optional=optional)
+_feature_names = {n: v for n, v in vars(features).items() if n[0] != "_"} | {"FeatureConnector": FeatureConnector}
+features = _Names("features", **_feature_names, Optional=optional)
 for _file, _class in {
     "feature": "FeatureConnector",
     "features_dict": "FeaturesDict",

@@ -1,14 +1,17 @@
 """The names of TensorFlow Datasets, and builders that are written with them."""
 
+import importlib
 import operator
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import beam_datasets as bd
 from beam_datasets import tfds
+from beam_datasets.features import custom
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTED = """
@@ -17,12 +20,21 @@ import beam_datasets.tfds as tfds
 from beam_datasets.tfds.core.utils.lazy_imports_utils import tensorflow as tf
 
 
+class Size(tfds.features.FeatureConnector):
+    def get_tensor_info(self):
+        return tfds.features.TensorInfo(shape=(), dtype="int64")
+
+    def encode_example(self, text):
+        return len(text)
+
+
 class Old(tfds.core.GeneratorBasedBuilder):
     VERSION = tfds.core.Version("1.0.0")
     MANUAL_DOWNLOAD_INSTRUCTIONS = "Put a.txt there."
 
     def _info(self):
-        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict({"a": tfds.features.Text()}))
+        features = tfds.features.FeaturesDict({"a": tfds.features.Text(), "n": Size()})
+        return self.dataset_info_from_configs(features=features)
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager):
         path = dl_manager.manual_dir / "a.txt"
@@ -30,7 +42,7 @@ class Old(tfds.core.GeneratorBasedBuilder):
 
     def _generate_examples(self, path):
         for number, line in enumerate(path.read_text().splitlines()):
-            yield number, {"a": line}
+            yield number, {"a": line, "n": line}
 
 
 class OldBeam(tfds.core.BeamBasedBuilder):
@@ -47,12 +59,12 @@ class OldBeam(tfds.core.BeamBasedBuilder):
 """
 
 
-def test_builders_with_lists_of_splits(tmp_path: Path) -> None:
+def test_builders_with_lists_of_splits(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "old.py").write_text(LISTED)
     (tmp_path / "README.md").write_text("About it.")
     (tmp_path / "CITATIONS.bib").write_text("@x{}")
     (tmp_path / "by_hand").mkdir()
-    (tmp_path / "by_hand" / "a.txt").write_text("x\ny\n")
+    (tmp_path / "by_hand" / "a.txt").write_text("x\nyy\n")
     for name in ("Old", "OldBeam"):
         command = [sys.executable, "-m", "beam_datasets.beam.main", "build", f"old.py:{name}", "--data_dir", "data"]
         done = subprocess.run(
@@ -63,8 +75,15 @@ def test_builders_with_lists_of_splits(tmp_path: Path) -> None:
             text=True,
         )
         assert done.returncode == 0, done.stderr
-    old = bd.builder("old", data_dir=tmp_path / "data")
-    assert sorted(example["a"] for example in old.as_dataset("train")) == [b"x", b"y"]
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("old")
+    old = module.Old(data_dir=tmp_path / "data")
+    monkeypatch.setattr(custom, "_REGISTERED", {})
+    assert sorted((e["a"], e["n"]) for e in old.as_dataset("train")) == [(b"x", 1), (b"yy", 2)]  # by the code
+    known = bd.builder_from_directory(old.dataset_dir).as_dataset("train", decoders={"n": bd.decode.SkipDecoding()})
+    assert {int(e["n"]["n"][0]) for e in known} == {1, 2}
+    bd.features.register(module.Size)
+    assert {int(e["n"]) for e in bd.builder_from_directory(old.dataset_dir).as_dataset("train")} == {1, 2}
     assert (old.info.description, old.info.citation) == ("About it.", "@x{}")
     assert len(bd.load("old_beam", split="test", data_dir=tmp_path / "data")) == 7
 

@@ -144,6 +144,14 @@ class FeatureConnector(abc.ABC):
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
+    def encode_example(self, value: Any) -> Any:
+        """Returns what is encoded in place of a value: a subclass of users may override this; see `features.custom`."""
+        return value
+
+    def decode_example(self, stored: Any) -> Any:
+        """Returns the value of what was decoded, as `encode_example` does the reverse."""
+        return stored
+
     @abc.abstractmethod
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
         """Returns the names in the record of a feature called `name`, below `rank` sequences."""

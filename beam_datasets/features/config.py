@@ -66,9 +66,10 @@ def from_json(node: Any) -> FeatureConnector:
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        from beam_datasets.features.config import UnknownFeature
+        from beam_datasets.features.custom import from_registered
 
-        return UnknownFeature(node=node)
+        own = from_registered(name, contents[0]) if len(contents) == 1 and isinstance(contents[0], dict) else None
+        return UnknownFeature(node=node) if own is None else own.with_doc(doc)
     feature = connector.from_content(_camel(contents[0]) if contents else {})
     return feature.with_doc(doc)
 
@@ -80,8 +81,6 @@ def _from_legacy(node: Json) -> FeatureConnector:
         content = json.loads(content)
     connector = _connectors().get(name)
     if connector is None:
-        from beam_datasets.features.config import UnknownFeature
-
         return UnknownFeature(node=node)
     if name == "features_dict.FeaturesDict" and not node.get("proto_cls"):
         content = {"features": content}

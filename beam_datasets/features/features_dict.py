@@ -37,7 +37,12 @@ def to_feature(feature: Any) -> FeatureConnector:
         ValueError: it is none of these.
     """
     if isinstance(feature, FeatureConnector):
-        return feature
+        kind, base = type(feature), FeatureConnector
+        if kind.encode_example is base.encode_example and kind.decode_example is base.decode_example:
+            return feature
+        from beam_datasets.features.custom import customised
+
+        return customised(feature)
     if isinstance(feature, dict):
         return FeaturesDict(feature)
     if is_dtype(feature):

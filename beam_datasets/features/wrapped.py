@@ -45,9 +45,8 @@ class Wrapped(FeatureConnector):
         lift = self.lift(path)
 
         def lift_each(rows: Any) -> Any:
-            if isinstance(rows, RaggedArray):
-                return RaggedArray(stack([lift(item) for item in rows.flat_values]), rows.row_lengths)
-            return stack([lift(item) for item in rows])
+            lengths = _row_lengths(rows, rank)
+            return _rows([lift(item) for item in _items(rows, rank, path)], lengths)
 
         return lift_each
 
@@ -93,6 +92,34 @@ class Wrapped(FeatureConnector):
     def stored(self) -> FeatureConnector:
         """Returns the inner connector's stored form."""
         return self.inner().stored()
+
+
+def _row_lengths(rows: Any, rank: int) -> Lengths:
+    """Returns the row lengths of items below `rank` sequences, those of the first column of a dict."""
+    if isinstance(rows, dict):
+        return next((_row_lengths(column, rank) for column in rows.values()), ())
+    return rows.row_lengths[: rank - 1] if rank > 1 else ()
+
+
+def _rows(items: list[Any], lengths: Lengths) -> Any:
+    """Returns items of sequences as they are decoded: dicts as a dict of columns."""
+    if items and isinstance(items[0], dict):
+        return {name: _rows([item[name] for item in items], lengths) for name in items[0]}
+    return RaggedArray(stack(items), lengths) if lengths else stack(items)
+
+
+def _items(rows: Any, rank: int, path: str) -> list[Any]:
+    """Returns all items below `rank` sequences in order; a dict of columns becomes a list of dicts."""
+    if isinstance(rows, RaggedArray) and rank > 1:
+        inside = rows.row_lengths[rank - 1 :]  # of items that are sequences themselves
+        return list(RaggedArray(rows.flat_values, inside) if inside else rows.flat_values)
+    if not isinstance(rows, dict):
+        return list(rows)
+    columns = [_items(column, rank, path) for column in rows.values()]
+    if len(set(map(len, columns))) > 1:
+        counts = dict(zip(rows, map(len, columns)))
+        raise FeatureValueError(f"{path}: the record has different numbers of items: {counts}")
+    return [dict(zip(rows, values)) for values in zip(*columns)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,24 +168,6 @@ class DynamicTensor(Wrapped):
             return array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
 
         return lift
-
-    def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
-        """Returns the function from columns of shapes and bytes to the arrays."""
-        lift = self.lift(path)
-
-        def lift_each(columns: dict[str, Any]) -> Any:
-            shapes, values = columns["shape"], columns["value"]
-            if isinstance(values, RaggedArray):
-                shapes, flat = shapes.flat_values, values.flat_values
-                return RaggedArray(_lifted(shapes, flat), values.row_lengths)
-            return _lifted(shapes, values)
-
-        def _lifted(shapes: Any, values: Any) -> Any:
-            if len(shapes) != len(values):
-                raise FeatureValueError(f"{path}: the record has {len(shapes)} shapes and {len(values)} values")
-            return stack([lift({"shape": shape, "value": value}) for shape, value in zip(shapes, values)])
-
-        return lift_each
 
     def content_json(self) -> tuple[str, Json]:
         """Returns what the Tensor says."""
