@@ -5,13 +5,13 @@ import signal
 import sys
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from beam_datasets.native import core
 
 # A busy machine is not a defect of what is tested. `make test-slow` draws all cases of property tests.
-settings.register_profile("full", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=30)
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("full"), max_examples=30)
 settings.load_profile("quick")
 
 # Without a compiler all works, and no warning of it disturbs what a test or a page expects, also in other processes.
