@@ -86,12 +86,11 @@ FULL := --hypothesis-profile=full
 test-slow: .venv/.ready
 	$(BIN)/pytest -n 2 --dist worksteal -m 'slow or hypothesis' $(FULL) $(PYTEST_ARGS)
 
+# Two at a time: one installs an environment or waits for a cluster while the other one computes. All run even if one
+# fails; what each prints comes when it ends.
 test-all:
-	@failed=0; \
-	for target in test-slow test-wheel sanitize test-flink test-prism test-interop test-adapters; do \
-		$(MAKE) --no-print-directory $$target || failed=1; \
-	done; \
-	exit $$failed
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
+		test-slow test-interop test-flink test-prism test-adapters test-wheel sanitize
 
 # On Linux the wheel gets the tag of the oldest manylinux that it runs on. cibuildwheel (pyproject.toml) builds the others.
 wheels: .venv/.ready
