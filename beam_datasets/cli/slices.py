@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -18,19 +17,15 @@ from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.shards import Shard, read_index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from beam_datasets.metadata.shards import FileInstruction
-    from beam_datasets.metadata.splits import SplitInfo
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
     Range = tuple[int, int]
 
-BAR = 32  # characters
-SINGLE = 16  # shards of a split that have a line each; of more, those in a row that are wholly in or out share one
-MOST_LINES = 40
+BAR = 64  # characters
+MAX_LINES = 40
 _FILLED = "·░▒▓█"  # by the share of a character's examples that is selected: none, some, all
 
 
@@ -114,9 +109,6 @@ def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[Read]) ->
     return json.dumps(summary, indent=1)
 
 
-# ------------------------------------------------------------------------------------------------------------- pictures
-
-
 def _text(
     published: ReadOnlyBuilder, expression: str, parts: Sequence[tuple[str, int, int]], reads: Sequence[Read]
 ) -> str:
@@ -126,54 +118,17 @@ def _text(
         f"{published.info.display_name}, {expression}: {sum(read.take for read in reads):,} examples, "
         f"{size_text(sum(read.num_bytes for read in reads))}, of {files:,} of {shards:,} shards"
     )
-    pictures = [
-        _picture(
-            split,
-            [(start, stop) for part, start, stop in parts if part == name],
-            [read for read in reads if read.split == name],
-        )
-        for name, split in splits.items()
+    pictures = []
+    for name, split in splits.items():
+        ranges = [(start, stop) for part, start, stop in parts if part == name]
+        pictures.append(f"{name} {bar(0, split.num_examples, ranges, BAR)} {split.num_examples:,} examples")
+    rows = [
+        [read.filename, f"{read.skip}:{read.skip + read.take}", read.take, read.examples_in_shard, size_text(size)]
+        for read in reads[:MAX_LINES]
+        for size in [read.num_bytes]
     ]
-    return "\n\n".join([head, *pictures])
-
-
-def _picture(split: SplitInfo, ranges: Sequence[Range], reads: Sequence[Read]) -> str:
-    """Returns a bar of the whole split, and a table with a bar for each of its shards."""
-    by_file: dict[str, list[Read]] = {}
-    for read in reads:
-        by_file.setdefault(read.filename, []).append(read)
-    groups = list(_groups(split, ranges))
-    rows = [_row(split, first, last, ranges, by_file) for first, last in groups[:MOST_LINES]]
-    left_out = [f"... and {len(groups) - MOST_LINES:,} lines more; --json has all"] if len(groups) > MOST_LINES else []
-    whole = f"{split.name} {bar(0, split.num_examples, ranges, 2 * BAR)} {split.num_examples:,} examples"
-    return "\n".join([whole, table(["shard", "", "records", "selected", "of", "bytes"], rows), *left_out])
-
-
-def _groups(split: SplitInfo, ranges: Sequence[Range]) -> Iterator[Range]:
-    """Yields (first shard, last shard) of what has a line: a shard, or many in a row that are wholly in or out."""
-    begins, ends = split.offsets[:-1], split.offsets[1:]
-    covered: NDArray[np.int64] = np.zeros(split.num_shards, np.int64)
-    for start, stop in _union(ranges):
-        covered += np.maximum(np.minimum(stop, ends) - np.maximum(start, begins), 0)
-    states = np.where(covered == 0, -1, np.where(covered == ends - begins, -2, np.arange(split.num_shards)))
-    if split.num_shards <= SINGLE:
-        states = np.arange(split.num_shards)
-    for _, group in itertools.groupby(range(split.num_shards), key=states.tolist().__getitem__):
-        shards = list(group)
-        yield shards[0], shards[-1]
-
-
-def _row(
-    split: SplitInfo, first: int, last: int, ranges: Sequence[Range], by_file: dict[str, list[Read]]
-) -> list[str | int]:
-    """Returns the cells of a line."""
-    start, stop = int(split.offsets[first]), int(split.offsets[last + 1])
-    reads = [read for shard in range(first, last + 1) for read in by_file.get(split.shard_names[shard], [])]
-    name, records = split.shard_names[first], ", ".join(f"{read.skip}:{read.skip + read.take}" for read in reads)
-    if last > first:
-        name, records = f"{last - first + 1:,} shards, {first:05d} to {last:05d}", "all" if reads else ""
-    taken, size = sum(read.take for read in reads), sum(read.num_bytes for read in reads)
-    return [name, bar(start, stop, ranges, BAR), records or "none", taken, stop - start, size_text(size)]
+    left_out = [f"... and {len(reads) - MAX_LINES:,} lines more; --json has all"] if len(reads) > MAX_LINES else []
+    return "\n".join([head, *pictures, table(["shard", "records", "selected", "of", "bytes"], rows), *left_out])
 
 
 def bar(start: int, stop: int, ranges: Sequence[Range], width: int) -> str:
