@@ -26,11 +26,8 @@ section { margin: 1rem 0; padding: 1rem; border: 1px solid var(--line); border-r
 .facts { display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; margin: 0 0 .6rem; }
 .facts dt, .facts dd { display: inline; margin: 0 0 0 .35rem; }
 figure { margin: .4rem 0 .8rem; }
-svg { display: block; width: 100%; height: auto; }
-rect { fill: var(--bar); }
-.axis, .grid { stroke: var(--line); }
-.tick { font: 11px system-ui, sans-serif; fill: currentColor; }
-.end { text-anchor: end; }
+.plot { display: flex; align-items: flex-end; height: 7rem; gap: 1px; border-bottom: 1px solid var(--line); }
+.plot b { flex: 1; max-width: 3rem; background: var(--bar); }
 .bars { width: 100%; font-size: .85rem; table-layout: fixed; border-collapse: collapse; }
 .bars th { width: 40%; font-weight: 400; text-align: left; overflow: hidden; white-space: pre; }
 .bars .bar div { height: .8rem; min-width: 1px; background: var(--bar); }
@@ -38,7 +35,6 @@ rect { fill: var(--bar); }
 """
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
 COUNTS["unreadable"] = "of unknown size"
-_WIDTH, _HEIGHT, _ABOVE, _BELOW = 400, 130, 16, 18
 _MOST_ROWS = 30  # of labels; values are cut before
 _TOP = 10
 _CAPTIONS = {"items": "items of an example", "bytes": "bytes", "height": "height", "width": "width"}
@@ -131,7 +127,7 @@ def _figure(found: dict[str, Any], caption: str) -> str:
     if found["min"] == found["max"]:
         return f'<p class="soft">{escape(caption)}: {number_text(found["min"])} each</p>'
     facts = "" if caption == "values" else _list(_spread(found))
-    plot = histogram_svg(found, caption)
+    plot = histogram_plot(found, caption)
     return f"<figure><figcaption>{escape(caption)}</figcaption>{facts}{plot}</figure>"
 
 
@@ -147,8 +143,8 @@ def _notes() -> str:
 # ------------------------------------------------------------------------------------------------------------- plots
 
 
-def histogram_svg(spread: dict[str, Any], what: str) -> str:
-    """Returns the histogram of numbers as SVG, with a text for each bar and one for those who do not see it.
+def histogram_plot(spread: dict[str, Any], what: str) -> str:
+    """Returns the histogram of numbers, with a text for each bar and one for those who do not see it.
 
     Args:
         spread: what is known of them.
@@ -157,48 +153,21 @@ def histogram_svg(spread: dict[str, Any], what: str) -> str:
     histogram = spread["histogram"]
     edges, counts = histogram["edges"], histogram["counts"]
     highest = max(counts, default=0)
-    first, last = _ends(spread)
+    last = edges[-1] - _is_whole(edges)
+    first, last = number_text(max(edges[0], spread["min"])), number_text(min(last, spread["max"]))
     said = f"{what}: {sum(counts):,} from {first} to {last}, at most {highest:,} in a bar"
-    parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(said)}">',
-        f'<text class="tick" x="0" y="11">{highest:,}</text>',
-        f'<line class="grid" x1="0" x2="{_WIDTH}" y1="{_ABOVE}" y2="{_ABOVE}"/>',
-        *_bars(edges, counts, highest),
-        f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{_HEIGHT - _BELOW}" y2="{_HEIGHT - _BELOW}"/>',
-        f'<text class="tick" x="0" y="{_HEIGHT - 4}">{first}</text>',
-        "" if first == last else f'<text class="tick end" x="{_WIDTH}" y="{_HEIGHT - 4}">{last}</text>',
-        "</svg>",
-    ]
+    bars = "".join(
+        f'<b style="height:{100 * count / max(highest, 1):.1f}%" title="{_bar_range(edges, number)}: {count:,}"></b>'
+        for number, count in enumerate(counts)
+    )
     outside = [f"{histogram[side]:,} {side}" for side in ("below", "above") if histogram[side]]
-    note = f'<p class="note">and {", ".join(outside)}</p>' if outside else ""
-    return "".join(parts) + note
-
-
-def _bars(edges: Sequence[float], counts: Sequence[int], highest: int) -> Iterator[str]:
-    space, floor = _HEIGHT - _ABOVE - _BELOW, _HEIGHT - _BELOW
-    each = _WIDTH / max(len(counts), 1)
-    gap = 1 if len(counts) > 1 else 0
-    narrow = each if len(counts) > 8 else min(each, 40)  # a few bars as wide as the plot look like a wall
-    for number, count in enumerate(counts):
-        if count:
-            height = max(space * count / highest, 1)
-            left = number * each + (each - narrow) / 2
-            yield (
-                f'<rect x="{left:.1f}" y="{floor - height:.1f}" width="{max(narrow - gap, 1):.1f}" '
-                f'height="{height:.1f}"><title>{escape(_bar_range(edges, number))}: {count:,}</title></rect>'
-            )
+    note = ", ".join([f"{first} to {last}", f"at most {highest:,} in a bar", *outside])
+    return f'<div class="plot" role="img" aria-label="{escape(said)}">{bars}</div><p class="note">{note}</p>'
 
 
 def _bar_range(edges: Sequence[float], number: int) -> str:
     low, high = edges[number], edges[number + 1] - _is_whole(edges)
     return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
-
-
-def _ends(spread: dict[str, Any]) -> tuple[str, str]:
-    """Returns the first and the last number that bars show, as text."""
-    edges = spread["histogram"]["edges"]
-    last = edges[-1] - _is_whole(edges)
-    return number_text(max(edges[0], spread["min"])), number_text(min(last, spread["max"]))
 
 
 def _is_whole(edges: Sequence[float]) -> bool:
