@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.cli import main
 from tests.reading.conftest import write_dataset
 
 FILTERS = """
@@ -201,16 +200,3 @@ def test_features_that_differ(data, run):
     assert code == 1
     assert re.search("one:1.0.0 and two:1.0.0 cannot be put together: feature 'text', .*, is in the first only", err)
     assert run(*args, "--features", "id,key", "--num_workers", "1")[0] == 0
-
-
-def test_help(run):
-    code, out, _ = run("materialize", "--help")
-    assert code == 0
-    for option in ("--split", "--to", "--source_data_dir", "--features", "--filter", "--reshuffle", "--dry_run"):
-        assert option in out
-    assert "materialize SOURCE" in run("--help")[1]
-
-
-def test_debug_raises(data):
-    with pytest.raises(bd.errors.SplitError):
-        main(["materialize", "one", "--data_dir", "data", "--to", "x", "--split", "nope", "--debug"])

@@ -213,9 +213,3 @@ def test_works_in_a_memory_map_without_a_copy(tmp_path):
         assert np.shares_memory(index.keys, whole)
         assert index.find(KEYS[2]) == 2
         del index, whole
-
-
-def test_no_records():
-    index = Index([0], np.empty((0, 16), np.uint8))
-    assert content(Index.from_bytes(index.to_bytes(), path="f")) == ([0], [], False)
-    assert index.find(bytes(16)) is None

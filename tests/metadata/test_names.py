@@ -186,11 +186,3 @@ def test_several_shards_cannot_share_a_name():
     assert list(FilenameTemplate("ds", "train", template="{SPLIT}").filenames(1)) == ["train"]
     with pytest.raises(MetadataError, match=r"lacks \{SHARD_INDEX\}"):
         FilenameTemplate("ds", "train", template="{SPLIT}").filenames(2)
-
-
-def test_spec():
-    assert FilenameTemplate("ds", "train").spec(100_000) == "ds-train.tfrecord@100000"
-
-
-def test_did_you_mean():
-    assert names.did_you_mean("zzz", ["train"]) == ""

@@ -6,7 +6,6 @@ import json
 import os
 import threading
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -244,18 +243,6 @@ def test_batches_of_a_worker_hold_its_records_only(write: Any) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0] + 1_000_000
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-def test_threads_may_share_a_dataset(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
-    monkeypatch.setattr(shards, "_MOST_OPEN", 2)
-    dataset = bd.builder_from_directory(write({"train": [50] * 6}, indexed=indexed)).as_dataset("train")
-    wanted = np.random.default_rng(0).integers(0, 300, 1500).tolist()
-    with ThreadPoolExecutor(8) as threads:
-        assert [int(example["id"]) for example in threads.map(dataset.__getitem__, wanted)] == wanted
-        whole = [int(example["id"]) for example in dataset]
-        found = threads.map(lambda _: [int(example["id"]) for example in dataset], range(8))
-        assert list(found) == [whole] * 8
 
 
 def test_files_are_closed_and_no_thread_stays(write: Any) -> None:

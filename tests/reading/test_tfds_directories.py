@@ -129,17 +129,6 @@ def test_batches_are_padded() -> None:
     assert whole["text"].dtype == object
 
 
-def test_decoders() -> None:
-    builder = reader("spec_many__2.0.1")
-    skipped = builder.as_dataset("train", decoders={"image": bd.decode.SkipDecoding()})[0]
-    assert skipped["image"].startswith((b"\x89PNG", b"\xff\xd8"))
-    assert set(skipped) == set(builder.info.features)
-    partial = builder.as_dataset("train", decoders=bd.decode.PartialDecoding(["n", "text"]))[0]
-    assert set(partial) == {"n", "text"}
-    with pytest.raises(ValueError, match="nope"):
-        builder.as_dataset("train", decoders={"nope": bd.decode.SkipDecoding()})
-
-
 def test_ordered_dataset_is_guarded() -> None:
     builder = reader("spec_ordered__1.2.3")
     assert [int(e["idx"]) for e in builder.as_dataset("train")] == [

@@ -285,14 +285,6 @@ def test_another_format(as_tfds: Path, tmp_path: Path) -> None:
         bd.verify(directory)
 
 
-def test_a_directory_in_the_place_of_a_shard(copy: Path) -> None:
-    (copy / SHARD).unlink()
-    (copy / SHARD).mkdir()
-    finding = one(copy)
-    assert (finding.kind, str(finding.lost)) == ("unreadable", "train[15:30]")
-    assert "move away a directory in its place" in finding.remedy
-
-
 @pytest.mark.parametrize("has_manifest", [True, False])
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "FIFO"])
 def test_what_is_no_file_in_the_place_of_an_index(
