@@ -1,12 +1,8 @@
-"""How many cases tests draw: `make test` a third of those of property tests, `make test-slow` all (see conftest.py)."""
+"""How many cases a property test draws: `make test` a third, `make test-slow` all of them (see conftest.py)."""
 
-import os
 from typing import Any
 
 from hypothesis import settings
-
-TIMES = int(os.environ.get("BEAM_DATASETS_TIMES", "1"))
-"""How many times as many cases slow tests of random interleavings and damages try, as before a release."""
 
 
 def cases(number: int, **more: Any) -> settings:

@@ -23,7 +23,6 @@ from beam_datasets.metadata.splits import (
     map_splits,
     split_for_jax_process,
 )
-from tests.cases import TIMES
 from tests.work import lines_of
 
 DATA = Path(__file__).parents[1] / "data/vectors"
@@ -423,8 +422,8 @@ def test_fuzzed_expressions_raise_split_errors_alone():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_a_million_fuzzed_expressions_raise_split_errors_alone(seed):
-    """F3: two hundred thousand texts, by the grammar and damaged."""
-    check_fuzzed_expressions(seed, 40_000 * TIMES)
+    """F3: a million texts, by the grammar and damaged."""
+    check_fuzzed_expressions(seed, 200_000)
 
 
 def test_any_border_of_a_slice_raises_split_errors_alone():
