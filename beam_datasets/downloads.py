@@ -288,7 +288,7 @@ class DownloadManager:
         by_hand = known and known.filename and (settings.manual_dir or self.download_dir / "manual") / known.filename
         if by_hand and by_hand.is_file():
             return _checked(by_hand, url, known)
-        path = self._place(url, None if self.register_checksums else known)
+        path = self._kept(self._place(url, None if self.register_checksums else known))
         if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
             return path
         if settings.offline:
@@ -302,9 +302,17 @@ class DownloadManager:
 
     def _place(self, url: str, known: Checksum | None) -> Path:
         """Returns where the file of a URL is kept; with another checksum it is another file."""
-        name = posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
+        name = (known and known.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
         key = hashlib.sha256(f"{url} {known.sha256 if known else ''}".encode()).hexdigest()[:16]
         return self.download_dir / f"{key}-{name[-100:]}"
+
+    def _kept(self, path: Path) -> Path:
+        """Returns where the file is if the server gave it another name; the path itself if it is nowhere."""
+        if path.is_file():
+            return path
+        key = path.name.partition("-")[0]
+        found = (p for p in path.parent.glob(f"{key}-*") if p.is_file() and p.suffix not in (".part", ".etag"))
+        return next(found, path)
 
     def _fetch(self, url: str, known: Checksum | None) -> Path:
         try:
@@ -314,20 +322,23 @@ class DownloadManager:
         path = self._place(url, known)
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
-            path.unlink(missing_ok=True)  # what is recorded is what is there now
+            self._kept(path).unlink(missing_ok=True)  # what is recorded is what is there now
+        fetcher = _Fetcher(path.with_name(path.name + ".part"), known, self._settings.verify_ssl)
         try:
             pooch.retrieve(
                 url,
                 known_hash=known and f"sha256:{known.sha256}",
                 fname=path.name,
                 path=path.parent,
-                downloader=_Fetcher(path.with_name(path.name + ".part"), known, self._settings.verify_ssl),
+                downloader=fetcher,
             )
         except ValueError as error:  # what pooch raises of a hash that differs
             raise DownloadError(
                 f"{url}: the file that was fetched is not the recorded one ({known}). If it changed on purpose, "
                 f"record its checksum by --register_checksums. {error}"
             ) from error
+        if fetcher.name and not (known and known.filename):  # its ending says how the file is unpacked
+            path = path.replace(path.with_name(f"{path.name.partition('-')[0]}-{fetcher.name}"))
         return path
 
     def _note(self, url: str, path: Path) -> None:
@@ -491,6 +502,7 @@ class _Fetcher:
     def __init__(self, part: Path, known: Checksum | None, verify_ssl: bool) -> None:
         self._part, self._known, self._verify_ssl = part, known, verify_ssl
         self._tag = part.with_name(part.name + ".etag")
+        self.name = ""  # that the server gives the file
 
     def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
         self._part.parent.mkdir(parents=True, exist_ok=True)
@@ -551,6 +563,7 @@ class _Fetcher:
                 raise _TryAgainError("the server sent another range, so it is fetched from its beginning", 0.0)
             if not goes_on:
                 os.truncate(self._part, 0)  # before the tag of the new file is written
+            self.name = _sent_name(response)
             start = there if goes_on else 0
             self._tag.write_text(_strong_tag(response))
             length = response.headers.get("Content-Length")
@@ -621,6 +634,16 @@ def _retry_after(response: requests.Response) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (TypeError, ValueError):
         return None
+
+
+def _sent_name(response: requests.Response) -> str:
+    """Returns the name of the file that the server sends along, which may differ from the URL's; '' without any."""
+    from email.message import Message
+
+    header = Message()
+    header["Content-Disposition"] = response.headers.get("Content-Disposition", "")
+    name = posixpath.basename((header.get_filename() or "").replace("\\", "/"))
+    return "".join(filter(str.isprintable, name))[-100:]
 
 
 def _strong_tag(response: requests.Response) -> str:

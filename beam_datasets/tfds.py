@@ -17,10 +17,11 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets import builders, downloads, features
+from beam_datasets import builders, downloads
+from beam_datasets import features as connectors
 from beam_datasets.features import decode as decode
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.features.numbers import round_floats
+from beam_datasets.features.numbers import convert_as_tfds
 from beam_datasets.metadata.info import DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
 from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
@@ -34,7 +35,7 @@ from beam_datasets.reading.opening import load as load
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _NOT_HERE = {
     "core.example_parser": "read the dataset with beam_datasets.load()",
@@ -171,7 +172,7 @@ def add_checksums_dir(checksums_dir: str | os.PathLike[str]) -> None:
 
 
 class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
-    """A builder whose floats are rounded to the float32 of a record, as TensorFlow Datasets does."""
+    """A builder whose floats are rounded to the float32 of a record and whose text of numbers is parsed, as in TFDS."""
 
     @classmethod
     def checksums_file(cls) -> pathlib.Path:
@@ -189,7 +190,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
     def _described(self) -> DatasetInfo:
         info = super()._described()
         if info.features is not None:
-            round_floats(info.features)
+            convert_as_tfds(info.features)
         return info
 
 
@@ -197,13 +198,38 @@ class BeamBasedBuilder(GeneratorBasedBuilder, builders.BeamBasedBuilder, skip_re
     """The same with `_build_pcollection`."""
 
 
-class FeatureConnector(features.CustomFeature):
+class FeatureConnector(connectors.CustomFeature):
     """The base class of custom connectors; a subclass is registered when it is defined, as in TensorFlow Datasets."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not builders.is_shell(cls):
-            features.register(cls)
+            connectors.register(cls)
+
+
+class ClassLabel(connectors.ClassLabel):
+    """A ClassLabel whose names a builder may set once it has read them in a downloaded file."""
+
+    @property
+    def names(self) -> list[str]:
+        """The classes' names; '0', '1', ... where there are none."""
+        return super().names
+
+    @names.setter
+    def names(self, names: Iterable[str]) -> None:
+        named = connectors.ClassLabel(names=names)
+        if self.num_classes not in (None, named.num_classes) or self.label_names not in (None, named.label_names):
+            raise ValueError(f"{self!r} cannot get other names: {named.names!r:.200}")
+        self._set(num_classes=named.num_classes, label_names=named.label_names)
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether the other, of this class or the base class, has the same classes."""
+        return isinstance(other, connectors.ClassLabel) and (self.num_classes, self.label_names) == (
+            other.num_classes,
+            other.label_names,
+        )
+
+    __hash__ = connectors.ClassLabel.__hash__
 
 
 def optional(feature: Any) -> Any:
@@ -254,8 +280,8 @@ class TextEncoderConfig:
 
 
 lazy_imports = _LazyImports()
-_feature_names = {n: v for n, v in vars(features).items() if n[0] != "_"} | {"FeatureConnector": FeatureConnector}
-features = _Names("features", **_feature_names, Optional=optional)
+_CHANGED = {"ClassLabel": ClassLabel, "FeatureConnector": FeatureConnector, "Optional": optional}
+features = _Names("features", **{n: v for n, v in vars(connectors).items() if n[0] != "_"} | _CHANGED)
 for _file, _class in {
     "feature": "FeatureConnector",
     "features_dict": "FeaturesDict",

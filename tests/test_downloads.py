@@ -84,6 +84,8 @@ def server(monkeypatch: Any) -> Iterator[Server]:
                 self.send_response(200)
             length = len(body) - start + (1000 if fault == "wrong length" else 0)
             self.send_header("Content-Length", str(length))
+            if self.path == "/get?id=7":
+                self.send_header("Content-Disposition", 'attachment; filename="../a.json.gz"')
             self.send_header("ETag", '"tag"' if fault != "other tag" else '"new"')
             self.end_headers()
             stop = len(body) // 2 if fault in ("cut", "other tag") else len(body)
@@ -210,6 +212,19 @@ def test_structures_redirects_and_names(server: Server, tmp_path: Path) -> None:
     assert found["b"].name.endswith("-b.bin")
     with pytest.raises(TypeError, match="needed: a URL"):
         manager(tmp_path).download([5])
+
+
+def test_the_name_that_a_server_sends_is_kept_and_says_how_to_unpack(server: Server, tmp_path: Path) -> None:
+    url = f"{server.url}/get?id=7"
+    path = manager(tmp_path).download(url)
+    assert path.name.endswith("-a.json.gz")
+    assert path.parent == tmp_path / "downloads"
+    assert manager(tmp_path, offline=True).download(url) == path
+    with pytest.raises(DownloadError, match="damaged"):  # it is not gzip, which is what the name says
+        manager(tmp_path).download_and_extract(url)
+    assert len(server.ranges) == 1
+    known = {url: Checksum(len(CONTENT), SHA256, "b.txt")}
+    assert manager(tmp_path, checksums=known).download_and_extract(url).name.endswith("-b.txt")
 
 
 def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) -> None:

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import beam_datasets as bd
 from beam_datasets import tfds
-from beam_datasets.features import custom
+from beam_datasets.errors import FeatureError
+from beam_datasets.features import compile_encoder, custom
+from beam_datasets.features.numbers import convert_as_tfds
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTED = """
@@ -117,3 +120,35 @@ def test_optional_features() -> None:
     assert tfds.features.Optional(tfds.features.Scalar("int64")).optional
     with pytest.raises(TypeError, match="cannot be optional"):
         tfds.features.Optional(tfds.features.ClassLabel(num_classes=2))
+
+
+class FromText(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        row = {"n": np.int32, "x": tfds.features.Tensor(shape=(2,), dtype=np.float32)}
+        features = {"row": row, "many": tfds.features.Sequence(np.int64)}
+        return tfds.core.DatasetInfo(builder=self, features={**features, "label": tfds.features.ClassLabel()})
+
+    def _split_generators(self):
+        self.info.features["label"].names = ["no", "yes"]
+        return {"train": [(0, {"row": {"n": "7", "x": ["0.1", "nan"]}, "many": [" 3", 4], "label": "yes"})]}
+
+
+def test_text_is_parsed_and_names_are_set_as_in_tfds(tmp_path: Path) -> None:
+    builder = FromText(data_dir=tmp_path)
+    builder.build(num_workers=1)
+    (example,) = builder.as_dataset("train")
+    np.testing.assert_array_equal(example["row"]["x"], np.float32([0.1, np.nan]))
+    assert (example["row"]["n"], list(example["many"]), example["label"]) == (7, [3, 4], 1)
+    assert builder.info.features["label"].names == ["no", "yes"]
+    with pytest.raises(ValueError, match="cannot get other names"):
+        tfds.features.ClassLabel(num_classes=3).names = ["a"]
+
+
+@pytest.mark.parametrize(("dtype", "text"), [(np.int32, "1.5"), (np.float32, "x"), (np.uint8, "300"), (np.bool_, "1")])
+def test_text_that_is_not_a_number_of_the_dtype_is_an_error(dtype: Any, text: str) -> None:
+    feature = tfds.features.FeaturesDict({"v": tfds.features.Scalar(dtype)})
+    convert_as_tfds(feature)
+    with pytest.raises(FeatureError, match="^v: "):
+        compile_encoder(feature)({"v": text})

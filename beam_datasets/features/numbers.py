@@ -367,9 +367,30 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     def unpack_many(values: Any) -> NDArray[Any]:
         return reshape_items(lift_all(values), shape, path)
 
+    if tensor.parse_text:
+        make, make_many = (_parsing(function, dtype, path) for function in (make, make_many))
     size = size_of(shape)
     kind: Kind = "float" if dtype.kind == "f" else "int64"
     return Codec(kind, size, pack, pack_many, unpack, unpack_many, numbers=(dtype, shape))
+
+
+def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str) -> Callable[[Any], NDArray[Any]]:
+    """Returns `make` for values that may be text of numbers, such as a row of a CSV file has; bools are not parsed."""
+    number: Any = {"f": float, "b": lambda text: text}.get(dtype.kind, int)
+
+    def parsed(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return list(map(parsed, value))
+        return number(value) if isinstance(value, (str, bytes)) else value
+
+    def make_parsed(value: Any) -> NDArray[Any]:
+        try:
+            value = parsed(value)
+        except ValueError as error:
+            raise FeatureValueError(f"{path}: {_short(value)} cannot be parsed as {dtype}: {error}") from error
+        return make(value)
+
+    return make_parsed
 
 
 def _many_maker(
@@ -451,16 +472,18 @@ def reshape_items(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
     return reshape(array, (None, *shape), path) if array.size else array.reshape(0, *shape)
 
 
-def round_floats(feature: Any) -> None:
-    """Sets `allow_rounding` of all floats in a tree of connectors that nobody has used yet."""
+def convert_as_tfds(feature: Any) -> None:
+    """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors that nobody has used yet."""
     if isinstance(feature, Mapping):
         children: Iterable[Any] = feature.values()
     else:
         if hasattr(feature, "allow_rounding") and feature.dtype.kind == "f":
             object.__setattr__(feature, "allow_rounding", True)
+        if hasattr(feature, "parse_text"):
+            object.__setattr__(feature, "parse_text", True)
         children = [
             child for child in vars(feature).values() if hasattr(child, "to_json") or isinstance(child, Mapping)
         ]
     for child in children:
         if hasattr(child, "__dict__") or isinstance(child, Mapping):
-            round_floats(child)
+            convert_as_tfds(child)

@@ -59,6 +59,7 @@ class Tensor(Leaf):
         allow_rounding: whether numbers that the dtype, or the float32 of the record, does not hold exactly are rounded
             to the nearest float it holds. Without it they are an error. It matters when encoding alone, and is not in
             features.json.
+        parse_text: whether text of a number is parsed, as builders of TFDS expect; set by `convert_as_tfds` alone.
         doc: what it means.
     """
 
@@ -69,6 +70,7 @@ class Tensor(Leaf):
     maximum: Any = field(default=None, kw_only=True)
     optional: bool = field(default=False, kw_only=True)
     allow_rounding: bool = field(default=False, kw_only=True, compare=False)
+    parse_text: bool = field(default=False, init=False, compare=False)
 
     PATH: ClassVar[str] = "tensor_feature.Tensor"
 
@@ -285,6 +287,9 @@ class Text(Tensor):
         if encoder is not None or getattr(encoder_config, "encoder", encoder_config) is not None:
             raise ValueError("Text does not support an encoder; encode the text to a Sequence of integers before")
         super().__init__(shape=(), dtype=STRING, doc=doc, optional=optional)
+
+    def maybe_build_from_corpus(self, corpus: Any) -> None:
+        """Does nothing: there is no encoder to be built, as builders of TFDS ask for."""
 
     @property
     def may_be_missing(self) -> bool:

@@ -186,7 +186,7 @@ class DatasetInfo:
         return dataclasses.replace(self, **{"extra": extra, **changes})
 
     def with_published(self, published: DatasetInfo) -> DatasetInfo:
-        """Returns this info with what was published: its splits, and each field that this one leaves open.
+        """Returns this info with what was published: its splits, and each field and class names that this leaves open.
 
         Args:
             published: what stands on disk, of the same version.
@@ -203,6 +203,10 @@ class DatasetInfo:
             f.name for f in dataclasses.fields(self) if f.name not in _NOT_RESTORED and not getattr(self, f.name)
         ]
         restored = {name: getattr(published, name) for name in open_here}
+        if self.features is not None and published.features is not None:
+            own, named = self.features.label_files(), published.features.label_files()
+            if named.keys() - own.keys():
+                restored["features"] = self.features.load_labels({**named, **dict.fromkeys(own)}.get)
         return self.replace(**restored, splits=published.splits, file_format=published.file_format)
 
     @property

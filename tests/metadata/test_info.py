@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from beam_datasets import features
 from beam_datasets.errors import FeatureValueError, MetadataError
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
@@ -97,9 +98,10 @@ def test_supervised_keys(keys):
 
 def test_code_wins_over_what_was_published():
     text = (TFDS / "spec_three/1.2.3/dataset_info.json").read_text("utf-8")
-    published = DatasetInfo.from_json_text(text, path="").replace(features="stored", metadata=MetadataDict(n=1))
-    info = DatasetInfo(builder=BUILDER, description="New.", features="code").with_published(published)
-    assert (info.description, info.features, info.metadata) == ("New.", "code", {"n": 1})
+    stored, code = (features.FeaturesDict({name: np.int64}) for name in ("stored", "code"))
+    published = DatasetInfo.from_json_text(text, path="").replace(features=stored, metadata=MetadataDict(n=1))
+    info = DatasetInfo(builder=BUILDER, description="New.", features=code).with_published(published)
+    assert (info.description, info.features, info.metadata) == ("New.", code, {"n": 1})
     assert (info.homepage, info.supervised_keys) == ("https://example.org/spec_three", ("name", "idx"))
     assert info.splits == published.splits
     assert info.data_dir == "/d/spec_three/1.2.3"
