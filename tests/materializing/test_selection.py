@@ -318,7 +318,7 @@ def test_repeated_keys_are_counted(tmp_path, monkeypatch, ordered):
         ("other", {"train": [40]}),
     ):
         write_dataset(tmp_path / name / "1.0.0", lengths, manifest=True, ordered=ordered)
-    for terms in Random(0).sample([*itertools.product(PLACES, repeat=3)], 80):
+    for terms in Random(0).sample([*itertools.product(PLACES, repeat=3)], 30):
         job = plan("one", tmp_path, split={"a": "+".join(terms)}, to="made")
         seen, expected = set(), 0
         order = []

@@ -128,7 +128,7 @@ def test_dividing_runs_little_python(write: Any, block: int | None, size: int | 
     assert lines(8) <= 1.2 * lines(1) + 0.3
 
 
-@pytest.mark.parametrize("size", [1, 3, 16, 50])
+@pytest.mark.parametrize("size", [1, 3, 16, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_global_batch_is_the_same_for_any_number_of_workers(write: Any, order: str, size: int) -> None:
     """R4: by default, for any size of batches: at each step the workers have the next examples of the order."""

@@ -41,7 +41,7 @@ CHAINS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["native", "python"])
+@pytest.fixture(params=["native", pytest.param("python", marks=pytest.mark.slow)])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "python":
         monkeypatch.setattr(tfrecord, "core", None)
