@@ -6,9 +6,11 @@ because `build()` runs a pipeline.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,8 @@ from beam_datasets.metadata.version import BlockedVersions, Version, choose_vers
 
 if TYPE_CHECKING:
     import os
+
+    from typing_extensions import Self
 
     from beam_datasets.metadata.version import VersionOrStr
 
@@ -169,6 +173,8 @@ class DatasetBuilder:
         """
         self._root = catalog.root_dir(data_dir, storage_options)
         self._downloads: DownloadSettings | None = None
+        self._download_root: str | None = None  # None for the same
+        self._trial_examples: int | None = None
         self.download_size = 0  # bytes, when `split_generators` has been called
         self._builder_config = self._choose_config(config)
         self.version = self._choose_version(version)
@@ -269,6 +275,7 @@ class DatasetBuilder:
         force_checksums: bool = False,
         verify_ssl: bool = True,
         max_downloads: int | None = None,
+        overwrite: bool = False,
         **options: Any,
     ) -> str:
         """Generates the dataset, publishes it and returns its directory.
@@ -284,6 +291,8 @@ class DatasetBuilder:
             force_checksums: a download whose checksum is not recorded is an error.
             verify_ssl: whether certificates of servers are verified.
             max_downloads: how many files are fetched at the same time; None for MAX_SIMULTANEOUS_DOWNLOADS.
+            overwrite: whether a published version is generated again, on a local disk. It stays until the new one is
+                complete, and if that has the same bytes; else it is deleted then, and who is reading it may fail.
             **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
                 max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
 
@@ -304,11 +313,43 @@ class DatasetBuilder:
             )
         from beam_datasets.beam.generate import generate
 
-        directory = generate(self, **options)
+        if overwrite and self.is_prepared():
+            directory = self._overwrite(options)
+        else:
+            directory = generate(self, **options)
         self.__dict__.pop("info", None)
         if default := self._default_config(self.configs()):
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
+
+    def _overwrite(self, options: Mapping[str, Any]) -> str:
+        from beam_datasets.beam.generate import generate
+        from beam_datasets.generate import publish as publishing
+        from beam_datasets.reading.opening import builder_from_directory
+
+        if wrong := [name for name in ("check_against", "resume") if options.get(name)]:
+            raise ValueError(f"overwrite cannot be combined with {wrong[0]}. Raise the version.")
+        if not options.get("wait", True):
+            raise ValueError("overwrite must wait for the end of the job; leave out wait=False (--no_wait).")
+        with publishing.beside(self.dataset_dir) as folder:
+            made = generate(self.elsewhere(folder), **options)
+            if builder_from_directory(made).digest != self._open_published().digest:
+                publishing.replace_published(made, self.dataset_dir)
+        return self.dataset_dir
+
+    def elsewhere(self, data_dir: str | os.PathLike[str], *, first: int | None = None) -> Self:
+        """Returns the same builder for another data_dir, with the downloads of this one.
+
+        Args:
+            data_dir: root of the datasets.
+            first: how many examples each split has at most, the first of its source; None for all. What Beam makes is
+                not cut.
+        """
+        other = copy.copy(self)
+        other.__dict__.pop("info", None)
+        other._root, other._download_root = catalog.root_dir(data_dir), self._root
+        other._trial_examples = first
+        return other
 
     def download_and_prepare(self, *, download_dir: Any = None, download_config: Any = None, **options: Any) -> None:
         """Generates the dataset unless it is published already: `build` under the name of TensorFlow Datasets.
@@ -337,7 +378,8 @@ class DatasetBuilder:
         manual_dir: str | os.PathLike[str] | None = None,
         register_checksums: bool = False,
     ) -> DownloadSettings:
-        root = Path.home() / "beam_datasets" if storage.is_remote(self._root) else Path(self._root)
+        above = self._download_root or self._root
+        root = Path.home() / "beam_datasets" if storage.is_remote(above) else Path(above)
         checksums = self.checksums_file()
         return DownloadSettings(
             download_dir=Path(download_dir).expanduser() if download_dir else root / "downloads",
@@ -419,7 +461,9 @@ class DatasetBuilder:
             )
         for name in splits:
             check_split_name(name, reserved=RESERVED_SPLITS)
-        return splits
+        if self._trial_examples is None:
+            return splits
+        return {name: _first_of(source, self._trial_examples) for name, source in splits.items()}
 
     def _listed(self, generators: Any) -> dict[str, Source]:
         """Returns {split: source} of a list of `SplitGenerator`."""
@@ -520,6 +564,26 @@ class DatasetBuilder:
         state.pop("info", None)  # made anew on a worker
         state["_downloads"] = dataclasses.replace(self._downloads or self._download_settings(), offline=True)
         return state
+
+
+def _first_of(source: Source, count: int) -> Source:
+    """Returns a source of the first examples of another; what Beam makes is not cut."""
+    from beam_datasets.generate.units import SourceUnits
+
+    if isinstance(source, SourceUnits):
+        return SourceUnits(["first"], functools.partial(_first_of_units, source, count))
+    if isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand")):
+        return functools.partial(_first_of_iterable, source, count)
+    return source
+
+
+def _first_of_iterable(source: Any, count: int) -> Iterable[Any]:
+    return itertools.islice(source() if callable(source) else source, count)
+
+
+def _first_of_units(source: Any, count: int, _: str) -> Iterable[Any]:
+    pairs = itertools.chain.from_iterable(map(source.read, source.units))
+    return itertools.islice((pair for pair in pairs if source.keep is None or source.keep(pair[0])), count)
 
 
 def is_shell(cls: type) -> bool:

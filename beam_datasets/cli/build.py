@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog
+from beam_datasets.cli import head
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     DATA_DIR,
@@ -30,6 +32,7 @@ from beam_datasets.features import compile_encoder
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
     import argparse
@@ -52,6 +55,8 @@ dataset NAME_OR_FILE
 --dry_run  print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source is encoded
 --sample SHARE  of the source, for --dry_run; default: 0.01
 --prices FILE  CSV of name,value, for --dry_run; default: templates/prices.csv
+--trial N  build the first N examples of each split in a temporary place, show them, and publish nothing
+--overwrite  build a published version again; it is replaced when the new one is complete. On local disks
 --skip_published  succeed if the version is already published
 --check_against [VERSION]  compare with a published version, by default the highest one below; if the number promises
   more than features or data keep, publish nothing, and keep the result to be published under another
@@ -91,6 +96,7 @@ _PASSED_ON = (
     "register_checksums",
     "force_checksums",
     "verify_ssl",
+    "overwrite",
 )
 
 
@@ -116,6 +122,8 @@ def run(args: Sequence[str]) -> int:
         done = " The version is published already; building it again fails." if builder.is_prepared() else ""
         say(f"{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
         return 0
+    if known.trial is not None:
+        return _try(builder, known, beam_options)
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
         try:
@@ -131,6 +139,22 @@ def run(args: Sequence[str]) -> int:
             return 0
         say(splits_table(builder.info.splits))
         say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:
+    """Builds the first examples of each split in a temporary place, and shows them."""
+    if known.trial < 1 or known.overwrite or known.no_wait:
+        raise UsageError(f"--trial {known.trial}: expected 1 or more, without --overwrite and --no_wait")
+    count = min(known.trial, known.max_examples_per_split or known.trial)
+    with tempfile.TemporaryDirectory(prefix="beam_datasets-trial-") as folder, as_usage_errors("build"):
+        with ProgressBar() as bar:
+            options = _build_options(known, bar) | {"max_examples_per_split": count, "num_shards": 1}
+            directory = builder.elsewhere(folder, first=count).build(beam_options=beam_options, **options)
+        for split in builder_from_directory(directory).info.splits:
+            head.run([directory, "--split", split, "--count", str(count)])
+            say("")
+    say("Nothing was published (--trial). Of a split that Beam makes the examples of the lowest hashes were taken.")
     return 0
 
 

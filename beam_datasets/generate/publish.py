@@ -508,6 +508,40 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         raise
 
 
+@contextlib.contextmanager
+def beside(target: str) -> Iterator[str]:
+    """Provides a directory beside a version on a local disk, which `gc` finds if the process dies; removes it.
+
+    Raises:
+        StorageError: the version is on an object store.
+    """
+    if storage.is_remote(target):
+        raise StorageError(f"{target}: only a version on a local disk can be overwritten. Raise the version.")
+    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), "overwrite")
+    folder = runs.staging_dir(target, owner.job)
+    storage.make_dirs(folder)
+    try:
+        owner.write(folder)
+        yield folder
+    finally:
+        storage.remove_tree(folder)
+
+
+def replace_published(made: str, target: str) -> None:
+    """Puts a complete version in the place of a published one, on a local disk.
+
+    A process that is killed between the two renames leaves both beside the target; `gc` keeps the old one.
+    """
+    old = runs.staging_dir(target, uuid.uuid4().hex[:8])
+    storage.rename_dir(target, old)
+    try:
+        storage.rename_dir(made, target)
+    except BaseException:
+        storage.rename_dir(old, target)
+        raise
+    storage.remove_tree(old)
+
+
 def _tidy(directory: str, wanted: set[str]) -> None:
     """Removes what is not part of the dataset: spilled blocks, parts, what a killed attempt left."""
     for name in storage.list_dir(directory):

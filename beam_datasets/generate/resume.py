@@ -108,7 +108,13 @@ class Attempt:
 def fingerprint(builder: Any) -> dict[str, str]:
     """Returns what decides the bytes to which a builder's units are encoded: code, arguments, features, libraries."""
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
-    left_out = {*cached, "_root", "_downloads", "download_size"}  # where files are does not decide what is in them
+    left_out = {
+        *cached,
+        "_root",
+        "_downloads",
+        "_download_root",
+        "download_size",
+    }  # where files are does not decide what is in them
     arguments = {name: _text(value) for name, value in vars(builder).items() if name not in left_out}
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
