@@ -1,9 +1,10 @@
 /* Tasks done ahead, so that a second core reads while the first one decodes.
  *
  * Nobody waits for a thread that has not begun a task: who needs the result takes the task out of the queue and does
- * it himself. A thread that gets no processor time within a task is given no others for a while. The lock is held for
- * a few instructions at a time. The threads are stopped before a fork and started again by the next task, in both
- * processes: no thread is lost with a task half done, and Python counts one thread. They end with the process.
+ * it himself; work that is waited for may end early, and leave him the rest. A thread that gets no processor time
+ * within a task is given no others for a while. The lock is held for a few instructions at a time. The threads are
+ * stopped before a fork and started again by the next task, in both processes: no thread is lost with a task half
+ * done, and Python counts one thread. They end with the process.
  */
 #include "native.h"
 #include "ahead.h"
@@ -14,10 +15,11 @@
 #include <time.h>
 
 #define MAX_THREADS 16
+#define SHORT_WAIT 50000  /* nanoseconds; to sleep and be woken takes longer than most waits */
 #define LONG_WAIT 1000000 /* nanoseconds */
 #define PAUSE 100         /* long waits; so these cost 1% at most */
 
-enum { TAKEN, QUEUED, RUNNING, DONE }; /* a task's states */
+enum { TAKEN, QUEUED, RUNNING, WANTED, DONE }; /* a task's states */
 
 static pthread_mutex_t forking = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows, and of tasks' states */
@@ -51,7 +53,7 @@ static void *serve(void *nothing) {
         pthread_mutex_unlock(&lock);
         task->work(task);
         pthread_mutex_lock(&lock);
-        task->state = DONE;
+        __atomic_store_n(&task->state, DONE, __ATOMIC_RELAXED); /* wait_for() may look at it */
         pthread_cond_broadcast(&ended);
     }
     pthread_mutex_unlock(&lock);
@@ -95,11 +97,17 @@ int ahead_is_on(void) {
     return until == 0 || now() >= until;
 }
 
+int ahead_is_wanted(const Task *task) { return __atomic_load_n(&task->state, __ATOMIC_RELAXED) == WANTED; }
+
 /* Waits for a task that has begun. If that takes long, others use the processor: nothing is done ahead for a while. */
-static void wait_for(const Task *task) {
-    int64_t start = now();
-    while (task->state == RUNNING) pthread_cond_wait(&ended, &lock);
-    int64_t end = now();
+static void wait_for(Task *task) {
+    int64_t start = now(), end = start;
+    __atomic_store_n(&task->state, WANTED, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+    while (ahead_is_wanted(task) && end - start < SHORT_WAIT) end = now();
+    pthread_mutex_lock(&lock);
+    while (task->state == WANTED) pthread_cond_wait(&ended, &lock);
+    end = now();
     if (end - start > LONG_WAIT) __atomic_store_n(&paused_until, end + PAUSE * (end - start), __ATOMIC_RELAXED);
 }
 

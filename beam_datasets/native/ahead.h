@@ -20,6 +20,9 @@ void ahead_submit(Task *task);
  * to be done. To be called once for each submitted task; without the GIL where that may take long. */
 int ahead_take(Task *task);
 
+/* For work that may end early: whether somebody waits for it. Needs no GIL. */
+int ahead_is_wanted(const Task *task);
+
 #ifdef _WIN32 /* where there are no such threads */
 #define ahead_is_on() 0
 #define ahead_submit(task) ((void)(task))

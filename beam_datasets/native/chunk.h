@@ -21,8 +21,8 @@ Chunk *chunk_get(PyObject *capsule);
 /* The number of good records of [first, stop) before the first bad one; places in the chunk. Needs no GIL. */
 Py_ssize_t chunk_count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop);
 
-/* Checks the records up to the first bad one, and notes how many are good. Needs no GIL. */
-void chunk_check(Chunk *chunk);
+/* Checks the next record, and notes that it is good; 0 if it is not, or there is none. Needs no GIL. */
+int chunk_check(Chunk *chunk);
 
 /* A chunk of n framed records, the first of that number, and what follows it or NULL; NULL with an exception. The
  * memory, of malloc(), and the reference are the chunk's then, also where that fails: n + 1 offsets, the records behind

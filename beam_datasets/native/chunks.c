@@ -65,11 +65,12 @@ Py_ssize_t chunk_count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t sto
     return i - first;
 }
 
-void chunk_check(Chunk *chunk) {
-    const int64_t *offsets = chunk->offsets.values;
-    Py_ssize_t i = 0, n = chunk->offsets.n - 1;
-    while (i < n && (offsets[i] == offsets[i + 1] || is_good(chunk, i))) i++;
-    chunk->num_checked = i;
+int chunk_check(Chunk *chunk) {
+    Py_ssize_t i = chunk->num_checked;
+    const int64_t *offset = chunk->offsets.values + i;
+    if (i == chunk->offsets.n - 1 || (offset[0] != offset[1] && !is_good(chunk, i))) return 0;
+    chunk->num_checked++;
+    return 1;
 }
 
 PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, PyObject *cursor) {

@@ -1,34 +1,53 @@
 /* Examples put together: nests of dicts, of the values that were found in records. */
 #include "decode.h"
 
-/* Returns the value of a feature in record i of n, borrowed; NULL with an exception. */
-static inline PyObject *value_of(PyObject *number, PyObject *values, Py_ssize_t n, Py_ssize_t i) {
-    Py_ssize_t feature = PyLong_AsSsize_t(number);
-    if (feature == -1 && PyErr_Occurred()) return NULL;
-    if (feature < 0 || feature >= PyList_Size(values)) return PyErr_Format(PyExc_IndexError, "no feature %zd", feature);
-    return PyList_GetItem(values, feature * n + i);
+/* A feature or a nest, and its key where it is in a nest. After a nest come its places, in its order. */
+typedef struct {
+    PyObject *key, *nest; /* no nest: a feature */
+    Py_ssize_t at;        /* of a feature, where its values begin; of a nest, how many keys it has */
+} Place;
+
+typedef struct {
+    Place *places;
+    Py_ssize_t n;
+} Plan;
+
+/* Adds a nest with all that is in it, or the number of a feature; the root has no key. 0, or -1 with an exception. */
+static int plan_add(Plan *plan, PyObject *key, PyObject *nest, PyObject *values, Py_ssize_t n) {
+    int is_nest = PyDict_Check(nest), failed = 0;
+    Py_ssize_t number = is_nest ? PyDict_Size(nest) : PyLong_AsSsize_t(nest);
+    if (number == -1 && PyErr_Occurred()) return -1;
+    if (!is_nest && (number < 0 || number >= PyList_Size(values)))
+        PyErr_Format(PyExc_IndexError, "no feature %zd", number);
+    else if (key != NULL && !PyUnicode_CheckExact(key)) /* it could change the dict while it is compared */
+        PyErr_Format(PyExc_TypeError, "expected a key of type str, got %R", key);
+    if (PyErr_Occurred()) return -1;
+    if ((plan->n & (plan->n - 1)) == 0) { /* there is space for a power of two */
+        Place *places = PyMem_Realloc(plan->places, (size_t)(2 * plan->n + 1) * sizeof *places);
+        if (places == NULL) PyErr_NoMemory();
+        if (places == NULL) return -1;
+        plan->places = places;
+    }
+    plan->places[plan->n++] = (Place){Py_XNewRef(key), is_nest ? Py_NewRef(nest) : NULL, is_nest ? number : number * n};
+    if (!is_nest) return 0;
+    if (Py_EnterRecursiveCall(" in a nest of features")) return -1;
+    PyObject *inner;
+    for (Py_ssize_t at = 0; !failed && PyDict_Next(nest, &at, &key, &inner);)
+        failed = plan_add(plan, key, inner, values, n);
+    Py_LeaveRecursiveCall();
+    return failed;
 }
 
-/* Returns the nest of record i, with values in place of the numbers of their features; NULL with an exception. */
-static PyObject *placed(PyObject *nest, PyObject *values, Py_ssize_t n, Py_ssize_t i) {
-    if (!PyDict_Check(nest)) return Py_XNewRef(value_of(nest, values, n, i));
-    if (Py_EnterRecursiveCall(" in a nest of features")) return NULL;
-    PyObject *example = PyDict_Copy(nest), *key, *inner; /* a copy is cheaper than a dict that grows */
-    for (Py_ssize_t at = 0; example != NULL && PyDict_Next(nest, &at, &key, &inner);) {
-        int failed = !PyUnicode_CheckExact(key); /* it could change the dict while it is compared */
-        if (failed) {
-            PyErr_Format(PyExc_TypeError, "expected a key of type str, got %R", key);
-        } else if (PyDict_Check(inner)) {
-            PyObject *value = placed(inner, values, n, i);
-            failed = value == NULL || PyDict_SetItem(example, key, value) < 0;
-            Py_XDECREF(value);
-        } else {
-            PyObject *value = value_of(inner, values, n, i);
-            failed = value == NULL || PyDict_SetItem(example, key, value) < 0;
-        }
-        if (failed) Py_CLEAR(example);
+/* Returns what is at the next place in record i, and goes past it; NULL with an exception. */
+static PyObject *placed(const Place **next, PyObject *values, Py_ssize_t i) {
+    const Place *place = (*next)++;
+    if (place->nest == NULL) return Py_XNewRef(PyList_GetItem(values, place->at + i));
+    PyObject *example = PyDict_Copy(place->nest); /* a copy is cheaper than a dict that grows */
+    for (Py_ssize_t k = 0; example != NULL && k < place->at; k++) {
+        PyObject *key = (*next)->key, *value = placed(next, values, i);
+        if (value == NULL || PyDict_SetItem(example, key, value) < 0) Py_CLEAR(example);
+        Py_XDECREF(value);
     }
-    Py_LeaveRecursiveCall();
     return example;
 }
 
@@ -54,11 +73,18 @@ static int add(PyObject *values, PyObject *column, PyObject *make) {
 }
 
 static PyObject *nests_of(PyObject *nest, PyObject *values, Py_ssize_t n) {
-    PyObject *examples = PyList_New(n);
+    Plan plan = {NULL, 0};
+    PyObject *examples = plan_add(&plan, NULL, nest, values, n) < 0 ? NULL : PyList_New(n);
     for (Py_ssize_t i = 0; examples != NULL && i < n; i++) {
-        PyObject *example = placed(nest, values, n, i);
+        const Place *next = plan.places;
+        PyObject *example = placed(&next, values, i);
         if (example == NULL || PyList_SetItem(examples, i, example) < 0) Py_CLEAR(examples);
     }
+    while (plan.n-- > 0) {
+        Py_XDECREF(plan.places[plan.n].key);
+        Py_XDECREF(plan.places[plan.n].nest);
+    }
+    PyMem_Free(plan.places);
     return examples;
 }
 

@@ -177,7 +177,7 @@ static void load_read(Load *load) {
     load->num_checked = 0;
 }
 
-/* Reads and checks it: a Task's work. */
+/* Reads it, and checks records until they are wanted: a Task's work. */
 static void load_ahead(Task *task) {
     Load *load = (Load *)task;
     load_read(load);
@@ -186,7 +186,7 @@ static void load_ahead(Task *task) {
     Chunk chunk = {.offsets = {load->memory, (Py_ssize_t)records + 1}};
     chunk.buffer.buf = load->memory + records + 1;
     chunk.buffer.len = (Py_ssize_t)load->memory[records];
-    chunk_check(&chunk);
+    while (!ahead_is_wanted(task) && chunk_check(&chunk)) continue;
     load->num_checked = chunk.num_checked;
 }
 
