@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import uuid
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from crc32c import crc32c
@@ -56,7 +56,6 @@ def adopt(
     version: VersionOrStr | None = None,
     split: str | None = None,
     data_dir: Path | None = None,
-    files: Literal["copy", "link"] = "copy",
     decoders: Any = None,
     **info: Any,
 ) -> ReadOnlyBuilder:
@@ -74,9 +73,8 @@ def adopt(
         name: of the dataset; None takes it from the names of files or directories that are as a dataset's.
         version: of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
         split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
-        data_dir: root of datasets, on a local disk; the new directory is <data_dir>/<name>/<version>. None leaves the
-            files where they are; then one template must give their names.
-        files: whether 'copy' or 'link' (by hard links, on the same disk) brings them into the new directory.
+        data_dir: root of datasets, on a local disk; the files are copied to the new directory
+            <data_dir>/<name>/<version>. None leaves them where they are; then one template must give their names.
         decoders: for some of the features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
         **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
@@ -87,8 +85,6 @@ def adopt(
         AlreadyPublishedError: the directory contains a dataset, or part of one.
         ValueError: a name or an argument is unusable.
     """
-    if files not in ("copy", "link"):
-        raise ValueError(f"files is {files!r}; needed: 'copy' or 'link'.")
     found = find_files(pattern, split)
     tree = _features(features)
     is_new = data_dir is not None
@@ -107,7 +103,7 @@ def adopt(
         splits: dict[str, ShardColumns] = {}
         for one, paths in found.splits.items():
             places = zip(paths, templates[one].filenames(len(paths)))
-            rows = [_shard(checks, path, storage.join(folder, file), write, files) for path, file in places]
+            rows = [_shard(checks, path, storage.join(folder, file), write) for path, file in places]
             splits[one] = ShardColumns(*map(list, zip(*rows)))
         _describe(described, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
@@ -173,15 +169,11 @@ def _check_free(directory: str, *, new: bool) -> None:
 # --------------------------------------------------------------------------------------------------------------- files
 
 
-def _shard(checks: tuple[Check, Check], path: str, target: str, write: Write, files: str) -> tuple[int, ...]:
-    """Checks a file, brings it to its place if it is not there, and writes its index; returns a row of ShardColumns."""
+def _shard(checks: tuple[Check, Check], path: str, target: str, write: Write) -> tuple[int, ...]:
+    """Checks a file, copies it if it is not in its place, and writes its index; returns a row of ShardColumns."""
     crc, offsets = 0, [np.zeros(1, np.int64)]
     with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
-        writer = None
-        if path != target and files == "link":
-            storage.link(path, target)
-        elif path != target:
-            writer = stack.enter_context(storage.open_writer(target))
+        writer = None if path == target else stack.enter_context(storage.open_writer(target))
         for chunk in _scan(reader, path):
             _check_records(checks, path, chunk)
             crc = crc32c(chunk.buffer, crc)

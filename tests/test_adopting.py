@@ -53,11 +53,11 @@ def bare(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("how", ["in place", "copy", "link"])
+@pytest.mark.parametrize("how", ["in place", "copy"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_same_as_with_the_metadata_of_tfds(tmp_path: Path, version: str, how: str) -> None:
     folder = shards_of(version, tmp_path / "bare")
-    place = {} if how == "in place" else {"data_dir": tmp_path / "new", "files": how}
+    place = {} if how == "in place" else {"data_dir": tmp_path / "new"}
     original = bd.builder_from_directory(DATA / version)
     ordered = original.info.disable_shuffling
     adopted = bd.adopt(folder / "*.tfrecord-*", DATA / version / "features.json", disable_shuffling=ordered, **place)
@@ -77,15 +77,14 @@ def test_same_as_with_the_metadata_of_tfds(tmp_path: Path, version: str, how: st
 
 
 @pytest.mark.parametrize("chunk_size", [100, 8 << 20])
-@pytest.mark.parametrize("files", ["copy", "link"])
 def test_manifest_and_indexes_are_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Any, chunk_size: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_size: int
 ) -> None:
     scan_file = functools.partial(tfrecord.scan_file, chunk_size=chunk_size)
     monkeypatch.setattr(adopting.tfrecord, "scan_file", scan_file)
     folder = shards_of("spec_three/1.2.3", tmp_path / "bare")
     adopted = bd.adopt(
-        folder / "*", DATA / "spec_three/1.2.3/features.json", data_dir=tmp_path / "new", version="3.0.0", files=files
+        folder / "*", DATA / "spec_three/1.2.3/features.json", data_dir=tmp_path / "new", version="3.0.0"
     )
     assert Path(adopted.dataset_dir) == tmp_path / "new" / "spec_three" / "3.0.0"
     assert bd.load("spec_three", split="train", data_dir=tmp_path / "new")[0]
@@ -95,7 +94,6 @@ def test_manifest_and_indexes_are_of_the_files(
             data = path.read_bytes()
             index = Path(f"{path}.index").read_bytes()
             assert data == (folder / name).read_bytes()
-            assert path.samefile(folder / name) == (files == "link")
             assert columns.file_bytes[shard] == len(data)
             assert columns.crc32c[shard] == crc32c(data)
             assert columns.index_crc32c[shard] == crc32c(index)
@@ -163,7 +161,6 @@ def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
     [
         ({"name": None}, ValueError, r"give adopt\(name=\.\.\.\)"),
         ({"name": "a b"}, ValueError, "'a b' is not a dataset name"),
-        ({"files": "move"}, ValueError, "'move'; needed: 'copy' or 'link'"),
         ({"features": F.Text()}, FeatureValueError, "dict of features"),
         ({"data_dir": "memory://bucket/data"}, StorageError, "local disks only"),
     ],
@@ -202,10 +199,10 @@ def test_same_files_do_no_harm(bare: Path) -> None:
     assert len(list(adopted.as_dataset("train"))) == 15
 
 
-@pytest.fixture(params=["in place", "copy", "link"])
+@pytest.fixture(params=["in place", "copy"])
 def refused(request: Any, bare: Path, tmp_path: Path) -> Any:
     """Adopts the files and returns the error; asserts that no new file is left."""
-    place = {} if request.param == "in place" else {"data_dir": tmp_path / "new", "files": request.param}
+    place = {} if request.param == "in place" else {"data_dir": tmp_path / "new"}
 
     def refused(error: Any, features: Any = FEATURES, **options: Any) -> Any:
         before = contents(tmp_path)

@@ -11,7 +11,7 @@ from apache_beam.metrics import Metrics
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
 from beam_datasets.beam.write import display_items
-from beam_datasets.exporting.plan import ExportRequest
+from beam_datasets.exporting.plan import ExportPlan, ExportRequest
 from beam_datasets.exporting.run import WrittenFile, finish, staging, watching, write_shard
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from beam_datasets.exporting.plan import ExportPlan
     from beam_datasets.exporting.writing import Format
 
     NameOrDir = str | os.PathLike[str]
@@ -130,7 +129,7 @@ class _Flow(beam.PTransform):
         files = (
             begin
             | "Plan" >> beam.Create([self.plan], reshuffle=False)
-            | "Shards" >> beam.FlatMap(_shards)
+            | "Shards" >> beam.FlatMap(ExportPlan.shards)
             | "ReshuffleShards" >> beam.Reshuffle()
             | "Write" >> beam.ParDo(_Write(self.plan))
         )
@@ -139,10 +138,6 @@ class _Flow(beam.PTransform):
             | "Start" >> beam.Create([self.plan], reshuffle=False)
             | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
         )
-
-
-def _shards(plan: ExportPlan) -> Iterator[tuple[str, int]]:
-    yield from plan.shards()
 
 
 class _Write(beam.DoFn):

@@ -29,7 +29,7 @@ from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate.blocks import histogram_of
 from beam_datasets.generate.shard_writer import Destination
 from beam_datasets.materializing import run as running
-from beam_datasets.materializing.copying import copy_shards, plan_prepared
+from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_prepared
 from beam_datasets.materializing.plan import plan_job, with_counts
 from beam_datasets.materializing.records import blocks, prepare
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication
     from beam_datasets.generate.shard_writer import WrittenShard
-    from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.records import Prepared, RecordRanges, Transform
     from beam_datasets.materializing.selection import NameOrDir
@@ -182,7 +181,7 @@ class _Flow(beam.PTransform):
         copy = _Copy(Destination(publication.staging_dir, publication.name))
         shards = (
             plan
-            | "Shards" >> beam.FlatMap(_groups).with_output_types(tuple[int, int, int])
+            | "Shards" >> beam.FlatMap(CopyPlan.groups).with_output_types(tuple[int, int, int])
             | "ReshuffleShards" >> beam.Reshuffle()
             | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
         )
@@ -223,10 +222,6 @@ class _Flow(beam.PTransform):
 
 def _numbers(ranges: RecordRanges) -> Iterator[int]:
     yield from range(len(ranges))
-
-
-def _groups(plan: CopyPlan) -> Iterator[tuple[int, int, int]]:
-    yield from plan.groups()
 
 
 def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> Prepared:

@@ -19,15 +19,13 @@ pattern  the files, with *, ? and [...]; their names say the split, else it is t
 --features FILE  what the records hold: a features.json
 --name NAME  of the dataset; default: as the names of the files say
 --version VERSION  of the dataset; default: the directory's name, or 1.0.0
---data_dir DATA_DIR  make a directory <data_dir>/<name>/<version>; default: the files stay where they are
---files {copy,link}  how they come into that directory; default: copy
+--data_dir DATA_DIR  copy the files to a directory <data_dir>/<name>/<version>; default: the files stay where they are
 --description DESCRIPTION  of the dataset
 --ordered  the order of the examples means something
 """,
     settings={
         "pattern": {"action": "store", "nargs": "*"},
         "--features": {"required": True},
-        "--files": {"default": "copy"},
     },
 )
 
@@ -46,7 +44,6 @@ def run(args: Sequence[str]) -> int:
             name=known.name,
             version=known.version,
             data_dir=known.data_dir,
-            files=known.files,
             disable_shuffling=known.ordered,
             **({"description": known.description} if known.description else {}),
         )

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
 from beam_datasets.features import UnknownFeature
-from beam_datasets.features.agreement import difference
 from beam_datasets.features.decode import select
-from beam_datasets.features.sequence import below, innermost
+from beam_datasets.features.sequence import below, difference, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.materializing.copying import plan_copy
 from beam_datasets.materializing.records import RANGE_BYTES, Filter, Opener, RecordRanges, Transform, salt_of

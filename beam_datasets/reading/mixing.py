@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from beam_datasets.arguments import integer
-from beam_datasets.features.agreement import difference
+from beam_datasets.features.sequence import difference
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode, MixedFirst, MixedRest
 from beam_datasets.reading.mixture import MAX_BLOCK, MixedSource, Mixture, Pattern, quotas_of

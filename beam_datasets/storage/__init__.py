@@ -10,8 +10,10 @@ they begin with the path.
 """
 
 from beam_datasets.storage.backend import Reader as Reader
+from beam_datasets.storage.backend import Requests as Requests
 from beam_datasets.storage.backend import Usage as Usage
 from beam_datasets.storage.backend import Writer as Writer
+from beam_datasets.storage.backend import take_requests as take_requests
 from beam_datasets.storage.files import check_can_create as check_can_create
 from beam_datasets.storage.files import check_writable as check_writable
 from beam_datasets.storage.files import copy as copy
@@ -51,5 +53,3 @@ from beam_datasets.storage.paths import join as join
 from beam_datasets.storage.paths import normalize as normalize
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
-from beam_datasets.storage.requests import Requests as Requests
-from beam_datasets.storage.requests import take_requests as take_requests

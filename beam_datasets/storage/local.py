@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
 from beam_datasets.native import core
-from beam_datasets.storage.backend import Range, Reader, Usage, Writer, copy_bytes
+from beam_datasets.storage.backend import Range, Reader, Usage, Writer, copy_bytes, count_read, count_write
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
-from beam_datasets.storage.requests import count_read, count_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

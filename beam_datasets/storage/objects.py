@@ -15,10 +15,18 @@ from beam_datasets.errors import (
     PathPermissionError,
     StorageError,
 )
-from beam_datasets.storage.backend import Range, Reader, Usage, Writer, check_range, copy_bytes
+from beam_datasets.storage.backend import (
+    Range,
+    Reader,
+    Usage,
+    Writer,
+    check_range,
+    copy_bytes,
+    count_read,
+    count_write,
+)
 from beam_datasets.storage.options import StoreOptions, options_of, url
 from beam_datasets.storage.paths import scheme, split_remote
-from beam_datasets.storage.requests import count_read, count_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -170,12 +170,12 @@ def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
     """
     if len(facts) != expected.num_shards:
         raise ValueError(f"{expected.directory}: {len(facts)} shards were read of {expected.num_shards}")
-    findings, first, published = list(expected.findings), 0, _Published(expected)
+    findings, first = list(expected.findings), 0
     for split in expected.splits:
         of_split = facts[first : first + len(split.filenames)]
         first += len(of_split)
         for number, shard in enumerate(of_split):
-            findings += _Shard(expected, split, number, shard, published).findings()
+            findings += _Shard(expected, split, number, shard).findings()
         findings += _of_num_bytes(split, of_split)
         findings += _of_key_order(split, of_split)
     return Report(
@@ -190,29 +190,6 @@ def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
 
 
 @dataclass(frozen=True)
-class _Published:
-    """The names of published files by their CRC-32C, computed when something is wrong."""
-
-    expected: Expected
-
-    @cached_property
-    def shards(self) -> Mapping[int, str]:
-        """Of all shards."""
-        return self._by("crc32c")
-
-    @cached_property
-    def indexes(self) -> Mapping[int, str]:
-        """Of all indexes."""
-        return self._by("index_crc32c", INDEX_SUFFIX)
-
-    def _by(self, column: str, suffix: str = "") -> Mapping[int, str]:
-        splits = [split for split in self.expected.splits if split.columns is not None]
-        return {
-            crc: name + suffix for split in splits for crc, name in zip(getattr(split.columns, column), split.filenames)
-        }
-
-
-@dataclass(frozen=True)
 class _Shard:
     """A shard to compare: the one of this number in its split."""
 
@@ -220,7 +197,6 @@ class _Shard:
     split: ExpectedSplit
     number: int
     facts: ShardFacts
-    published_files: _Published
 
     def findings(self) -> list[Finding]:
         """Returns the findings of the file, then those of its index."""
@@ -278,11 +254,7 @@ class _Shard:
 
     def _of_other_content(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
-        other = self.published_files.shards.get(self.facts.crc32c or 0)
         found, expected = self.facts.num_records, self._num_examples or 0
-        if other is not None and other != self._name:
-            message = f"it has the content of {other}: CRC-32C {self.facts.crc32c:08x}, published was {published:08x}"
-            return Finding(self._name, None, None, "replaced", message, self._lost())
         mismatch = self._published_mismatch()
         if mismatch is not None and mismatch.record == found < expected:
             message = f"the file ends after {found} records, published were {expected}. It is cut off"
@@ -333,9 +305,6 @@ class _Shard:
 
     def _other_index(self, index: IndexFacts, found: int, published: int) -> str:
         """Returns what is wrong with an index that is not the published one."""
-        other = self.published_files.indexes.get(found)
-        if other is not None:
-            return f"it is the index {other}: CRC-32C {found:08x}, published was {published:08x}"
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
             reasons.append(self._difference(index, index.mismatch))

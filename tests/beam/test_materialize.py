@@ -165,9 +165,9 @@ def test_a_range_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeyp
 
 @pytest.mark.parametrize("change", [lambda numbers: numbers[1:], lambda numbers: [numbers[0], *numbers]])
 def test_a_shard_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, change):
-    groups = transform._groups
+    groups = copying.CopyPlan.groups
     monkeypatch.setattr(copying, "MAX_GROUP", 1)
-    monkeypatch.setattr(transform, "_groups", lambda plan: change(list(groups(plan))))
+    monkeypatch.setattr(copying.CopyPlan, "groups", lambda plan: change(list(groups(plan))))
     with pytest.raises(errors.LostExamplesError, match="were planned|planned were"):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1, num_shards=2)
     assert is_empty(tmp_path / "out")

@@ -35,7 +35,7 @@ def write(directory: Path, gigabytes: int) -> None:
         piece = b"".join(tfrecord.frame_all(records, RECORDS))
         with (directory / f"raw-{shard:05d}").open("wb") as file:
             file.writelines([piece] * (1_000_000 // RECORDS // SHARDS_PER_GB))
-    bd.adopt({"train": f"{directory}/raw-*"}, FeaturesDict(FEATURES), name="big", data_dir=directory, files="link")
+    bd.adopt({"train": f"{directory}/raw-*"}, FeaturesDict(FEATURES), name="big", data_dir=directory)
 
 
 def read(directory: str, way: str) -> int:

@@ -33,7 +33,7 @@ def test_in_place(bare, run):
 def test_directory_of_its_own(bare, tmp_path, run):
     arguments = ["--features", FEATURES, "--name", "mine", "--version", "2.0.0", "--data-dir", str(tmp_path / "data")]
     splits = ["--split", f"a={bare}/*-train*", "--split", f"b={bare}/*-test*", "--split", f"b={bare}/*-validation*"]
-    assert run("adopt", *splits, *arguments, "--files=link", "--description", "Mine.", "--ordered")[0] == 0
+    assert run("adopt", *splits, *arguments, "--description", "Mine.", "--ordered")[0] == 0
     code, printed, _ = run("info", "mine", "--data_dir", tmp_path / "data")
     assert (code, "mine:2.0.0\nMine.\n" in printed) == (0, True)
     assert (tmp_path / "data/mine/2.0.0/mine-b.tfrecord-00007-of-00008").exists()

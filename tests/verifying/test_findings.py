@@ -113,7 +113,7 @@ def test_what_is_read_at_a_time_changes_nothing(copy: Path, monkeypatch: pytest.
     assert [str(finding.lost) for finding in whole] == ["train[18:19]", "train[22:23]", "train[29:30]"]
 
 
-def test_swapped_shards_are_named(copy: Path) -> None:
+def test_swapped_shards_are_replaced(copy: Path) -> None:
     other = copy / "ds-train.tfrecord-00003-of-00004"
     one_content, other_content = (copy / SHARD).read_bytes(), other.read_bytes()
     assert len(one_content) == len(other_content)
@@ -121,8 +121,7 @@ def test_swapped_shards_are_named(copy: Path) -> None:
     other.write_bytes(one_content)
     first, second = bd.verify(copy).findings
     assert (first.file, first.kind, str(first.lost)) == (SHARD, "replaced", "train[15:30]")
-    assert f"it has the content of {other.name}" in first.message
-    assert f"it has the content of {SHARD}" in second.message
+    assert (second.file, second.kind) == (other.name, "replaced")
 
 
 def test_a_record_that_is_whole_but_not_the_published_one(copy: Path) -> None:
@@ -175,7 +174,7 @@ def test_an_index_says_why(copy: Path) -> None:
         b"x" + content[1:]: ("index", "is not an index"),
         content[:60] + b"\xff" + content[61:]: ("index", "CRC of the offsets"),
         content[:-1] + bytes([content[-1] ^ 1]): ("keys", "CRC of the keys"),
-        (copy / "ds-test.tfrecord-00000-of-00002.index").read_bytes(): ("index", "it is the index ds-test"),
+        (copy / "ds-test.tfrecord-00000-of-00002.index").read_bytes(): ("index", "its CRC-32C is"),
     }
     for bad, (kind, message) in cases.items():
         path.write_bytes(bad)
