@@ -9,30 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-import numpy as np
-from steps import (
-    BATCH_SIZE,
-    BATCHES,
-    CORES,
-    GENERATE,
-    IN_SEQUENCE,
-    LARGE_BATCH_SIZE,
-    LARGE_BATCHES,
-    MATERIALIZE,
-    MATERIALIZE_TENTH,
-    ONE_BY_ONE,
-    ONE_FEATURE,
-    OPEN,
-    PARTIAL,
-    PARTIAL_BATCHES,
-    RANDOM,
-    RAW,
-    VERIFY,
-    Job,
-    Step,
-)
-from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES, WORKLOADS
+import steps
+from steps import Job, Step
 from workloads import ONE_FEATURE as FEATURE_OF
+from workloads import TWO_FEATURES, WORKLOADS, features_of
 
 import beam_datasets
 from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, ReadConfig, decode, features
@@ -57,7 +37,7 @@ class Benchmark(DatasetBuilder, skip_registration=True):
         super().__init__(data_dir=job.directory, config=job.workload)
 
     def _info(self) -> DatasetInfo:
-        return DatasetInfo(builder=self, features=features.FeaturesDict(_features(self.job.workload)))
+        return DatasetInfo(builder=self, features=features.FeaturesDict(features_of(self.job.workload, features)))
 
     def _split_generators(self) -> dict[str, Any]:
         if not self.sources:
@@ -67,24 +47,6 @@ class Benchmark(DatasetBuilder, skip_registration=True):
 
     def _generate_examples(self, part: int, parts: int) -> Any:
         return self.job.rows(part, parts)
-
-
-def _features(workload: str) -> dict[str, Any]:
-    if workload == "digits":
-        return {"image": features.Image(shape=(28, 28, 1)), "label": features.ClassLabel(num_classes=10)}
-    if workload == "photos":
-        return {"image": features.Image(encoding_format="jpeg"), "label": features.ClassLabel(num_classes=10)}
-    if workload == "text":
-        return {"text": features.Text(), "url": features.Text()}
-    if workload == "tabular":
-        numbers = dict.fromkeys(FLOATS, np.float32) | dict.fromkeys(INTEGERS, np.int64)
-        return {**numbers, "label": features.ClassLabel(num_classes=2)}
-    if workload == "tokens":
-        embedding = features.Tensor(shape=(EMBEDDING_SIZE,), dtype=np.float32)
-        return {"tokens": features.Sequence(np.int64), "embedding": embedding}
-    if workload == "line":
-        return {"text": features.Text()}
-    return {"data": features.Scalar(dtype=np.bytes_)}
 
 
 def _generate(job: Job, *, sources: int = 0) -> Callable[[], int]:
@@ -124,7 +86,7 @@ def _in_sequence(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: dataset
 
 
-def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
     dataset = _dataset(job, only).batch(size, pad=job.workload == "tokens")
     return lambda: dataset
 
@@ -190,22 +152,22 @@ def _verify(job: Job) -> Callable[[], int]:
 
 
 STEPS = {
-    "generate": Step(f"{SYSTEM}, iterable", GENERATE, _generate),
-    "generate_beam": Step(SYSTEM, GENERATE, partial(_generate, sources=CORES)),
-    "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
-    "one_thread": Step(f"{SYSTEM}, one thread", ONE_BY_ONE, _on_one_thread),
-    "one_thread_batches": Step(f"{SYSTEM}, one thread", BATCHES, partial(_on_one_thread, size=BATCH_SIZE)),
-    "in_sequence": Step(SYSTEM, IN_SEQUENCE, _in_sequence),
-    "batches": Step(SYSTEM, BATCHES, _batches),
-    "large_batches": Step(SYSTEM, LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
-    "at_random": Step(SYSTEM, RANDOM, _at_random),
-    "one_feature": Step(SYSTEM, ONE_FEATURE, lambda job: _one_by_one(job, only={FEATURE_OF[job.workload]})),
-    "partial": Step(SYSTEM, PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
-    "partial_batches": Step(SYSTEM, PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
-    "raw": Step(SYSTEM, RAW, _raw),
-    "scan": Step(f"{SYSTEM}, checked only", RAW, _scan),
-    "open": Step(SYSTEM, OPEN, _open),
-    "materialize": Step(SYSTEM, MATERIALIZE, partial(_materialize, split="train", parts=1)),
-    "materialize_tenth": Step(SYSTEM, MATERIALIZE_TENTH, partial(_materialize, split="train[:10%]", parts=10)),
-    "verify": Step(SYSTEM, VERIFY, _verify),
+    "generate": Step(f"{SYSTEM}, iterable", steps.GENERATE, _generate),
+    "generate_beam": Step(SYSTEM, steps.GENERATE, partial(_generate, sources=steps.CORES)),
+    "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
+    "one_thread": Step(f"{SYSTEM}, one thread", steps.ONE_BY_ONE, _on_one_thread),
+    "one_thread_batches": Step(f"{SYSTEM}, one thread", steps.BATCHES, partial(_on_one_thread, size=steps.BATCH_SIZE)),
+    "in_sequence": Step(SYSTEM, steps.IN_SEQUENCE, _in_sequence),
+    "batches": Step(SYSTEM, steps.BATCHES, _batches),
+    "large_batches": Step(SYSTEM, steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
+    "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+    "one_feature": Step(SYSTEM, steps.ONE_FEATURE, lambda job: _one_by_one(job, only={FEATURE_OF[job.workload]})),
+    "partial": Step(SYSTEM, steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
+    "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "raw": Step(SYSTEM, steps.RAW, _raw),
+    "scan": Step(f"{SYSTEM}, checked only", steps.RAW, _scan),
+    "open": Step(SYSTEM, steps.OPEN, _open),
+    "materialize": Step(SYSTEM, steps.MATERIALIZE, partial(_materialize, split="train", parts=1)),
+    "materialize_tenth": Step(SYSTEM, steps.MATERIALIZE_TENTH, partial(_materialize, split="train[:10%]", parts=10)),
+    "verify": Step(SYSTEM, steps.VERIFY, _verify),
 }

@@ -8,25 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import datasets
+import steps
 from datasets import Value
-from steps import (
-    BATCH_SIZE,
-    BATCHES,
-    CORES,
-    GENERATE,
-    LARGE_BATCH_SIZE,
-    LARGE_BATCHES,
-    MATERIALIZE,
-    MATERIALIZE_TENTH,
-    ONE_BY_ONE,
-    ONE_FEATURE,
-    OPEN,
-    PARTIAL,
-    PARTIAL_BATCHES,
-    RANDOM,
-    Job,
-    Step,
-)
+from steps import Job, Step
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES
 from workloads import ONE_FEATURE as FEATURE_OF
 
@@ -86,7 +70,7 @@ def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterabl
     return lambda: dataset
 
 
-def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
     dataset = _dataset(job, only)
     return lambda: dataset.iter(size)
 
@@ -118,16 +102,16 @@ def _save(job: Job, *, parts: int) -> Callable[[], int]:
 
 
 STEPS = {
-    "generate": Step(SYSTEM, GENERATE, _generate),
-    "generate_parallel": Step(f"{SYSTEM}, a process a core", GENERATE, partial(_generate, processes=CORES)),
-    "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
-    "batches": Step(SYSTEM, BATCHES, _batches),
-    "large_batches": Step(SYSTEM, LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
-    "at_random": Step(SYSTEM, RANDOM, _at_random),
-    "one_feature": Step(SYSTEM, ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
-    "partial": Step(SYSTEM, PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
-    "partial_batches": Step(SYSTEM, PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
-    "open": Step(SYSTEM, OPEN, _open),
-    "materialize": Step(f"{SYSTEM}, save_to_disk", MATERIALIZE, partial(_save, parts=1)),
-    "materialize_tenth": Step(f"{SYSTEM}, save_to_disk", MATERIALIZE_TENTH, partial(_save, parts=10)),
+    "generate": Step(SYSTEM, steps.GENERATE, _generate),
+    "generate_parallel": Step(f"{SYSTEM}, a process a core", steps.GENERATE, partial(_generate, processes=steps.CORES)),
+    "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
+    "batches": Step(SYSTEM, steps.BATCHES, _batches),
+    "large_batches": Step(SYSTEM, steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
+    "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+    "one_feature": Step(SYSTEM, steps.ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
+    "partial": Step(SYSTEM, steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
+    "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "open": Step(SYSTEM, steps.OPEN, _open),
+    "materialize": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE, partial(_save, parts=1)),
+    "materialize_tenth": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE_TENTH, partial(_save, parts=10)),
 }

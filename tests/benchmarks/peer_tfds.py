@@ -8,37 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import grain
-import numpy as np
+import steps
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from apache_beam.options.pipeline_options import PipelineOptions
 from array_record.python.array_record_module import ArrayRecordReader
-from steps import (
-    BATCH_SIZE,
-    BATCHES,
-    CORES,
-    GENERATE,
-    LARGE_BATCH_SIZE,
-    LARGE_BATCHES,
-    ONE_BY_ONE,
-    ONE_FEATURE,
-    OPEN,
-    PARTIAL,
-    PARTIAL_BATCHES,
-    RANDOM,
-    RAW,
-    Job,
-    Step,
-)
-from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES, WORKLOADS
+from steps import Job, Step
 from workloads import ONE_FEATURE as FEATURE_OF
+from workloads import TWO_FEATURES, WORKLOADS, features_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 PACKAGES = ("tensorflow-datasets", "tensorflow-cpu", "apache-beam", "grain", "array-record")
 IN_MEMORY = ("--runner=FnApiRunner", "--direct_running_mode=in_memory")
-PROCESSES = ("--runner=FnApiRunner", "--direct_running_mode=multi_processing", f"--direct_num_workers={CORES}")
+PROCESSES = ("--runner=FnApiRunner", "--direct_running_mode=multi_processing", f"--direct_num_workers={steps.CORES}")
 
 
 class Benchmark(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
@@ -52,7 +36,9 @@ class Benchmark(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
         super().__init__(data_dir=job.directory, config=job.workload, file_format=file_format)
 
     def _info(self) -> Any:
-        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(_features(self.job.workload)))
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(features_of(self.job.workload, tfds.features))
+        )
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
         if not self.sources:
@@ -64,30 +50,13 @@ class Benchmark(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
         return self.job.rows(part)
 
 
-def _features(workload: str) -> dict[str, Any]:
-    features = tfds.features
-    if workload == "digits":
-        return {"image": features.Image(shape=(28, 28, 1)), "label": features.ClassLabel(num_classes=10)}
-    if workload == "photos":
-        return {"image": features.Image(encoding_format="jpeg"), "label": features.ClassLabel(num_classes=10)}
-    if workload == "text":
-        return {"text": features.Text(), "url": features.Text()}
-    if workload == "tabular":
-        numbers = dict.fromkeys(FLOATS, np.float32) | dict.fromkeys(INTEGERS, np.int64)
-        return {**numbers, "label": features.ClassLabel(num_classes=2)}
-    if workload == "tokens":
-        embedding = features.Tensor(shape=(EMBEDDING_SIZE,), dtype=np.float32)
-        return {"tokens": features.Sequence(np.int64), "embedding": embedding}
-    return {"data": features.Scalar(dtype=np.bytes_)}
-
-
 def _generate(job: Job, *, beam_arguments: Sequence[str] = (), file_format: str | None = None) -> Callable[[], int]:
     tfds.disable_progress_bar()
     options = PipelineOptions(list(beam_arguments)) if beam_arguments else None
     config = tfds.download.DownloadConfig(
         compute_stats=tfds.download.ComputeStatsMode.SKIP, num_shards=job.num_shards, beam_options=options
     )
-    builder = Benchmark(job, sources=CORES if beam_arguments else 0, file_format=file_format)
+    builder = Benchmark(job, sources=steps.CORES if beam_arguments else 0, file_format=file_format)
 
     def run() -> int:
         builder.download_and_prepare(download_config=config)
@@ -116,7 +85,7 @@ def _one_by_one(job: Job, *, only: Collection[str] = ()) -> Callable[[], Iterabl
     return lambda: tfds.as_numpy(dataset)
 
 
-def _batches(job: Job, *, size: int = BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
+def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: Collection[str] = ()) -> Callable[[], Iterable[Any]]:
     dataset = _dataset(job, only)
     batched = dataset.padded_batch(size) if job.workload == "tokens" else dataset.batch(size)
     return lambda: tfds.as_numpy(batched.prefetch(2))
@@ -137,7 +106,7 @@ def _paths(job: Job) -> list[str]:
 
 
 def _raw(job: Job) -> Callable[[], int]:
-    batches = tf.data.TFRecordDataset(_paths(job)).batch(BATCH_SIZE).prefetch(2)
+    batches = tf.data.TFRecordDataset(_paths(job)).batch(steps.BATCH_SIZE).prefetch(2)
     return lambda: sum(map(len, batches.as_numpy_iterator()))
 
 
@@ -150,7 +119,7 @@ def _source_one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (source[i] for i in range(len(source)))
 
 
-def _source_batches(job: Job, *, size: int = BATCH_SIZE) -> Callable[[], Iterable[Any]]:
+def _source_batches(job: Job, *, size: int = steps.BATCH_SIZE) -> Callable[[], Iterable[Any]]:
     examples = grain.MapDataset.source(_source(job)).to_iter_dataset()
     # Grain stacks what is of one length only.
     batches = examples.batch(size, batch_fn=list) if job.workload == "tokens" else examples.batch(size)
@@ -179,26 +148,26 @@ def _source_raw(job: Job) -> Callable[[], int]:
 
 ARRAY_RECORD = "ArrayRecord by TFDS"
 STEPS = {
-    "generate": Step("TFDS, generator", GENERATE, _generate),
-    "generate_beam": Step("TFDS, Beam", GENERATE, partial(_generate, beam_arguments=IN_MEMORY)),
+    "generate": Step("TFDS, generator", steps.GENERATE, _generate),
+    "generate_beam": Step("TFDS, Beam", steps.GENERATE, partial(_generate, beam_arguments=IN_MEMORY)),
     "generate_beam_parallel": Step(
-        "TFDS, Beam, a process a core", GENERATE, partial(_generate, beam_arguments=PROCESSES)
+        "TFDS, Beam, a process a core", steps.GENERATE, partial(_generate, beam_arguments=PROCESSES)
     ),
-    "one_by_one": Step("TFDS", ONE_BY_ONE, _one_by_one),
-    "batches": Step("TFDS", BATCHES, _batches),
-    "large_batches": Step("TFDS", LARGE_BATCHES, partial(_batches, size=LARGE_BATCH_SIZE)),
-    "one_feature": Step("TFDS", ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
-    "partial": Step("TFDS", PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
-    "partial_batches": Step("TFDS", PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
-    "raw": Step("tf.data, batches of 256", RAW, _raw),
-    "open": Step("TFDS", OPEN, _open),
-    "generate_array_record": Step(ARRAY_RECORD, GENERATE, partial(_generate, file_format="array_record")),
-    "array_record_one_by_one": Step(ARRAY_RECORD, ONE_BY_ONE, _source_one_by_one),
-    "array_record_batches": Step(f"{ARRAY_RECORD}, Grain", BATCHES, _source_batches),
+    "one_by_one": Step("TFDS", steps.ONE_BY_ONE, _one_by_one),
+    "batches": Step("TFDS", steps.BATCHES, _batches),
+    "large_batches": Step("TFDS", steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
+    "one_feature": Step("TFDS", steps.ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
+    "partial": Step("TFDS", steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
+    "partial_batches": Step("TFDS", steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "raw": Step("tf.data, batches of 256", steps.RAW, _raw),
+    "open": Step("TFDS", steps.OPEN, _open),
+    "generate_array_record": Step(ARRAY_RECORD, steps.GENERATE, partial(_generate, file_format="array_record")),
+    "array_record_one_by_one": Step(ARRAY_RECORD, steps.ONE_BY_ONE, _source_one_by_one),
+    "array_record_batches": Step(f"{ARRAY_RECORD}, Grain", steps.BATCHES, _source_batches),
     "array_record_large_batches": Step(
-        f"{ARRAY_RECORD}, Grain", LARGE_BATCHES, partial(_source_batches, size=LARGE_BATCH_SIZE)
+        f"{ARRAY_RECORD}, Grain", steps.LARGE_BATCHES, partial(_source_batches, size=steps.LARGE_BATCH_SIZE)
     ),
-    "array_record_at_random": Step(ARRAY_RECORD, RANDOM, _source_at_random),
-    "array_record_raw": Step("ArrayRecord, whole files", RAW, _source_raw),
-    "array_record_open": Step(ARRAY_RECORD, OPEN, _source_open),
+    "array_record_at_random": Step(ARRAY_RECORD, steps.RANDOM, _source_at_random),
+    "array_record_raw": Step("ArrayRecord, whole files", steps.RAW, _source_raw),
+    "array_record_open": Step(ARRAY_RECORD, steps.OPEN, _source_open),
 }

@@ -5,23 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import steps
 from report import times
-from steps import (
-    BATCHES,
-    GENERATE,
-    LARGE_BATCHES,
-    LIMITS,
-    MATERIALIZE,
-    MATERIALIZE_TENTH,
-    ONE_BY_ONE,
-    ONE_FEATURE,
-    OPEN,
-    PARTIAL,
-    PARTIAL_BATCHES,
-    RANDOM,
-    RAW,
-    VERIFY,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,18 +17,18 @@ OURS = "beam_datasets"
 MILLIONS = 2e6  # records of 1 kB a second: enough, however fast memory is
 LOOP, MEMCPY, CP = "a plain loop: records with their CRC-32C", "memcpy of the same bytes", "cp of the same files"
 LIMITS_OF = {  # the first that was measured
-    GENERATE: ("a plain loop: MD5, sort, CRC-32C, one file; records made before",),
-    ONE_BY_ONE: ("zlib alone, decompressing", LOOP),
-    BATCHES: ("zlib alone, decompressing", MEMCPY),
-    LARGE_BATCHES: ("zlib alone, decompressing", MEMCPY),
-    RANDOM: ("a plain loop: pread and CRC-32C",),
-    ONE_FEATURE: (LOOP,),
-    PARTIAL: (LOOP,),
-    PARTIAL_BATCHES: (MEMCPY,),
-    RAW: (MEMCPY,),
-    MATERIALIZE: (CP,),
-    MATERIALIZE_TENTH: (CP,),
-    VERIFY: (CP,),
+    steps.GENERATE: ("a plain loop: MD5, sort, CRC-32C, one file; records made before",),
+    steps.ONE_BY_ONE: ("zlib alone, decompressing", LOOP),
+    steps.BATCHES: ("zlib alone, decompressing", MEMCPY),
+    steps.LARGE_BATCHES: ("zlib alone, decompressing", MEMCPY),
+    steps.RANDOM: ("a plain loop: pread and CRC-32C",),
+    steps.ONE_FEATURE: (LOOP,),
+    steps.PARTIAL: (LOOP,),
+    steps.PARTIAL_BATCHES: (MEMCPY,),
+    steps.RAW: (MEMCPY,),
+    steps.MATERIALIZE: (CP,),
+    steps.MATERIALIZE_TENTH: (CP,),
+    steps.VERIFY: (CP,),
 }
 
 
@@ -91,26 +76,26 @@ def _asked(number: float, **others: float) -> dict[str, float]:
 
 
 RULES = (
-    Rule(GENERATE, "best plain writing, one process", _plain, _asked(2)),
-    Rule(GENERATE, "best plain writing, a process a core", _parallel, {}),
-    Rule(GENERATE, "TFDS on Beam", _tfds_beam, _asked(20)),
-    Rule(ONE_BY_ONE, "best peer", _peer, _asked(2)),
-    Rule(BATCHES, "best peer", _peer, _asked(1.5, digits=2)),
-    Rule(LARGE_BATCHES, "best peer", _peer, {}),
-    Rule(RANDOM, "best peer", _peer, _asked(2)),
-    Rule(ONE_FEATURE, "best peer", _peer, {}),
-    Rule(PARTIAL, "all 40 features", _ours, {"tabular": 5}, ONE_BY_ONE),
-    Rule(PARTIAL, "best peer", _peer, {}),
-    Rule(PARTIAL_BATCHES, "all 40 features", _ours, {"tabular": 5}, BATCHES),
-    Rule(PARTIAL_BATCHES, "best peer", _peer, {}),
-    Rule(RAW, "half of memcpy, or 2 million", lambda system: system == MEMCPY, {"kilobyte": 1}, LIMITS),
-    Rule(RAW, "best peer", _peer, {}),
-    Rule(OPEN, "best peer", _peer, {}),
-    Rule(MATERIALIZE, "cp", lambda system: system == CP, {"kilobyte": 0.5}, LIMITS),
-    Rule(MATERIALIZE, "best peer", _peer, {}),
-    Rule(MATERIALIZE_TENTH, "cp", lambda system: system == CP, {}, LIMITS),
-    Rule(MATERIALIZE_TENTH, "best peer", _peer, {}),
-    Rule(VERIFY, "cp", lambda system: system == CP, {"kilobyte": 0.5}, LIMITS),
+    Rule(steps.GENERATE, "best plain writing, one process", _plain, _asked(2)),
+    Rule(steps.GENERATE, "best plain writing, a process a core", _parallel, {}),
+    Rule(steps.GENERATE, "TFDS on Beam", _tfds_beam, _asked(20)),
+    Rule(steps.ONE_BY_ONE, "best peer", _peer, _asked(2)),
+    Rule(steps.BATCHES, "best peer", _peer, _asked(1.5, digits=2)),
+    Rule(steps.LARGE_BATCHES, "best peer", _peer, {}),
+    Rule(steps.RANDOM, "best peer", _peer, _asked(2)),
+    Rule(steps.ONE_FEATURE, "best peer", _peer, {}),
+    Rule(steps.PARTIAL, "all 40 features", _ours, {"tabular": 5}, steps.ONE_BY_ONE),
+    Rule(steps.PARTIAL, "best peer", _peer, {}),
+    Rule(steps.PARTIAL_BATCHES, "all 40 features", _ours, {"tabular": 5}, steps.BATCHES),
+    Rule(steps.PARTIAL_BATCHES, "best peer", _peer, {}),
+    Rule(steps.RAW, "half of memcpy, or 2 million", lambda system: system == MEMCPY, {"kilobyte": 1}, steps.LIMITS),
+    Rule(steps.RAW, "best peer", _peer, {}),
+    Rule(steps.OPEN, "best peer", _peer, {}),
+    Rule(steps.MATERIALIZE, "cp", lambda system: system == CP, {"kilobyte": 0.5}, steps.LIMITS),
+    Rule(steps.MATERIALIZE, "best peer", _peer, {}),
+    Rule(steps.MATERIALIZE_TENTH, "cp", lambda system: system == CP, {}, steps.LIMITS),
+    Rule(steps.MATERIALIZE_TENTH, "best peer", _peer, {}),
+    Rule(steps.VERIFY, "cp", lambda system: system == CP, {"kilobyte": 0.5}, steps.LIMITS),
 )
 
 
@@ -151,19 +136,19 @@ def ratios(measurements: list[Measurement]) -> Iterator[Ratio]:
     rates = best_rates(measurements)
     for rule in RULES:
         for (way, workload, system), ours in rates.items():
-            if way != rule.way or not (system == OURS or (way == OPEN and system.startswith(OURS))):
+            if way != rule.way or not (system == OURS or (way == steps.OPEN and system.startswith(OURS))):
                 continue
             others = {s: r for (w, row, s), r in rates.items() if (w, row) == (rule.other_way or way, workload)}
             if found := {s: rate for s, rate in others.items() if rule.among(s)}:
                 other = max(found, key=lambda s: found[s])
-                halved = min(found[other] / 2, MILLIONS) if way == RAW and rule.other_way else found[other]
+                halved = min(found[other] / 2, MILLIONS) if way == steps.RAW and rule.other_way else found[other]
                 yield Ratio(rule, workload, system, ours, other, halved)
 
 
 def limit(rates: dict[tuple[str, str, str], float], way: str, workload: str) -> tuple[str, float] | None:
     """Returns what a way cannot be faster than, or need not be, and its rate; None where nothing was measured."""
     for name in LIMITS_OF.get(way, ()):
-        if rate := rates.get((LIMITS, workload, name)):
+        if rate := rates.get((steps.LIMITS, workload, name)):
             return name, rate
     return None
 

@@ -21,6 +21,21 @@ EMBEDDING_SIZE = 768
 KILOBYTE = 1000
 
 
+def features_of(workload: str, features: Any) -> dict[str, Any]:
+    """Returns the features of a workload, of a module `features`, whose names are those of TFDS."""
+    numbers = dict.fromkeys(FLOATS, np.float32) | dict.fromkeys(INTEGERS, np.int64)
+    embedding = features.Tensor(shape=(EMBEDDING_SIZE,), dtype=np.float32)
+    known = {
+        "digits": {"image": features.Image(shape=(28, 28, 1)), "label": features.ClassLabel(num_classes=10)},
+        "photos": {"image": features.Image(encoding_format="jpeg"), "label": features.ClassLabel(num_classes=10)},
+        "text": {"text": features.Text(), "url": features.Text()},
+        "tabular": {**numbers, "label": features.ClassLabel(num_classes=2)},
+        "tokens": {"tokens": features.Sequence(np.int64), "embedding": embedding},
+        "line": {"text": features.Text()},
+    }
+    return known.get(workload) or {"data": features.Scalar(dtype=np.bytes_)}
+
+
 def digits(numbers: Iterable[int]) -> Rows:
     """Yields strokes on a dark ground, 28 x 28 x 1 uint8, with a label, like MNIST."""
     generator = np.random.default_rng(28)

@@ -75,7 +75,7 @@ def test_examples_and_keys_are_those_of_the_slice(source, expected, way):
     "options",
     [
         {"num_workers": 2},
-        {"num_workers": 2, "payload": "inline"},
+        pytest.param({"num_workers": 2, "payload": "inline"}, marks=pytest.mark.slow),
         {"num_workers": 1, "payload": "inline", "block_size": 2_000},
         {"num_workers": 1, "beam_options": ["--direct_runner_bundle_repeat=0"]},
     ],

@@ -59,8 +59,9 @@ def test_histograms_keep_them() -> None:
     assert merge(parts[2:]).libraries == {"ü 3"}
 
 
-@pytest.mark.parametrize("ignore_duplicates", [False, True])
-@pytest.mark.parametrize("image, libraries", [(PIXELS, [PNG]), (FILE, None)])
+@pytest.mark.parametrize(
+    "image, libraries, ignore_duplicates", [(PIXELS, [PNG], False), (PIXELS, [PNG], True), (FILE, None, False)]
+)
 def test_the_manifest_names_them(tmp_path: Path, image: Any, libraries: Any, ignore_duplicates: bool) -> None:
     features = {"image": GRAY}
     with beam.Pipeline() as pipeline:

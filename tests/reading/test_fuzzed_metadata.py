@@ -209,7 +209,7 @@ def made_below(root: Path) -> list[Path]:
     return [source, *(Path(run_in_process(job)) for job in (*jobs, few))]
 
 
-@pytest.mark.parametrize("number, count", [(0, 200), (1, 200), (2, 200), (3, 600)])
+@pytest.mark.parametrize("number, count", [(0, 100), (1, 100), (2, 100), (3, 500)])
 def test_fuzzed_metadata(directories: list[Path], number: int, count: int) -> None:
     """F4, F5, F6: damaged metadata raise documented errors alone, and each names the directory."""
     check(directories[number], Random(number), count)
