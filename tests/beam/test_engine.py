@@ -45,7 +45,7 @@ def test_other_runners_are_not_local(runner):
 def test_how_payload_travels(options, spilled):
     engine = choose_engine([*options, *(CLOUD if not spilled else [])])
     assert choose_spill_dir(engine, "/data/incomplete", payload=None, spill_dir=None) == (
-        "/data/incomplete/spill" if spilled else None
+        "/data/incomplete.spill" if spilled else None
     )
     if not engine.buffers_bundles:
         assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None

@@ -65,6 +65,7 @@ sys.exit(
 """
 
 
+@pytest.mark.slow
 def test_a_project_with_its_own_pipelines_has_everything(project):
     """B3: the installed package takes no name but its own: file builders and main modules stay with everybody.
 
