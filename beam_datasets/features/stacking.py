@@ -402,7 +402,9 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
     dtype = np.result_type(*{array.dtype for array in arrays})  # as np.stack promotes arrays of one shape
     padded = np.full((len(arrays), *shape), padding.filler(dtype, path), dtype)
     for row, array in zip(padded, arrays):
-        if padding.side == "right":
+        if padding.side == "right" and len(shape) == 1:
+            row[: len(array)] = array
+        elif padding.side == "right":
             row[tuple(map(slice, array.shape))] = array
         else:
             row[tuple(slice(whole - size, None) for whole, size in zip(shape, array.shape))] = array

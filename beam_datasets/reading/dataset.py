@@ -19,6 +19,7 @@ from beam_datasets.reading.decoding import (
     compose_many,
     features_of,
     one_of,
+    only,
     with_filler,
 )
 from beam_datasets.reading.frameworks import Frameworks
@@ -312,6 +313,10 @@ class Dataset(Frameworks):
         from beam_datasets.reading.streams import Stream
 
         return Stream(self).pack(max_length, features, **options)
+
+    def _only(self, names: Iterable[str]) -> Dataset:
+        """Returns the dataset with these features alone decoded, if its examples are of all features."""
+        return self._with(steps=only(names, self._steps))
 
     def _one_of(self, processes: int) -> Dataset:
         """Returns the dataset for one of several processes, which share the cores."""

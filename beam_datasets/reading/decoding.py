@@ -5,7 +5,7 @@ A step is a value that pickles, so that a dataset can be sent to another process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -19,6 +19,7 @@ from beam_datasets.features.compiler import (
     compile_decoder,
     is_for_threads,
 )
+from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import KEEP, Fill, Padding, fill_of, stack
 from beam_datasets.formats.example import ExampleError
@@ -188,6 +189,16 @@ def one_of(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     elif isinstance(first, Decode) and first.threads is None:
         first = replace(first, threads=max(1, usable_cores() // processes))
     return first, *rest
+
+
+def only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Returns the steps with these features alone decoded, if these are some of all features of the examples."""
+    step, *rest = steps
+    if rest or not isinstance(step, Decode) or (step.decoders, step.supervised_keys) != (None, None):
+        return steps
+    if not isinstance(step.features, FeaturesDict) or not set(names) < set(step.features):
+        return steps
+    return (replace(step, decoders=PartialDecoding(dict.fromkeys(names, True))),)
 
 
 def _of_one(start: Callable[[Any], tuple[Any, Callable[[], Any]]], then: Function) -> Start:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -144,26 +145,30 @@ class Packed(Grouping):
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
         """Puts an item in the first bin that has space; if none has, completes the oldest and begins another one."""
-        needed, most = self._lengths(item[1]), list(self.lengths.values())
-        if self.overlong == "drop" and any(length > limit for length, limit in zip(needed, most)):
+        needed = self._lengths(item[1])
+        if self.overlong == "drop" and any(map(operator.gt, needed, self.lengths.values())):
             return []
         complete = []
-        found = next((some for some in bins if self._has_room(some, needed)), None)
-        if found is None:
+        for found in bins:
+            room = self._room(found) if found.room is None else found.room
+            if room[0] >= needed[0] and all(map(operator.ge, room, needed)):  # the first alone rules most out
+                break
+        else:
             if len(bins) == self.num_bins:
                 complete.append(bins.pop(0))
-            found = Bin(used=[0] * len(most))
+            found = Bin(room=list(self.lengths.values()))
             bins.append(found)
         found.items.append(item)
-        found.used = [used + length for used, length in zip(found.used, needed)]
-        if found.used == most:
+        found.room = list(map(operator.sub, found.room, needed))
+        if not any(found.room):
             complete.append(bins.pop(next(i for i, some in enumerate(bins) if some is found)))
         return complete
 
-    def _has_room(self, some: Bin, needed: list[int]) -> bool:
-        if some.used is None:
-            some.used = [sum(column) for column in zip(*(self._lengths(value) for _, value in some.items))]
-        return all(used + length <= most for used, length, most in zip(some.used, needed, self.lengths.values()))
+    def _room(self, some: Bin) -> list[int]:
+        """Counts how much of each feature fits in a bin that was restored."""
+        used = zip(*(self._lengths(value) for _, value in some.items))
+        room = some.room = [most - sum(column) for most, column in zip(self.lengths.values(), used)]
+        return room
 
     def _lengths(self, value: Any) -> list[int]:
         """Returns the lengths of the features in a bin."""
@@ -193,12 +198,11 @@ class Packed(Grouping):
             dtype = np.result_type(*{part.dtype for part in parts})
             array = np.full((limit, *parts[0].shape[1:]), b"" if dtype.hasobject else 0, dtype)
             segment_ids, positions = np.zeros(limit, np.int32), np.zeros(limit, np.int32)
-            start = 0
-            for number, part in enumerate(parts, 1):
-                stop = start + len(part)
-                array[start:stop], segment_ids[start:stop] = part, number
-                positions[start:stop] = np.arange(len(part))
-                start = stop
+            sizes = np.array(list(map(len, parts)))
+            stop = int(sizes.sum())
+            np.concatenate(parts, out=array[:stop])
+            segment_ids[:stop] = np.repeat(np.arange(1, len(parts) + 1, dtype=np.int32), sizes)
+            positions[:stop] = np.arange(stop, dtype=np.int32) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             packed |= {name: array, f"{name}_segment_ids": segment_ids, f"{name}_positions": positions}
         return packed
 

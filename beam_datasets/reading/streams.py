@@ -37,7 +37,6 @@ Unit: TypeAlias = Any
 Item: TypeAlias = "tuple[Unit, Any]"
 """A unit and the value that was made of it."""
 
-_LEFT_OUT = object()
 _STOPPED = "a function given to map() or filter() raised StopIteration"
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
 
@@ -48,11 +47,11 @@ class Bin:
 
     Attributes:
         items: in the order in which they came.
-        used: what a link counts in it; None if it is to be counted.
+        room: what a link knows of the space that is left; None if it is to be counted.
     """
 
     items: list[Item] = field(default_factory=list)
-    used: Any = None
+    room: Any = None
 
 
 @dataclass(frozen=True)
@@ -289,8 +288,8 @@ class Stream:
 
         For each packed feature `f` an item has `f`, filled up with zeros; `f_segment_ids`, the number of the example
         from 1 for each position, and 0 in the rest; and `f_positions`, the position in the example. Other features are
-        left out. An example goes into the first of the open arrays that has space for all of its features. If none has,
-        the oldest is yielded.
+        left out, and not decoded unless a function comes before. An example goes into the first of the open arrays that
+        has space for all of its features. If none has, the oldest is yielded.
 
         Args:
             max_length: length of the arrays: a number for all, or a dict from feature names to numbers.
@@ -304,7 +303,9 @@ class Stream:
         """
         from beam_datasets.reading.grouping import Packed
 
-        return self._with(Packed.of(max_length, features, num_bins, overlong))
+        link = Packed.of(max_length, features, num_bins, overlong)
+        stream = Stream(self._base._only(link.lengths)) if not self._links and self._epochs == 1 else self
+        return stream._with(link)
 
     def _batch_step(self, *, pad: bool = False, fill: Any = None, **padding: Any) -> Batch:
         steps = self._base._steps
@@ -413,10 +414,15 @@ class StreamIterator(Iterator[Any]):
         """Reads the next item of the dataset. At its end, passes on what a link holds, or goes to the next epoch."""
         if not self._is_cut():
             for value in self._open():
-                passed = self._led(value)
+                try:
+                    is_passed = self._enter(value)
+                except BaseException as error:
+                    self.close()  # the item is read again
+                    if isinstance(error, StopIteration):  # it would look like the end
+                        raise RuntimeError(_STOPPED) from error
+                    raise
                 self._position += 1
-                if passed is not _LEFT_OUT:
-                    self._queues[self._num_leading].append((self._position - 1, passed))
+                if is_passed:
                     return
         for number, link in enumerate(self._links):
             if isinstance(link, Grouping) and self._bins[number]:
@@ -429,20 +435,22 @@ class StreamIterator(Iterator[Any]):
             raise StopIteration
         self._begin(self._epoch + 1)
 
-    def _led(self, value: Any) -> Any:
-        """Returns an item after the functions and filters that come first, or `_LEFT_OUT`."""
-        try:
-            for link in self._links[: self._num_leading]:
-                if isinstance(link, Mapped):
-                    value = link.function(value)
-                elif not holds(cast("Filtered", link).function(value)):
-                    return _LEFT_OUT
-        except BaseException as error:
-            self.close()  # the item is read again
-            if isinstance(error, StopIteration):  # it would look like the end
-                raise RuntimeError(_STOPPED) from error
-            raise
-        return value
+    def _enter(self, value: Any) -> bool:
+        """Passes an item of the dataset through the first links, up to a group; returns whether a queue has more."""
+        number = self._num_leading
+        for link in self._links[:number]:
+            if isinstance(link, Mapped):
+                value = link.function(value)
+            elif not holds(cast("Filtered", link).function(value)):
+                return False
+        item = self._position, value
+        group = self._links[number] if number < len(self._links) else None
+        if not isinstance(group, Grouping):
+            self._queues[number].append(item)
+            return True
+        complete = group.add(self._bins[number], item)
+        self._queue_bins(number, complete)
+        return bool(complete)
 
     def _is_cut(self) -> bool:
         """Returns whether no further item can pass all links."""

@@ -104,6 +104,7 @@ def test_packs(tokens: Any, most: int, num_bins: int) -> None:
         assert item["ids_positions"].tolist() == [*itertools.chain(*(range(lengths[i]) for i in numbers)), *rest]
         assert (item["ids"].dtype, item["ids_positions"].dtype) == (np.int32, np.int32)
     resumes_everywhere(stream)
+    np.testing.assert_equal(list(tokens.map(dict).pack(most, ["ids"], num_bins=num_bins)), list(stream))
 
 
 def test_packs_several_features_and_batches_them(tokens: Any) -> None:
