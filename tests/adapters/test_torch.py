@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import sys
 import threading
 from pathlib import Path
@@ -202,35 +203,55 @@ def test_processes_that_train_together(torch: Any, order: list[int], tmp_path: P
     assert [(tmp_path / f"sums{rank}").read_text() for rank in range(2)] == [expected, expected]
 
 
-def test_a_batch_crosses_in_few_pieces(torch: Any) -> None:
-    """Small tensors by value, grouped; what arrives is a plain dict of the same values in the same order."""
+@pytest.mark.parametrize("size", [4, 4096], ids=["in the message", "in a segment"])
+def test_a_batch_crosses_in_one_piece(torch: Any, size: int) -> None:
+    """What arrives is a plain dict of the same values in the same order, also while others are held."""
     from multiprocessing.reduction import ForkingPickler
 
     from beam_datasets.adapters.torch_transfer import Transferred
 
-    nested = {"mask": torch.ones(3, 4, dtype=torch.bool)}
-    batch = {
-        **{f"column {i}": torch.full((256,), i, dtype=(torch.float32, torch.int64)[i % 2]) for i in range(40)},
-        "text": [b"a", "b"],
-        "nested": nested,
-        "scalar": torch.tensor(3),
-        "empty": torch.zeros(0, 3),
-        "strided": torch.arange(12).reshape(3, 4).T,
-    }
-    apart = {"half": torch.ones(2, dtype=torch.bfloat16), "large": torch.zeros(1 << 20, dtype=torch.uint8)}
-    assert Transferred({**batch, **apart}).__reduce_ex__(4)[1][2].keys() == {"text", "nested", *apart}
-    converted = torch.utils.data.default_convert(Transferred(batch))
-    assert type(converted) is Transferred
-    found = ForkingPickler.loads(bytes(ForkingPickler.dumps(converted)))
-    assert type(found) is type(found["nested"]) is dict
-    assert list(found) == list(batch)
-    assert found.pop("nested")["mask"].equal(nested["mask"])
-    assert found.pop("text") == batch["text"]
-    for name, tensor in found.items():
-        assert (tensor.dtype, tensor.shape) == (batch[name].dtype, batch[name].shape)
-        assert torch.equal(tensor, batch[name])
-    found["column 1"][:] = 7  # writable, and apart from others
-    assert found["column 3"][0] == 3
+    def batch(start: int) -> dict[str, Any]:
+        return {
+            **{f"column {i}": torch.arange(size, dtype=(torch.float32, torch.int64)[i % 2]) + start for i in range(6)},
+            "text": [b"a", b"", str(start).encode()],
+            "mixed": [b"a", "b"],
+            "words": np.array([[b"x"], [b"yz"]], object),
+            "nested": {"mask": torch.ones(3, 4, dtype=torch.bool), "tuple": (1, 2)},
+            "scalar": torch.tensor(3),
+            "empty": torch.zeros(0, 3),
+            "strided": torch.arange(12).reshape(3, 4).T,
+            "half": torch.ones(2, dtype=torch.bfloat16),
+            "complex": torch.ones(2, dtype=torch.complex64),
+        }
+
+    def check(found: Any, start: int) -> None:
+        assert type(found) is type(found["nested"]) is dict
+        assert list(found) == list(batch(0))
+        for name, value in {**batch(start), **batch(start)["nested"]}.items():
+            got = {**found, **found["nested"]}[name]
+            if isinstance(value, torch.Tensor):
+                assert (got.dtype, got.shape) == (value.dtype, value.shape)
+                assert torch.equal(got, value)
+            elif name != "nested":
+                np.testing.assert_equal(got, value)
+
+    def crossed(start: int) -> Any:
+        converted = torch.utils.data.default_convert(Transferred(batch(start)))
+        assert type(converted) is Transferred
+        return ForkingPickler.loads(bytes(ForkingPickler.dumps(converted)))
+
+    held = [crossed(start) for start in range(40)]
+    for start, found in enumerate(held):
+        check(found, start)
+    held[1]["column 1"][:] = -1  # writable, and apart from others
+    check(held[0], 0)
+    check(crossed(2), 2)
+    part = held.pop(3)["column 3"]
+    del held, found
+    for start in range(100, 140):
+        check(crossed(start), start)
+    assert torch.equal(part, torch.arange(size) + 3)
+    assert pickle.loads(pickle.dumps(Transferred(a=1))) == {"a": 1}
 
 
 @pytest.mark.parametrize("map_style", [False, True])
