@@ -290,6 +290,14 @@ for _file, _class in {
     "text_feature": "Text",
 }.items():
     setattr(features, _file, _Names(f"core.features.{_file}", **{_class: getattr(features, _class)}))
+_METHODS = downloads.ExtractMethod
+_READERS = {
+    "iter_tar": functools.partial(downloads.iter_archive, method=_METHODS.TAR),
+    "iter_tar_stream": functools.partial(downloads.iter_archive, method=_METHODS.TAR_STREAM),
+    "iter_zip": functools.partial(downloads.iter_archive, method=_METHODS.ZIP),
+    "iter_gzip": functools.partial(downloads.iter_archive, method=_METHODS.GZIP),
+    "iter_bzip2": functools.partial(downloads.iter_archive, method=_METHODS.BZIP2),
+}
 download = _Names(
     "download",
     DownloadConfig=builders.DownloadConfig,
@@ -299,6 +307,7 @@ download = _Names(
     Resource=downloads.Resource,
     iter_archive=downloads.iter_archive,
     add_checksums_dir=add_checksums_dir,
+    extractor=_Names("core.download.extractor", iter_archive=downloads.iter_archive, **_READERS),
 )
 beam = _Names("beam")
 _CONLL = "beam_datasets.testing.tfds_catalogue.core.dataset_builders.conll"  # of the TFDS that is installed

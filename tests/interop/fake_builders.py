@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from tests.interop.fake_sources import F, I, Source, json_of, jsonl, lines, rows
+from typing import Any
+
+import numpy as np
+
+from tests.interop.fake_sources import (
+    ROWS,
+    F,
+    I,
+    Source,
+    jpg,
+    json_of,
+    jsonl,
+    lines,
+    npy,
+    npz,
+    packed,
+    pixels,
+    png,
+    rows,
+    tif,
+    wav,
+)
 
 _SQUAD = json_of(
     {
@@ -333,4 +354,315 @@ _JSON: dict[str, Source] = {
         }
     },
 }
-BUILDERS: dict[str, Source] = {**_TABLES, **_LINES, **_JSON}
+_OBJECT = (
+    "<object><name>{name}</name><pose>Left</pose><truncated>1</truncated><difficult>0</difficult>"
+    "<bndbox><xmin>10</xmin><ymin>20</ymin><xmax>33</xmax><ymax>47</ymax></bndbox></object>"
+)
+_SIZE = "<size><width>{0}</width><height>{1}</height><depth>3</depth></size>"
+_QA = (
+    "<q q_id='1'><q_str>Q?</q_str><answer a_id='1'>no</answer><answer a_id='2' correct='Yes'>yes</answer></q>"
+    "<q q_id='2'><q_str>R?</q_str><answer a_id='1' correct='Yes'>é</answer></q>"
+)
+_ENTRY = (
+    "<entry category='C' eid='Id{i}'><modifiedtripleset><mtriple>a | b | c</mtriple><mtriple>d | e | f</mtriple>"
+    "</modifiedtripleset><lex>one</lex><lex>two</lex></entry>"
+)
+
+
+def _xml(*parts: str) -> bytes:
+    return "".join(["<a>", *parts, "</a>"]).encode()
+
+
+_XML: dict[str, Source] = {
+    "bccd": {
+        "": {
+            "BCCD_Dataset-1.0/BCCD": {
+                "ImageSets/Main": {"train.txt": b"x1\nx2\n", "test.txt|val.txt": b"x3\n"},
+                "JPEGImages/x1.jpg|JPEGImages/x2.jpg|JPEGImages/x3.jpg": jpg(480, 640),
+                "Annotations/x1.xml|Annotations/x2.xml|Annotations/x3.xml": _xml(
+                    _SIZE.format(640, 480), _OBJECT.format(name="RBC"), _OBJECT.format(name="WBC")
+                ),
+            }
+        }
+    },
+    "voc/2007": {
+        "": {
+            "VOCdevkit/VOC2007": {
+                "ImageSets/Main/train.txt|ImageSets/Main/val.txt|ImageSets/Main/test.txt": b"000001\n000002\n",
+                "JPEGImages/000001.jpg|JPEGImages/000002.jpg": jpg(50, 40),
+                "Annotations/000001.xml|Annotations/000002.xml": _xml(
+                    _SIZE.format(40, 50), _OBJECT.format(name="Bird"), _OBJECT.format(name="cow")
+                ),
+            }
+        }
+    },
+    "web_nlg": {
+        "": {
+            "webnlg-dataset-master/webnlg_challenge_2017": {
+                "train/1triples/a.xml|train/b.xml|dev/c.xml|test/testdata_with_lex.xml"
+                "|test/testdata_unseen_with_lex.xml": _xml(
+                    "<entries>", *(_ENTRY.format(i=i) for i in (1, 2)), "</entries>"
+                )
+            }
+        }
+    },
+    "qa4mre/2013.main.EN": {
+        "": _xml(
+            "<topic t_id='1' t_name='T'><reading-test r_id='3'><doc d_id='4'>D</doc>", _QA, "</reading-test></topic>"
+        )
+    },
+    "oxford_iiit_pet": {
+        "images.tar.gz": {"images/pug_1.jpg|images/Bengal_2.jpg": jpg(40, 30)},
+        "annotations.tar.gz": {
+            "annotations": {
+                "trainval.txt|test.txt": b"pug_1 23 2 1\nBengal_2 6 1 1\n",
+                "trimaps/pug_1.png|trimaps/Bengal_2.png": png(40, 30, 1),
+                "xmls/pug_1.xml": _xml(_SIZE.format(60, 70), _OBJECT.format(name="dog")),
+            }
+        },
+    },
+}
+
+
+def _each(kinds: str, path: str, content: Any, n: int = 2) -> dict[str, Any]:
+    """Returns a file of each of some kinds."""
+    return {path.format(kind=kind, i=i): content for kind in kinds.split() for i in range(n)}
+
+
+_IMAGES: dict[str, Source] = {
+    "rock_paper_scissors": {"": _each("rock paper", "rps/{kind}/{kind}0{i}-00{i}.png", png(300, 300))},
+    "horses_or_humans": {"": _each("horses humans", "{kind}/x-{i}.png", png(300, 300))},
+    "tf_flowers": {"": _each("daisy roses", "p/{kind}/{i}.jpg", jpg(20, 9))},
+    "beans": {"": _each("healthy bean_rust", "train/{kind}/{i}.jpg", jpg(500, 500))},
+    "malaria": {"": _each("Parasitized Uninfected", "cell_images/{kind}/{i}.png", png(31, 12))},
+    "cassava": {
+        "": _each("cbb cmd", "cassavaleafdata/train/{kind}/t{i}{kind}.jpg", jpg(20, 30))
+        | _each("test validation", "cassavaleafdata/{kind}/cgm/{i}.jpg", jpg(21, 30))
+    },
+    "dtd": {
+        "": {"dtd/labels/train1.txt|dtd/labels/test1.txt|dtd/labels/val1.txt": lines("dotted/dotted_{i}.jpg")}
+        | _each("dotted", "dtd/images/{kind}/{kind}_{i}.jpg", jpg(30, 33), ROWS)
+    },
+    "imagenette/160px": {"": _each("train val", "imagenette-160/{kind}/n01440764/{kind}{i}.JPEG", jpg(30, 33))},
+    "imagenet_a": {"": _each("n01440764 n01443537", "imagenet-a/{kind}/{kind}{i}.jpg", jpg(30, 33))},
+    "imagenet_r": {"": _each("n01443537 n01484850", "imagenet-r/{kind}/{kind}{i}.jpg", jpg(30, 33))},
+    "resisc45": {"": b"", "manual/NWPU-RESISC45": _each("airport beach", "{kind}/{kind}{i}.jpg", jpg(256, 256))},
+    "lfw": {"": _each("Ann_B Cy_D", "lfw/{kind}/{kind}_000{i}.jpg", jpg(250, 250))},
+    "cycle_gan/maps": {"": _each("trainA trainB testA testB", "maps/{kind}/{i}_{kind}.jpg", jpg(30, 33))},
+    "eurosat/rgb": {"": _each("Forest River", "2750/{kind}/{kind}_{i}.jpg", jpg(64, 64))},
+    "uc_merced": {"": _each("forest river", "UCMerced_LandUse/Images/{kind}/{kind}0{i}.tif", tif(64, 60))},
+    "colorectal_histology": {
+        "": {
+            f"Kather_texture_2016_image_tiles_5000/{kind}/1.tif": tif(150, 150)
+            for kind in "01_TUMOR 02_STROMA 03_COMPLEX 04_LYMPHO 05_DEBRIS 06_MUCOSA 07_ADIPOSE 08_EMPTY".split()  # noqa: SIM905
+        }
+    },
+    "stl10": {
+        "": {
+            "stl10_binary": {
+                "class_names.txt": lines("class {i}", n=10),
+                "train_X.bin|test_X.bin|unlabeled_X.bin": pixels(96, 96 * 3).tobytes(),
+                "train_y.bin|test_y.bin": bytes((1, 5, 10)),
+            }
+        }
+    },
+    "cifar10": {
+        "": {
+            "cifar-10-batches-bin": {
+                "batches.meta.txt": lines("class{i}", n=10) + b"\n",
+                "|".join([*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]): (
+                    b"\x07" + pixels(32, 32).tobytes()
+                )
+                * 2,
+            }
+        }
+    },
+    "cifar100": {
+        "": {
+            "cifar-100-binary": {
+                "coarse_label_names.txt": lines("coarse{i}", n=20),
+                "fine_label_names.txt": lines("fine{i}", n=100),
+                "train.bin|test.bin": (b"\x07\x63" + pixels(32, 32).tobytes()) * 2,
+            }
+        }
+    },
+    "binarized_mnist": {"": lines(" ".join(["0", "1"] * 392))},
+    "pneumonia_mnist": {
+        "": npz(
+            {
+                f"{s}_{k}": v
+                for s in ("train", "val", "test")
+                for k, v in {
+                    "images": pixels(28, 28, 4).transpose(2, 0, 1),
+                    "labels": np.uint8([[1], [0], [1], [1]]),
+                }.items()
+            }
+        )
+    },
+    "symmetric_solids": {
+        "": {
+            "train|test": {
+                "rotations.npz": npz({k: np.arange(54.0).reshape(2, 3, 3, 3) / 7 for k in ("cube", "tet")}),
+                "images/cube_000000.png|images/tet_000001.png": png(224, 224),
+            }
+        }
+    },
+    "moving_mnist": {"": npy(pixels(20 * 3, 64 * 64).reshape(20, -1, 64, 64)[:, :3])},
+    "caltech101": {
+        "": {
+            "caltech-101/101_ObjectCategories.tar.gz": packed(
+                _each("Faces anchor", "101_ObjectCategories/{kind}/image_00{i}.jpg", jpg(20, 30), 31), "a.tar.gz"
+            )
+        }
+    },
+}
+_AUDIO: dict[str, Source] = {
+    "yes_no": {"": {"waves_yesno/0_0_1_1.wav|waves_yesno/1_0.wav": wav(800, 8000)}},
+    "gtzan": {"": _each("blues rock", "genres/{kind}/{kind}.0000{i}.wav", wav(800, 22050))},
+    "gtzan_music_speech": {"": _each("music speech", "music_speech/{kind}_wav/{kind}{i}.wav", wav(700, 22050))},
+    "spoken_digit": {"": _each("0 9", "free-spoken-digit-dataset-1.0.9/recordings/{kind}_me_{i}.wav", wav(300, 8000))},
+    "ljspeech": {
+        "": {
+            "LJSpeech-1.1": {"metadata.csv": lines("LJ-{i}|Dr. é|Doctor é")}
+            | _each("LJ", "wavs/{kind}-{i}.wav", wav(900, 22050), ROWS)
+        }
+    },
+    "savee": {"manual/AudioData.zip": _each("DC JE JK KL", "AudioData/{kind}/sa0{i}.wav", wav(800, 44100))},
+    "speech_commands": {
+        "speech_commands_v": {f"{word}/{i}.wav": wav(16000 + i) for word in ("down", "cat", "up") for i in range(3)}
+        | {
+            "_background_noise_/n.wav": wav(32000),
+            "testing_list.txt": b"down/0.wav\n",
+            "validation_list.txt": b"up/1.wav\n",
+        },
+        "speech_commands_test": {f"{word}/{i}.wav": wav(16000 + i) for word in ("_silence_", "no") for i in range(2)},
+    },
+}
+_BEAM: dict[str, Source] = {
+    "dolma": {
+        "v1_7.txt": lines("https://there/{i}.json.gz"),
+        "there": jsonl({"id": "{i}", "text": "t", "source": "s"}),
+    },
+    "media_sum": {
+        "manual/news_dialogue.json": json_of(
+            rows(
+                {
+                    "id": "N-{i}",
+                    "program": "p",
+                    "date": "d",
+                    "url": "u",
+                    "summary": "s",
+                    "utt": ["a", "b"],
+                    "speaker": ["A", "é"],
+                }
+            )
+        ),
+        "manual/train_val_test_split.json": json_of({"train": ["N-0", "N-1"], "val": ["N-2"], "test": ["N-3", "N-4"]}),
+    },
+    "wiki_dialog": {
+        "jsonl-000[1-9]|jsonl-0000[1-9]": b"",
+        "": jsonl(
+            {
+                "title": "t{i}",
+                "pid": "p",
+                "passage": "x",
+                "sentences": ["s"],
+                "utterances": ["u", "v"],
+                "author_num": [0, I],
+            }
+        ),
+    },
+    "libritts": {
+        "": {
+            "LibriTTS": {
+                "speakers.tsv": b"READER\tGENDER\tSUBSET\tNAME\n14\tF\ttrain\tK\n15\tM\ttest\n",
+                "d/14/208/14_208.trans.tsv": lines("14_208_{i}\tText &\ttext and", n=3),
+            }
+            | _each("14_208", "d/14/208/{kind}_{i}.wav", wav(500, 24000), 3)
+        }
+    },
+    "user_libri_text": {
+        "manual/google_userlibri/UserLibri/lm_data": {
+            "metadata.tsv": lines("{i}\t9\t8", "Book ID\tNum Text Examples\tAverage Words Per Example"),
+            "12_lm_train.txt|77_lm_train.txt": lines("SENTENCE {i}"),
+        }
+    },
+    "beir/scifact": {
+        "": {
+            "scifact": {
+                "queries.jsonl": jsonl({"_id": "{i}", "text": "q", "metadata": {"k": I}}),
+                "corpus.jsonl": jsonl({"_id": "p{i}", "title": "T", "text": "x", "metadata": {}}),
+                "qrels/train.tsv|qrels/test.tsv": lines("{i}\tp{i}\t1", "query-id\tcorpus-id\tscore", 3),
+            }
+        }
+    },
+}
+_MANUAL: dict[str, Source] = {
+    "story_cloze/2016": {
+        "manual/cloze_test_val__spring2016.csv|cloze_test_test__spring2016.csv": lines(
+            "{i},a,b,c,d,e,f,2",
+            "InputStoryid,InputSentence1,InputSentence2,InputSentence3,InputSentence4,RandomFifthSentenceQuiz1,"
+            "RandomFifthSentenceQuiz2,AnswerRightEnding",
+        )
+    },
+    "simpte": {
+        "manual/sim_pte_train.csv|sim_pte_test.csv": lines(
+            ",".join(["{i}", "1", "2", *["-0.{i}7"] * 20]),
+            ",".join(["", "y", "treat", *(f"X{i}" for i in range(1, 21))]),
+        )
+    },
+    "wikihow/all": {
+        "": lines("Title{i}"),
+        "manual/wikihowAll.csv": lines('"short","Title {i}","a long text, of some sentences"', "headline,title,text"),
+    },
+}
+_CONFIGS: dict[str, Source] = {
+    "paws_wiki/labeled_final_tokenized": {
+        "": {"final/train.tsv|final/dev.tsv|final/test.tsv": lines("{i}\ta\tb\t{b}", "id\tsentence1\tsentence2\tlabel")}
+    },
+    "ted_hrlr_translate/az_to_en": {
+        "": {
+            "datasets/az_to_en": {
+                f"{language}.{split}": lines(language + " {i}")
+                for language in ("az", "en")
+                for split in ("train", "dev", "test")
+            }
+        }
+    },
+    "e2e_cleaned": {"": lines('"name[A {i}], food[é]",Text {i}', "mr,ref")},
+    "movie_rationales": {
+        "": {
+            "movies": {
+                "train.jsonl|val.jsonl|test.jsonl": jsonl(
+                    {
+                        "annotation_id": "r{i}.txt",
+                        "classification": "POS",
+                        "evidences": [[{"text": "a"}, {"text": "b"}], [{"text": "c{i}"}]],
+                    }
+                ),
+                "|".join(f"docs/r{i}.txt" for i in range(ROWS)): b"good",
+            }
+        }
+    },
+    "cos_e": {
+        "/v1.11/": jsonl({"id": "{i}", "explanation": {"open-ended": "o", "selected": "s"}}),
+        "commensenseqa": jsonl(
+            {
+                "id": "{i}",
+                "answerKey": "B",
+                "question": {"stem": "?", "choices": [{"label": "A", "text": "a"}, {"label": "B", "text": "b{i}"}]},
+            }
+        ),
+    },
+}
+BUILDERS: dict[str, Source] = {
+    **_TABLES,
+    **_LINES,
+    **_JSON,
+    **_XML,
+    **_IMAGES,
+    **_AUDIO,
+    **_BEAM,
+    **_MANUAL,
+    **_CONFIGS,
+}

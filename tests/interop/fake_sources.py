@@ -24,6 +24,7 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+from PIL import Image
 
 Content = bytes | Mapping[str, Any]
 Source = Mapping[str, Content]
@@ -78,6 +79,13 @@ def jpg(height: int, width: int) -> bytes:
     return bytes(imagecodecs.jpeg_encode(pixels(height, width)))
 
 
+def tif(height: int, width: int) -> bytes:
+    """Returns an image file."""
+    file = io.BytesIO()
+    Image.fromarray(pixels(height, width)).save(file, "TIFF")
+    return file.getvalue()
+
+
 def wav(count: int, rate: int = 16000) -> bytes:
     """Returns an audio file."""
     file = io.BytesIO()
@@ -91,6 +99,13 @@ def npy(array: Any) -> bytes:
     """Returns a file of NumPy."""
     file = io.BytesIO()
     np.save(file, array)
+    return file.getvalue()
+
+
+def npz(arrays: dict[str, Any]) -> bytes:
+    """Returns a file of several arrays."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
     return file.getvalue()
 
 
@@ -127,8 +142,9 @@ def write_manual(source: Source, directory: Path) -> None:
         if not place.startswith("manual/"):
             continue
         name = place.removeprefix("manual/")
-        is_archive = not isinstance(content, bytes) and name.endswith((".zip", ".tar", ".gz", ".tgz"))
-        for path, data in [(name, packed(content, name))] if is_archive else files({name: content}):  # type: ignore[arg-type]
+        if not isinstance(content, bytes) and name.endswith((".zip", ".tar", ".gz", ".tgz")):
+            content = packed(content, name)
+        for path, data in files({name: content}):
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
