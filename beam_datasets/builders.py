@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,7 @@ class DownloadConfig:
             MAX_SIMULTANEOUS_DOWNLOADS.
         try_download_gcs: has no meaning here: nothing is taken from the bucket of TensorFlow Datasets.
         num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: as there.
+        download_mode, compute_stats, beam_runner, nondeterministic_order: errors that say what to use instead.
     """
 
     manual_dir: str | os.PathLike[str] | None = None
@@ -108,6 +110,20 @@ class DownloadConfig:
     max_examples_per_split: int | None = None
     ignore_duplicates: bool = False
     beam_options: Any = None
+    download_mode: Any = None
+    compute_stats: Any = None
+    beam_runner: Any = None
+    nondeterministic_order: bool = False
+
+    def __post_init__(self) -> None:
+        for name, instead in {
+            "download_mode": "build(overwrite=True) replaces a published version",
+            "compute_stats": "use `beam-datasets stats`",
+            "beam_runner": "give beam_options=['--runner=...']",
+            "nondeterministic_order": "the order is always determined by the keys",
+        }.items():
+            if getattr(self, name):
+                raise ValueError(f"DownloadConfig({name}={getattr(self, name)!r}) has no equivalent here: {instead}.")
 
 
 class DatasetBuilder:
@@ -555,7 +571,8 @@ class DatasetBuilder:
         found = published.info.features
         if skip_decoding(found, UnknownFeature):  # custom connectors that are not registered: the code has them
             own = self._described().features
-            if to_json_text(own) == to_json_text(found):
+            texts = (re.sub(r'("pythonClassName": ")[\w.]*\.', r"\1", to_json_text(each)) for each in (own, found))
+            if len(set(texts)) == 1:  # also if the module has another name now
                 published.info = published.info.replace(features=own)
         return published
 

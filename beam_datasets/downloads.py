@@ -41,6 +41,8 @@ _ATTEMPTS_TO_CONNECT = 3  # a server that refuses connections, or a name that do
 _LONGEST_PAUSE = 60.0  # seconds, also if a server asks for more
 _TIMEOUT = 60  # seconds without a byte
 MAX_AT_ONCE = 8
+show_progress = True
+"""Whether terminals show bars."""
 _PIECE = 1 << 20
 _BOMB_RATIO, _BOMB_BYTES = 1000, 4 << 30  # deflate makes 1032 bytes of one at most; text seldom more than 50
 
@@ -596,7 +598,8 @@ def _bar(part: Path, start: int, length: str | None) -> Any:
 
     name = part.name.partition("-")[2].removesuffix(".part")
     total = None if length is None else start + int(length)
-    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False, "disable": None}
+    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
+    options["disable"] = None if show_progress else True  # None: without a terminal
     return tqdm(desc=f"Download {name}", total=total, initial=start, **options)
 
 

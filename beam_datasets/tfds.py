@@ -17,8 +17,10 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets import __version__ as __version__
 from beam_datasets import builders, downloads
 from beam_datasets import features as connectors
+from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import decode as decode
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.features.numbers import convert_as_tfds
@@ -28,10 +30,10 @@ from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
 from beam_datasets.metadata.splits import even_splits as even_splits
 from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
+from beam_datasets.reading import opening
 from beam_datasets.reading.config import ReadConfig as ReadConfig
 from beam_datasets.reading.opening import builder as builder
 from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
-from beam_datasets.reading.opening import load as load
 
 if TYPE_CHECKING:
     import os
@@ -50,10 +52,21 @@ _NOT_HERE = {
     "folder_dataset": "build the files as docs/how-to/files.md describes",
     "ImageFolder": "build the files as docs/how-to/files.md describes",
     "TranslateFolder": "build the files as docs/how-to/files.md describes",
-    "download.GenerateMode": "a published version is never replaced; give a new version number",
+    "download.GenerateMode": "build(overwrite=True) replaces a published version; a new version number is better",
     "download.ComputeStatsMode": "use `beam-datasets stats`",
     "list_builders": "use `beam-datasets list`",
     "dataset_collection": "load each dataset by its name",
+    "benchmark": "measure the iteration itself",
+    "builder_cls": "use the class, or beam_datasets.builder(name)",
+    "core.add_data_dir": "give data_dir=",
+    "dataset_builders.AdhocBuilder": "use beam_datasets.beam.WriteDataset",
+    "dataset_builders.TfDataBuilder": "use beam_datasets.beam.WriteDataset",
+    "dataset_builders.store_as_tfds_dataset": "use beam_datasets.beam.WriteDataset",
+    "features.TopLevelFeature": "derive from tfds.features.FeatureConnector",
+    "features.top_level_feature": "derive from tfds.features.FeatureConnector",
+    "is_dataset_on_gcs": "nothing is read from the bucket of TFDS; build the dataset",
+    "rlds": "use features.Dataset for the steps of episodes",
+    "testing": "beam_datasets.testing has DatasetBuilderTestCase; other tests use pytest",
 }
 
 
@@ -187,6 +200,25 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         older = (folder / f"{cls.name}.txt" for folder in folders)
         return own if own.is_file() else next((path for path in older if path.is_file()), own)
 
+    @property
+    def data_path(self) -> pathlib.Path:
+        """Directory of this version."""
+        return pathlib.Path(self.dataset_dir)
+
+    @property
+    def builder_configs(self) -> dict[str, Any]:
+        """The configs by name."""
+        return self.configs()
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions of the code, the canonical one first."""
+        return [self.canonical_version, *self.supported_versions]
+
+    def as_data_source(self, split: Any = None, **options: Any) -> Any:
+        """Returns `as_dataset`, which has a length and items by position."""
+        return self.as_dataset(split, **options)
+
     def _described(self) -> DatasetInfo:
         info = super()._described()
         if info.features is not None:
@@ -230,6 +262,51 @@ class ClassLabel(connectors.ClassLabel):
         )
 
     __hash__ = connectors.ClassLabel.__hash__
+
+
+def load(
+    name: str,
+    *,
+    split: Any = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    download_and_prepare_kwargs: Mapping[str, Any] | None = None,
+    builder_kwargs: Mapping[str, Any] | None = None,
+    try_gcs: bool = False,
+    **options: Any,
+) -> Any:
+    """Returns `beam_datasets.load`, after the dataset was generated if it is not published and its code is known.
+
+    Args:
+        name: see there, as for `split`, `data_dir`, `builder_kwargs` and other options.
+        split: see there.
+        data_dir: see there.
+        download: whether to generate it.
+        download_and_prepare_kwargs: of the builder's `download_and_prepare`.
+        builder_kwargs: see there.
+        try_gcs: has no meaning here.
+        **options: see there.
+    """
+    given = dict(builder_kwargs or {})
+    prepare = getattr(builder(name, data_dir=data_dir, **given), "download_and_prepare", None) if download else None
+    if prepare:
+        prepare(**(download_and_prepare_kwargs or {}))
+    return opening.load(name, split=split, data_dir=data_dir, builder_kwargs=given, **options)
+
+
+def display_progress_bar(enable: bool = True) -> None:
+    """Lets terminals show bars of downloads, or not."""
+    downloads.show_progress = enable
+
+
+def enable_progress_bar() -> None:
+    """Lets terminals show bars of downloads."""
+    display_progress_bar(True)
+
+
+def disable_progress_bar() -> None:
+    """Shows no bars of downloads."""
+    display_progress_bar(False)
 
 
 def optional(feature: Any) -> Any:
@@ -352,6 +429,7 @@ core = _Names(
     beam_utils=beam,
     decode=decode,
     SplitGenerator=builders.SplitGenerator,
+    DatasetNotFoundError=DatasetNotFoundError,
     DatasetInfo=DatasetInfo,
     MetadataDict=MetadataDict,
     Metadata=MetadataDict,

@@ -116,6 +116,37 @@ def test_names_cost_neither_tensorflow_nor_tfds() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+class Loaded(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc, name-defined]
+    VERSION = "1.0.0"
+
+    def _info(self) -> Any:
+        label = tfds.features.ClassLabel(names=["owl ", "tit"])
+        features = tfds.features.FeaturesDict({"bird": {"label": label}, "n": np.int64})
+        return tfds.core.DatasetInfo(builder=self, features=features, supervised_keys=("bird/label", "n"))
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        del dl_manager
+        return {"train": [(n, {"bird": {"label": name}, "n": n}) for n, name in enumerate(("owl ", "owl", "tit"))]}
+
+
+def test_load_generates_what_is_not_published(tmp_path: Path) -> None:
+    with pytest.raises(bd.errors.DatasetNotFoundError):
+        tfds.load("loaded", data_dir=tmp_path, download=False)
+    given = {"download_and_prepare_kwargs": {"num_workers": 1}, "try_gcs": True, "data_dir": tmp_path}
+    data, info = tfds.load("loaded", split="train", as_supervised=True, with_info=True, batch_size=-1, **given)
+    assert sorted(zip(*(column.tolist() for column in data))) == [(0, 0), (0, 1), (1, 2)]
+    assert info.features["bird"]["label"].names == ["owl", "tit"]
+    builder = tfds.builder("loaded", data_dir=tmp_path)
+    assert builder.as_data_source("train")[0].keys() == {"bird", "n"}
+    assert (builder.data_path, builder.versions) == (tmp_path / "loaded" / "1.0.0", ["1.0.0"])
+    assert (tmp_path / "loaded" / "1.0.0" / "bird-label.labels.txt").read_text() == "owl\ntit\n"
+
+
+def test_options_without_equivalent() -> None:
+    with pytest.raises(ValueError, match=r"download_mode='x'.*build\(overwrite=True\)"):
+        tfds.download.DownloadConfig(download_mode="x")
+
+
 def test_optional_features() -> None:
     assert tfds.features.Optional(tfds.features.Scalar("int64")).optional
     with pytest.raises(TypeError, match="cannot be optional"):

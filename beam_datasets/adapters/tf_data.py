@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import to_feature
+from beam_datasets.metadata.info_json import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -124,7 +126,9 @@ def _decoded(tf: Any, step: Decode) -> Any:
         return None
     if step.with_ids:
         spec["tfds_id"] = tf.TensorSpec((), tf.string)
-    return spec if step.supervised_keys is None else tf.nest.map_structure(spec.__getitem__, step.supervised_keys)
+    if step.supervised_keys is None:
+        return spec
+    return tf.nest.map_structure(functools.partial(value_at, spec), step.supervised_keys)
 
 
 def _of_feature(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:

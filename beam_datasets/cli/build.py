@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import ProgressBar, ProgressLines, say, size_text, splits_table, table
-from beam_datasets.cli.resolve import Request, known_names, resolve
+from beam_datasets.cli.resolve import Request, builder_file, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import compatibility
@@ -46,11 +47,13 @@ COMMAND = Command(
     """\
 Generates a dataset and publishes it.
 
-NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version].
+NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version], or a directory with the file of
+one builder; without it, the current directory.
 Without --runner it runs on this machine, a worker process a core.""",
     f"""
 dataset NAME_OR_FILE
 {DATA_DIR}
+--config NAME  a config, if NAME_OR_FILE has none
 --storage{STORAGE.format("the store of --data_dir")}
 --dry_run  print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source is encoded
 --sample SHARE  of the source, for --dry_run; default: 0.01
@@ -170,22 +173,41 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
 def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], Request]:
     """Returns the options of the command, those of Beam, and the dataset."""
     parser = COMMAND.parser()
+    args = _with_dataset(args)
     if not args or args[0] in ("-h", "--help"):
         parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
         parser.parse_args(with_underscores(args))
-    if args[0].startswith("-"):
-        raise UsageError(f"the dataset comes first: {COMMAND.usage}")
     import_beam()
     request = resolve(args[0])
     add_builder_options(parser, request.builder)
     return *parse_with_beam(parser, args), request
 
 
+def _with_dataset(args: Sequence[str]) -> Sequence[str]:
+    """Returns the arguments with the file of a builder in place of a directory; without a dataset, of this one."""
+    first = args[0] if args else None
+    if first in ("-h", "--help") or (first and not first.startswith("-") and not _is_folder(first)):
+        return args
+    try:
+        return [builder_file(first), *args[1:]] if first and _is_folder(first) else [builder_file("."), *args]
+    except UsageError as error:
+        if not args:
+            return args  # prints help
+        if _is_folder(args[0]):
+            raise
+        raise UsageError(f"the dataset comes first: {COMMAND.usage}\n{error}") from None
+
+
+def _is_folder(text: str) -> bool:
+    return text == "." or (os.sep in text and os.path.isdir(text))
+
+
 def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder:
     kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(known, request.builder)}
-    for name in ("config", "version"):
-        if getattr(request, name) is not None:
-            kwargs[name] = getattr(request, name)
+    given = {"config": request.config or known.config, "version": request.version}
+    if request.config and known.config:
+        raise UsageError(f"--config {known.config}: {known.dataset} names the config {request.config!r} already")
+    kwargs |= {name: value for name, value in given.items() if value is not None}
     with as_usage_errors(request.builder.__name__):
         builder = request.builder(data_dir=catalog.root_dir(known.data_dir, known.storage_options), **kwargs)
         builder.info  # noqa: B018  # looks at the source, where the schema comes from there

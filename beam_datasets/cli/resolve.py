@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "image_folder", "jsonl", "parquet", "text_lines", "tfrecord")  # modules of `beam_datasets.files`
 FOLDER = "pipelines"  # a folder of the current directory whose datasets are found by name
 
-_BUILDER = re.compile(r"^class \w+\((\w+\.)?(Dataset|Files|Rows)Builder[,)](?! abc)", re.MULTILINE)
+_BUILDER = re.compile(
+    r"^class \w+\((\w+\.)*(Dataset|GeneratorBased|BeamBased|Files|Rows)Builder[,)](?! abc)", re.MULTILINE
+)
 _CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?")
 
 
@@ -51,8 +53,8 @@ def resolve(text: str) -> Request:
     """Returns the dataset that a text means.
 
     It is `name[/config][:version]` of a registered builder, of a format of files (`csv`), or of `pipelines/name.py`
-    below the current directory; or `path/to/file.py[:Class][/config][:version]`; or `package.module[:Class]...`.
-    A slash may replace the colon before the version.
+    below the current directory; or `path/to/file.py[:Class][/config][:version]`; or `package.module[:Class]...`. A name
+    may also be that of a directory with the file of one builder. A slash may replace the colon before the version.
 
     Raises:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
@@ -77,11 +79,29 @@ def _by_name(name: str) -> type[DatasetBuilder]:
         return _builder_of(importlib.import_module(f"beam_datasets.files.{name}"), None)
     if name in _datasets_in(FOLDER):
         return _builder_of(_load_file(os.path.join(FOLDER, f"{name}.py")), None)
+    if os.path.isdir(name):
+        return _builder_of(_load_file(builder_file(name)), None)
     known = {*registered, *known_names()}
     raise UsageError(
         f"there is no dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{did_you_mean(name, known)} "
         "A file is given by its path: path/to/my_dataset.py"
     )
+
+
+def builder_file(folder: str) -> str:
+    """Returns the file of the builder in a directory: `*_dataset_builder.py` if there is one, as TFDS calls it.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    names = [f"{name}.py" for name in _datasets_in(folder)]
+    found = [name for name in names if name.endswith("_dataset_builder.py")] or names
+    if len(found) != 1:
+        raise UsageError(
+            f"{os.path.abspath(folder)}: expected one file with a builder, got {', '.join(found) or 'none'}. "
+            "Give the file: path/to/my_dataset.py"
+        )
+    return os.path.join(folder, found[0])
 
 
 def known_names() -> list[str]:

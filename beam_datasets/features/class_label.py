@@ -30,7 +30,7 @@ class ClassLabel(Leaf):
 
     Args:
         num_classes: how many classes there are.
-        names: the classes' names, in the order of their indices.
+        names: the classes' names, in the order of their indices. Spaces around them are dropped, as a label file does.
         names_file: a file with one name a line.
         doc: what it means.
 
@@ -64,17 +64,17 @@ class ClassLabel(Leaf):
             raise ValueError("ClassLabel takes one of num_classes=, names= and names_file=, not several")
         if names_file is not None:
             names = parse_names(Path(names_file).read_text(encoding="utf-8"))
-        self._set(doc=doc, num_classes=num_classes, label_names=None if names is None else tuple(names))
+        self._set(doc=doc, num_classes=num_classes, label_names=None)
         super().__post_init__()
-        if self.label_names is None:
+        if names is None:
             return
+        self._set(label_names=tuple(name.strip() for name in names))
+        assert self.label_names is not None
         for name in self.label_names:
             if not is_unicode(name):
                 raise ValueError(f"the class name {name!r} has half of a surrogate pair, which UTF-8 cannot express")
-            if not name.strip() or name != name.strip() or "\n" in name:
-                raise ValueError(
-                    f"the class name {name!r} is empty, has spaces around it or a line break: it cannot be saved"
-                )
+            if not name or "\n" in name:
+                raise ValueError(f"the class name {name!r} is empty or has a line break: it cannot be saved")
         if len(set(self.label_names)) != len(self.label_names):
             twice = next(name for name in self.label_names if self.label_names.count(name) > 1)
             raise ValueError(f"the class name {twice!r} occurs twice; every class needs its own")
@@ -93,7 +93,7 @@ class ClassLabel(Leaf):
         """
         if self.label_names is not None:
             try:
-                return self.label_names.index(name)
+                return self.label_names.index(name.strip())
             except ValueError:
                 raise ValueError(f"{name!r} is none of the {len(self.label_names)} class names") from None
         index = int(name) if name.isdecimal() else -1

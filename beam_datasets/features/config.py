@@ -147,8 +147,9 @@ class UnknownFeature(FeatureConnector):
 
     def _refuse(self, path: str) -> NoReturn:
         raise FeatureTypeError(
-            f"{path}: features of the class {self.python_class_name!r} are not known here. Leave this one out with "
-            "decode.PartialDecoding, or get what is stored with decode.SkipDecoding()"
+            f"{path}: features of the class {self.python_class_name!r} are not known here. Import the "
+            "class and give it to features.register, leave this one out with decode.PartialDecoding, or get what is "
+            "stored with decode.SkipDecoding()"
         )
 
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:

@@ -241,6 +241,21 @@ def names_in(nest: Any) -> list[str]:
     return [name for value in (nest.values() if isinstance(nest, Mapping) else nest) for name in names_in(value)]
 
 
+def value_at(nest: Any, name: str) -> Any:
+    """Returns the item of a nest of dicts that has a name, or is below others, as 'a/b' is below 'a'.
+
+    Raises:
+        KeyError, TypeError: there is none.
+
+    >>> value_at({"a": {"b": 5}}, "a/b")
+    5
+    """
+    if "/" not in name or name in nest:
+        return nest[name]
+    first, _, rest = name.partition("/")
+    return value_at(nest[first], rest)
+
+
 def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, path: str | None = None) -> None:
     """Checks that supervised keys are of the right form, and name features of these, where they are given.
 
@@ -260,9 +275,11 @@ def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, 
     write_supervised_keys(keys)
     known: Any = features.feature if isinstance(features, Sequence) else features
     for name in names_in(keys) if isinstance(known, FeaturesDict) else ():
-        if name not in known:
+        try:
+            value_at(known, name)
+        except (KeyError, TypeError):
             text = (
                 f"supervised_keys is {keys!r}, but there is no feature {name!r}; the features are "
                 f"{', '.join(known) or 'none'}.{did_you_mean(name, known)}"
             )
-            raise ValueError(text) if path is None else MetadataError(f"{path}: {text}")
+            raise (ValueError(text) if path is None else MetadataError(f"{path}: {text}")) from None

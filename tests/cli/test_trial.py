@@ -1,7 +1,9 @@
-"""`build --trial` and `build --overwrite`."""
+"""`build --trial`, `build --overwrite`, and `build` in the directory of a builder."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,3 +99,47 @@ def test_a_version_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> N
 def test_a_store_has_no_step_that_replaces_a_version() -> None:
     with pytest.raises(BeamDatasetsError, match="only a version on a local disk can be overwritten"):
         publish.beside("memory://overwriting/data/counted/1.0.0").__enter__()
+
+
+BUILDER = """
+import beam_datasets.tfds as tfds
+
+
+class Config(tfds.core.BuilderConfig):
+    pass
+
+
+class Builder(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=name) for name in ("one", "two")]
+
+    def _info(self):
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict({"n": tfds.features.Scalar("int64")}))
+
+    def _split_generators(self, dl_manager):
+        return {"train": [(n, {"n": n}) for n in range(3)]}
+"""
+
+
+def test_a_directory_with_a_builder_is_a_dataset(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    folder = tmp_path / "my_birds"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "other.py").write_text("class Other(SomeBuilder):\n    pass\n")
+    assert main(["build", "--data_dir", "data"]) == 2
+    assert "the dataset comes first" in (said := capsys.readouterr().err)
+    assert "expected one file with a builder, got none" in said
+    (folder / "my_birds_dataset_builder.py").write_text(BUILDER)
+    command = ["--data_dir", str(tmp_path / "data"), "--dry_run"]
+    assert main(["build", *command]) == 0
+    assert "my_birds/one:1.0.0 -> " in capsys.readouterr().out
+    assert main(["build", ".", *command, "--config", "two"]) == 0
+    assert "my_birds/two:1.0.0 -> " in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    for spelled in ("my_birds/two", "./my_birds"):
+        assert main(["build", spelled, *command]) == 0
+        assert "my_birds/" in capsys.readouterr().out
+    assert main(["build", "my_birds/two", *command, "--config", "one"]) == 2
+    assert "names the config 'two' already" in capsys.readouterr().err

@@ -16,10 +16,7 @@ from beam_datasets.testing import load_tfds_builder
 from tests.interop.conftest import same
 
 # What of TFDS 4.9.10 is not ported, and why; or what TFDS itself cannot describe here.
-KNOWN = {
-    "dices": "a class name ends in a blank, which a file of names does not keep",
-    "duke_ultrasound": "supervised_keys name a feature that does not exist",
-}
+KNOWN: dict[str, str] = {}
 OFFLINE = (
     "FailedPrecondition",
     "No such file",
