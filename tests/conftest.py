@@ -1,10 +1,12 @@
 """What all tests share."""
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from beam_datasets.native import core
@@ -24,3 +26,37 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Processes that tests start by a fork server import `tests`, wherever the test that starts them has changed to.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+# A small dataset of tests/published.py, which all tests share.
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published dataset, not to be changed."""
+    from tests.published import publish_dataset
+
+    return publish_dataset(tmp_path_factory.mktemp("published"))
+
+
+@pytest.fixture(scope="session")
+def ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with disable_shuffling."""
+    from tests.published import publish_dataset
+
+    return publish_dataset(tmp_path_factory.mktemp("ordered"), ordered=True)
+
+
+@pytest.fixture(scope="session")
+def as_tfds(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without what TensorFlow Datasets does not write."""
+    directory = Path(shutil.copytree(published, tmp_path_factory.mktemp("tfds") / "ds" / "1.0.0"))
+    for name in ("manifest.json", "run.json", *(path.name for path in directory.glob("*.index"))):
+        (directory / name).unlink()
+    return directory
+
+
+@pytest.fixture
+def copy(published: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(published, tmp_path / "data" / "ds" / "1.0.0"))

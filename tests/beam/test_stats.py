@@ -14,7 +14,6 @@ from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
 from beam_datasets.statistics.summary import prepare
 from tests.exporting.conftest import DATA, MANY
-from tests.verifying.conftest import copy, published  # noqa: F401 - fixtures
 
 INTER = DATA / "spec_inter" / "1.2.3"
 
@@ -34,26 +33,26 @@ def test_slices_features_and_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_any_number_of_workers(published: Path) -> None:  # noqa: F811
+def test_any_number_of_workers(published: Path) -> None:
     request = prepare(published)
     expected = json_text(compute(published))
     for workers in (1, 2):
         assert json_text(run(request, num_workers=workers)) == expected
 
 
-def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
     assert main(["stats", *arguments, "--split", "test"]) == 0
     assert "ds:1.0.0, test: 12 examples" in capsys.readouterr().out
 
 
-def test_a_template_has_no_statistics(published: Path) -> None:  # noqa: F811
+def test_a_template_has_no_statistics(published: Path) -> None:
     dataflow = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t"]
     with pytest.raises(ValueError, match="a template is not run: leave out --template_location"):
         run(prepare(published), beam_options=[*dataflow, "--template_location=gs://b/template"], report="gs://b/report")
 
 
-def test_paths_that_workers_cannot_see(published: Path) -> None:  # noqa: F811
+def test_paths_that_workers_cannot_see(published: Path) -> None:
     remote = ["--runner=PortableRunner", "--job_endpoint=there:8099", "--environment_type=EXTERNAL"]
     remote.append("--environment_config=there:50000")
     request = prepare(published)

@@ -14,8 +14,8 @@ from beam_datasets.beam.main import main
 from beam_datasets.beam.verify import _conclude, run
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.verifying import conclude, examine
+from tests.published import contents, restore
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import contents, copy, published, restore  # noqa: F401 - fixtures
 
 
 def pipeline() -> beam.Pipeline:
@@ -24,7 +24,7 @@ def pipeline() -> beam.Pipeline:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corrupt", corruptions.ALL[::3], ids=lambda corrupt: corrupt.__name__)
-def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:
     whole = contents(copy)
     with pipeline() as p:
         assert_that(p | VerifyDataset(copy), equal_to([bd.verify(copy)]))
@@ -36,7 +36,7 @@ def test_the_same_report(copy: Path, corrupt: corruptions.Corrupt) -> None:  # n
     restore(copy, whole)
 
 
-def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:  # noqa: F811
+def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:
     examination = examine(copy)
     expected, facts = examination.expected, list(enumerate(examination.facts))
     assert _conclude(facts[::-1], expected) == bd.verify(copy)
@@ -48,19 +48,19 @@ def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:  # noqa: F8
                 conclude(expected, [shard for _, shard in wrong])
 
 
-def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:
     corruptions.zero_a_stretch(copy, random.Random(0))
     report = tmp_path / "report.json"
     assert run(copy, report=str(report), num_workers=2) == bd.verify(copy)
     assert report.exists()
 
 
-def test_a_flag_is_a_bool(copy: Path) -> None:  # noqa: F811
+def test_a_flag_is_a_bool(copy: Path) -> None:
     with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
         VerifyDataset(copy, decode="no")  # type: ignore[arg-type]
 
 
-def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -> None:  # noqa: F811
+def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -> None:
     before = contents(copy)
     for report in (copy, copy / "features.json" / "below"):
         with pytest.raises(ValueError, match=r"report is '.*', where no file can be written: .* directory"):
@@ -70,7 +70,7 @@ def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -
     assert contents(copy) == before
 
 
-def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--dataset", "ds:1.*.*", "--data_dir", str(copy.parents[1]), "--num_workers", "1"]
     assert main(["verify", "--beam", *arguments]) == 0
     assert "whole; read 6 shards, 72 records" in capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_the_program(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:  #
     assert "leave out --beam" in capsys.readouterr().err
 
 
-def test_paths_that_workers_cannot_see(copy: Path) -> None:  # noqa: F811
+def test_paths_that_workers_cannot_see(copy: Path) -> None:
     elsewhere = ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=DOCKER"]
     with pytest.raises(ValueError, match="--report"):
         run(copy, beam_options=elsewhere)

@@ -3,7 +3,6 @@
 import pytest
 
 from beam_datasets.cli import main
-from tests.verifying.conftest import copy, published  # noqa: F401 - fixtures
 
 
 @pytest.fixture

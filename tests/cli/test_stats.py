@@ -14,7 +14,7 @@ from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text, saved_path
 from beam_datasets.statistics.summary import prepare
 from tests.exporting.conftest import dataset_of
-from tests.verifying.conftest import contents
+from tests.published import contents
 
 
 def test_a_table(copy, run):

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from beam_datasets.cli.printing import bytes_bar
+from tests.published import contents
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import contents
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 REFUSAL = "only a good copy can restore it: give one by --from, or generate a new version"

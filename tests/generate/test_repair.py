@@ -18,16 +18,8 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFou
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.repair import copy_file
 from beam_datasets.metadata.manifest import Manifest
+from tests.published import contents, publish_dataset, restore
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import (
-    as_tfds,  # noqa: F401 - fixtures
-    contents,
-    copy,  # noqa: F401
-    ordered,  # noqa: F401
-    publish_dataset,
-    published,  # noqa: F401
-    restore,
-)
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 INDEX = f"{SHARD}.index"
@@ -40,7 +32,7 @@ def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
-def test_a_copy_brings_back_all(copy: Path, published: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+def test_a_copy_brings_back_all(copy: Path, published: Path, corrupt: corruptions.Corrupt) -> None:
     whole = contents(copy)
     for seed in range(20):
         corrupt(copy, random.Random(seed))
@@ -62,7 +54,7 @@ def test_a_copy_brings_back_all(copy: Path, published: Path, corrupt: corruption
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corrupt", corruptions.ALL, ids=lambda corrupt: corrupt.__name__)
-def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruptions.Corrupt) -> None:  # noqa: F811
+def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruptions.Corrupt) -> None:
     whole = contents(copy)
     for seed in range(40):
         corrupt(copy, random.Random(seed))
@@ -80,7 +72,7 @@ def test_without_a_copy_nothing_wrong_is_written(copy: Path, corrupt: corruption
         restore(copy, whole)
 
 
-def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path) -> None:
     (copy / SHARD).unlink()
     roots = [published.parent, Path(shutil.copytree(published.parent, tmp_path / "other/ds")).parent]
     for root, below in zip(roots, ("1.0.0", "ds/1.0.0")):
@@ -97,7 +89,7 @@ def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path
         bd.repair(copy, copy=later)
 
 
-def test_a_manifest_cannot_have_files_written_elsewhere(copy: Path, published: Path) -> None:  # noqa: F811
+def test_a_manifest_cannot_have_files_written_elsewhere(copy: Path, published: Path) -> None:
     before = contents(copy)
     for directory in (copy, shutil.copytree(published, copy.parents[2] / "other" / "ds" / "1.0.0")):
         manifest = Manifest.from_text(before["manifest.json"], path="m")
@@ -119,7 +111,7 @@ def repaired(directory: Path, *files: str, **options: object) -> list[str]:
 
 
 @pytest.mark.slow
-def test_an_index_is_built_from_what_is_left_of_its_keys(copy: Path) -> None:  # noqa: F811
+def test_an_index_is_built_from_what_is_left_of_its_keys(copy: Path) -> None:
     whole = contents(copy)
     content = whole[INDEX]
     for place in range(48 + 8 * 15):
@@ -132,7 +124,7 @@ def test_an_index_is_built_from_what_is_left_of_its_keys(copy: Path) -> None:  #
         assert contents(copy) == whole
 
 
-def test_an_index_without_keys_serves_all_but_find(copy: Path, published: Path) -> None:  # noqa: F811
+def test_an_index_without_keys_serves_all_but_find(copy: Path, published: Path) -> None:
     (copy / INDEX).unlink()
     before = contents(copy)
     (message,) = repaired(copy, INDEX)
@@ -155,7 +147,7 @@ def test_an_index_without_keys_serves_all_but_find(copy: Path, published: Path) 
     assert contents(copy) == contents(published)
 
 
-def test_keys_that_are_positions_are_proved(ordered: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_keys_that_are_positions_are_proved(ordered: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(ordered, tmp_path / "ds" / "1.0.0"))
     for index in directory.glob("*.index"):
         index.unlink()
@@ -163,7 +155,7 @@ def test_keys_that_are_positions_are_proved(ordered: Path, tmp_path: Path) -> No
     assert contents(directory) == contents(ordered)
 
 
-def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> None:
     other = publish_dataset(tmp_path / "other", ordered=True)
     corruptions.flip_in_shard(copy, random.Random(0))
     before = contents(copy)
@@ -178,14 +170,14 @@ def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> Non
     assert contents(copy) == before
 
 
-def test_no_copy(copy: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_no_copy(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(PathNotFoundError, match="directory to copy from does not exist"):
         bd.repair(copy, copy=tmp_path / "nowhere")
     with pytest.raises(MetadataError, match="is the dataset itself"):
         bd.repair(copy, copy=copy)
 
 
-def test_a_damaged_copy_gives_what_is_whole_of_it(copy: Path, published: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_damaged_copy_gives_what_is_whole_of_it(copy: Path, published: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(published, tmp_path / "other"))
     for directory, damaged in ((copy, (0, 1)), (other, (1, 2))):
         for shard in damaged:
@@ -201,7 +193,7 @@ def test_a_damaged_copy_gives_what_is_whole_of_it(copy: Path, published: Path, t
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) -> None:  # noqa: F811
+def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) -> None:
     """A reader that has the damaged file open goes on with it; all other files are not even touched."""
     corruptions.cut_between_records(copy, random.Random(3))
     (damaged,) = changed(contents(published), contents(copy))
@@ -214,7 +206,7 @@ def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) 
     assert now.keys() == inodes.keys()
 
 
-def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, published: Path) -> None:  # noqa: F811
+def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, published: Path) -> None:
     (copy / SHARD).write_bytes(b"damaged")
     with pytest.raises(StorageError, match="was changed while it was copied"):
         copy_file(str(published / SHARD), str(copy / SHARD), 12345)
@@ -222,7 +214,7 @@ def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, publ
     assert not list(copy.glob(".tmp-*"))
 
 
-def test_a_directory_that_may_not_be_written(copy: Path, published: Path) -> None:  # noqa: F811
+def test_a_directory_that_may_not_be_written(copy: Path, published: Path) -> None:
     (copy / SHARD).write_bytes(b"damaged")
     copy.chmod(0o500)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -239,7 +231,7 @@ def test_a_directory_that_may_not_be_written(copy: Path, published: Path) -> Non
     assert not list(copy.glob(".tmp-*"))
 
 
-def test_nothing_is_done_to_a_whole_dataset(published: Path) -> None:  # noqa: F811
+def test_nothing_is_done_to_a_whole_dataset(published: Path) -> None:
     before = contents(published)
     done = bd.repair(published)
     assert (done.steps, done.refused, done.before.whole) == ((), {}, True)
@@ -247,13 +239,13 @@ def test_nothing_is_done_to_a_whole_dataset(published: Path) -> None:  # noqa: F
     assert contents(published) == before
 
 
-def test_flags_are_bools(published: Path) -> None:  # noqa: F811
+def test_flags_are_bools(published: Path) -> None:
     for name in ("dry_run", "decode"):
         with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
             bd.repair(published, **{name: "no"})
 
 
-def test_materialized_keys_are_proved_too(copy: Path) -> None:  # noqa: F811
+def test_materialized_keys_are_proved_too(copy: Path) -> None:
     """Keys of several stretches, as an index of a materialized dataset has them."""
     index = Index.from_bytes((copy / INDEX).read_bytes(), path="")
     keys = np.array(index.keys)

@@ -8,14 +8,14 @@ import pytest
 
 import beam_datasets as bd
 from tests.generate.test_repair import ADVICE, INDEX, SHARD, repaired
-from tests.verifying.conftest import contents, copy, ordered, published  # noqa: F401 - fixtures
+from tests.published import contents
 
 
 @pytest.mark.parametrize("with_copy", [False, True])
 @pytest.mark.parametrize("file", [SHARD, INDEX, "manifest.json", "dataset_info.json", "features.json"])
 def test_a_directory_in_a_files_place_keeps_nothing_else_from_repair(
-    copy: Path,  # noqa: F811
-    published: Path,  # noqa: F811
+    copy: Path,
+    published: Path,
     file: str,
     with_copy: bool,
 ) -> None:
@@ -35,7 +35,7 @@ def test_a_directory_in_a_files_place_keeps_nothing_else_from_repair(
     assert contents(copy) == contents(published)
 
 
-def test_keys_that_cannot_be_read_are_not_given_up(copy: Path, ordered: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_keys_that_cannot_be_read_are_not_given_up(copy: Path, ordered: Path, tmp_path: Path) -> None:
     """A disk or a store that fails may serve again; what is proved is written."""
     (copy / INDEX).unlink()
     os.mkfifo(copy / INDEX)

@@ -14,7 +14,7 @@ import beam_datasets as bd
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.manifest import Manifest
-from tests.verifying.conftest import contents, edit_json, restore
+from tests.published import contents, edit_json, restore
 
 SPEC_DATASETS = sorted(path.parent for path in (Path(__file__).parents[1] / "data" / "tfds").rglob("dataset_info.json"))
 

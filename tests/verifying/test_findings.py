@@ -16,8 +16,8 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.verifying import Finding, Lost, Report, scan
+from tests.published import contents, edit_json, restore
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import contents, edit_json, restore
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 SHORT = "ds-test.tfrecord-00001-of-00002"

@@ -17,8 +17,8 @@ from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.metadata.manifest import Manifest
+from tests.published import contents, edit_json, restore
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import contents, edit_json, restore
 
 EXPRESSION = "train=test+train[40:]+train[:20]"
 

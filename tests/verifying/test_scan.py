@@ -16,8 +16,8 @@ from beam_datasets.features.compiler import compile_encoder
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.verifying import examine, scan
+from tests.published import contents, restore
 from tests.verifying import test_corruptions as corruptions
-from tests.verifying.conftest import contents, restore
 
 
 def test_an_unreadable_index_is_read_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verifying.conftest import contents
+from tests.published import contents
 
 SHARD = "ds-train.tfrecord-00003-of-00004"
 FILES = (SHARD, f"{SHARD}.index", "dataset_info.json", "manifest.json", "features.json")

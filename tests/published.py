@@ -1,12 +1,10 @@
-"""A small published dataset, with real checksums, and copies of it to damage."""
+"""A small dataset with real checksums, which fixtures publish and copy, and what damages and restores copies."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import beam_datasets as bd
 from beam_datasets import features
@@ -51,33 +49,6 @@ def publish_dataset(data_dir: Path, *, ordered: bool = False) -> Path:
     builder = Numbers(data_dir=data_dir, ordered=ordered)
     builder.build(num_shards={split: shards for split, (_, shards) in SIZES.items()}, num_workers=1)
     return Path(builder.dataset_dir)
-
-
-@pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published dataset, not to be changed."""
-    return publish_dataset(tmp_path_factory.mktemp("published"))
-
-
-@pytest.fixture(scope="session")
-def ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with disable_shuffling."""
-    return publish_dataset(tmp_path_factory.mktemp("ordered"), ordered=True)
-
-
-@pytest.fixture(scope="session")
-def as_tfds(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same without what TensorFlow Datasets does not write."""
-    directory = Path(shutil.copytree(published, tmp_path_factory.mktemp("tfds") / "ds" / "1.0.0"))
-    for name in ("manifest.json", "run.json", *(path.name for path in directory.glob("*.index"))):
-        (directory / name).unlink()
-    return directory
-
-
-@pytest.fixture
-def copy(published: Path, tmp_path: Path) -> Path:
-    """A copy to damage."""
-    return Path(shutil.copytree(published, tmp_path / "data" / "ds" / "1.0.0"))
 
 
 def contents(directory: Path) -> dict[str, bytes]:
