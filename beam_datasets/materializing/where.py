@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Convert = Callable[[list[Any]], Any]
 
 _TABLE, _PLACE = "examples", "#"
+_MAX_NAMES = 20  # of labels in an error
 _BEFORE, _AFTER = f'SELECT "{_PLACE}" FROM {_TABLE} WHERE (\n', "\n)"
 
 
@@ -86,8 +87,14 @@ class Where:
 
         def places(records: list[Any]) -> list[int]:
             examples = [decode(record) for record in records] if decode_block is None else decode_block(records)
-            arrays = [columns[name][1]([example[name] for example in examples]) for name in names]
-            return chosen([pa.array(range(len(records)), pa.int64()), *arrays])
+            arrays = [pa.array(range(len(records)), pa.int64())]
+            for name in names:
+                try:
+                    arrays.append(columns[name][1]([example[name] for example in examples]))
+                except pa.ArrowInvalid as error:  # of text
+                    message = f"feature {name!r}: expected text in UTF-8, got other bytes ({error}). Use filter= for it"
+                    raise self._error(message, columns) from error
+            return chosen(arrays)
 
         return places
 
@@ -123,13 +130,36 @@ class Where:
             if name in known and known[name] not in columns:
                 feature = features[known[name]]
                 raise self._error(f"feature {known[name]!r}, {feature!r}, has no column\n{pointed}", columns)
+        for node in nodes:
+            sides = [node["left"], node["right"]] if node["class"] == "COMPARISON" else node.get("children", [])
+            if node["class"] == "COMPARISON" or node["type"] == "COMPARE_IN":
+                self._check_labels(sides, {name: features[known[name]] for name in refs if name in known}, columns)
         return [name for name in columns if name.lower() in refs]
+
+    def _check_labels(self, sides: list[Any], named: dict[str, Any], columns: dict[str, Any]) -> None:
+        """Raises a BeamDatasetsError if a class label is compared with a text that is none of its names."""
+        labels = [named.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"]
+        for label in labels:
+            for text in map(_text, sides):
+                if isinstance(label, ClassLabel) and label.names and text is not None and text not in label.names:
+                    message = f"{text!r} is not a label: expected one of {', '.join(label.names[:_MAX_NAMES])}"
+                    more = ", ..." if len(label.names) > _MAX_NAMES else ""
+                    raise self._error(f"{message}{more}.{did_you_mean(text, label.names)}", columns)
 
     def _error(self, message: str, columns: dict[str, Any]) -> BeamDatasetsError:
         names = ", ".join(columns) or "none"
         return BeamDatasetsError(
             f"where={self.expression!r}: {message}\nGive a condition in DuckDB's SQL over these features: {names}."
         )
+
+
+def _text(node: Any) -> str | None:
+    """Returns the text of a constant; None for other nodes."""
+    literal, value = node.get("literal") or {}, node.get("value") or {}  # of later and earlier versions of DuckDB
+    if node["class"] != "CONSTANT":
+        return None
+    is_text = literal.get("kind") == "STRING" or value.get("type", {}).get("id") == "VARCHAR"
+    return literal.get("text", value.get("value")) if is_text else None
 
 
 def _pointed(expression: str, place: int) -> str:

@@ -57,8 +57,9 @@ def mix(
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: there are no sources or more than 1024, one is empty, a weight is not above 0, names are not unique,
-            or the features of two sources differ. Features are not compared if a source has a `map()`.
+        ValueError: there are no sources or more than 1024, one is empty or has `parallel()`, a weight is not above 0,
+            names are not unique, or the features of two sources differ. Features are not compared if a source has a
+            `map()`.
     """
     datasets, weights = _sources_of(sources)
     if stop not in STOPS:
@@ -69,6 +70,8 @@ def mix(
     for dataset, title in zip(datasets, titles):
         if not dataset:
             raise ValueError(f"source {title!r} is empty: expected at least one example. Leave it out of mix().")
+        if (dataset._processes, dataset._threads) != (None, None):
+            raise ValueError(f"source {title!r} has parallel(), which a mixture has for all. Use mix(...).parallel().")
     _check_agreement(datasets, titles)
     steps = _steps(datasets, source_key, titles)
     pattern = Pattern(quotas_of(weights), seed)

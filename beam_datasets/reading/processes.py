@@ -279,11 +279,29 @@ def _make(payload: bytes, send: Callable[[int, Any], None]) -> None:
     flush(_END)
 
 
-def _picklable(error: BaseException) -> BaseException:
+class _Rebuilt:
+    """An error that pickles without its constructor, which may have other arguments than the error has."""
+
+    def __init__(self, error: Exception) -> None:
+        self._parts = type(error), error.args, dict(error.__dict__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, self._parts
+
+
+def _rebuilt(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+def _picklable(error: BaseException) -> Any:
     """Returns an error as its parent can raise it."""
-    try:
-        if isinstance(error, Exception) and type(pickle.loads(pickle.dumps(error))) is type(error):
-            return error
-    except Exception:
-        pass
+    for made in (error, _Rebuilt(error)) if isinstance(error, Exception) else ():
+        try:
+            if type(pickle.loads(pickle.dumps(made))) is type(error):
+                return made
+        except Exception:
+            continue
     return WorkerError(f"a worker process raised {type(error).__name__}: {error}")

@@ -206,6 +206,7 @@ def test_processes_that_train_together(torch: Any, order: list[int], tmp_path: P
 @pytest.mark.parametrize("size", [4, 4096], ids=["in the message", "in a segment"])
 def test_a_batch_crosses_in_one_piece(torch: Any, size: int) -> None:
     """What arrives is a plain dict of the same values in the same order, also while others are held."""
+    from multiprocessing import resource_sharer
     from multiprocessing.reduction import ForkingPickler
 
     from beam_datasets.adapters.torch_transfer import Transferred
@@ -252,6 +253,7 @@ def test_a_batch_crosses_in_one_piece(torch: Any, size: int) -> None:
         check(crossed(start), start)
     assert torch.equal(part, torch.arange(size) + 3)
     assert pickle.loads(pickle.dumps(Transferred(a=1))) == {"a": 1}
+    resource_sharer.stop(timeout=10)  # this process was its own worker
 
 
 @pytest.mark.parametrize("map_style", [False, True])

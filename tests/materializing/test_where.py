@@ -104,6 +104,8 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
         ("n in (select 3)", "got a subquery"),
         ("random() < 0.5", r"random\(\) does not depend on the example alone"),
         ("current_date > '2020-01-01'", "no feature 'current_date'"),
+        ("label = 'dgo' or n > 3", r"'dgo' is not a label: expected one of cat, dog\..*'dog'"),
+        ("n > 3 and label not in ('cat', 'x')", "'x' is not a label: expected one of cat, dog"),
         ("image is null", "feature 'image', .* has no column"),
         ('"#" > 3', "no feature '#'"),
     ],
@@ -111,6 +113,13 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
 def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: str, words: str) -> None:
     with pytest.raises(BeamDatasetsError, match=words):
         plan_job(str(source), to="some", data_dir=str(tmp_path), where=expression)
+
+
+def test_bytes_that_are_not_text() -> None:
+    tree = F.FeaturesDict({"text": F.Text()})
+    record = F.compile_encoder(tree)({"text": b"\xff\xfe"})
+    with pytest.raises(BeamDatasetsError, match="feature 'text': expected text in UTF-8, got other bytes"):
+        Where("text = 'a'").compile(tree)([record])
 
 
 def test_not_a_text(source: Path, tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_padding(tokens: Any, options: Any, ids: Any, words: Any, mapped: bool) 
             bd.errors.FeatureError,
             "at most pad_length=3 .* got 4",
         ),
+        (lambda d: list(d.batch(3, pad_length={"n": 3})), bd.errors.FeatureError, "n: expected an array .* got int64"),
         (lambda d: d.batch(3, pad_side="top"), ValueError, "pad_side must be 'left' or 'right', got 'top'"),
         (lambda d: d.batch(3, pad_length="x"), TypeError, "pad_length must be an int"),
         (lambda d: d.batch(3, pad_value={"idz": 0}), ValueError, "padding names feature 'idz'; there are ids"),

@@ -226,6 +226,7 @@ def test_states_of_other_mixtures_are_refused(builder: Any) -> None:
         (lambda d: bd.mix({d: "1"}), TypeError, "must be a number, got '1'"),
         (lambda d: bd.mix({d: 1}, stop="last"), ValueError, "stop must be 'first', 'all' or 'never', got 'last'"),
         (lambda d: bd.mix({d: 1}, seed="x"), TypeError, "seed must be an int"),  # type: ignore[arg-type]
+        (lambda d: bd.mix({d.parallel(threads=2): 1}), ValueError, "has parallel.*Use mix"),
         (lambda d: bd.mix({d.take(0): 1}), ValueError, "is empty: expected at least one example. Leave it out"),
         (lambda d: bd.mix({d: 1}, source_key="id"), ValueError, "'id', a feature of the sources"),
         (lambda d: bd.mix([(d, 1), (d, 1)], source_key="s"), ValueError, r"names must differ.* names=\[...\]"),

@@ -6,6 +6,7 @@ import gc
 import itertools
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import WorkerError
+from beam_datasets.reading.processes import _picklable
 
 COUNT = 90
 CHAINS: dict[str, Any] = {
@@ -119,12 +121,20 @@ def test_examples_are_made_elsewhere_and_can_be_changed(dataset: Any) -> None:
     assert batch["id"].sum() == 40
 
 
+class TwoArguments(Exception):
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(f"{count} of {name}")
+        self.count = count
+
+
 def test_an_error_has_the_traceback_of_the_worker(dataset: Any) -> None:
     with pytest.raises(ZeroDivisionError, match="it is 60") as raised:
         list(dataset.map(fail_at_60).parallel(processes=1))
     assert "in fail_at_60" in str(raised.value.__cause__)
     with pytest.raises(WorkerError, match="raised Local: of a worker"):
         list(dataset.map(fail_strangely).parallel(processes=1))
+    error = pickle.loads(pickle.dumps(_picklable(TwoArguments("lamp", 3))))
+    assert (type(error), str(error), error.count) == (TwoArguments, "3 of lamp", 3)
 
 
 @pytest.mark.slow
