@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,34 +40,6 @@ slice SLICE  such as 'train[10%:20%]+test'
 )
 
 
-@dataclass(frozen=True)
-class Read:
-    """A run of records that a slice reads.
-
-    Attributes:
-        split: of which it is.
-        filename: the shard.
-        skip: how many records come before the run.
-        take: how many the run has.
-        examples_in_shard: how many the whole shard has.
-        start: where the run begins in the file, in bytes.
-        stop: where it ends.
-    """
-
-    split: str
-    filename: str
-    skip: int
-    take: int
-    examples_in_shard: int
-    start: int
-    stop: int
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the records, without the 16 bytes that each takes in addition."""
-        return self.stop - self.start - OVERHEAD * self.take
-
-
 def run(args: Sequence[str]) -> int:
     """Prints what a slice reads."""
     known = COMMAND.parse(args)
@@ -85,8 +57,11 @@ def run(args: Sequence[str]) -> int:
     return 0
 
 
-def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> Read:
-    """Returns a run with its bytes: by the index, or without an index, by reading the shard."""
+def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[str, Any]:
+    """Returns a run of records with its bytes: by the index, or without an index, by reading the shard.
+
+    `start` and `stop` are its place in the file; `num_bytes` is without the framing of 16 bytes a record.
+    """
     path = storage.join(published.dataset_dir, run.filename)
     if run.take == run.examples_in_shard:
         start, stop = 0, storage.size(path)
@@ -94,38 +69,47 @@ def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> Read:
         index = read_index(path) if published.manifest is not None or not storage.is_remote(path) else None
         offsets = (index or Shard(path, run.examples_in_shard, indexed=False)).offsets
         start, stop = int(offsets[run.skip]), int(offsets[run.skip + run.take])
-    return Read(split, run.filename, run.skip, run.take, run.examples_in_shard, start, stop)
+    num_bytes = stop - start - OVERHEAD * run.take
+    return {"split": split, **asdict(run), "start": start, "stop": stop, "num_bytes": num_bytes}
 
 
-def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[Read]) -> str:
+def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
     summary = {
         "dataset": published.info.display_name,
         "directory": published.dataset_dir,
         "slice": expression,
-        "num_examples": sum(read.take for read in reads),
-        "num_bytes": sum(read.num_bytes for read in reads),
-        "files": [asdict(read) | {"num_bytes": read.num_bytes} for read in reads],
+        "num_examples": sum(read["take"] for read in reads),
+        "num_bytes": sum(read["num_bytes"] for read in reads),
+        "files": reads,
     }
     return json.dumps(summary, indent=1)
 
 
 def _text(
-    published: ReadOnlyBuilder, expression: str, parts: Sequence[tuple[str, int, int]], reads: Sequence[Read]
+    published: ReadOnlyBuilder,
+    expression: str,
+    parts: Sequence[tuple[str, int, int]],
+    reads: Sequence[dict[str, Any]],
 ) -> str:
     splits = {name: published.info.splits[name] for name, _, _ in parts}
-    files, shards = len({read.filename for read in reads}), sum(split.num_shards for split in splits.values())
+    files, shards = len({read["filename"] for read in reads}), sum(split.num_shards for split in splits.values())
     head = (
-        f"{published.info.display_name}, {expression}: {sum(read.take for read in reads):,} examples, "
-        f"{size_text(sum(read.num_bytes for read in reads))}, of {files:,} of {shards:,} shards"
+        f"{published.info.display_name}, {expression}: {sum(read['take'] for read in reads):,} examples, "
+        f"{size_text(sum(read['num_bytes'] for read in reads))}, of {files:,} of {shards:,} shards"
     )
     pictures = []
     for name, split in splits.items():
         ranges = [(start, stop) for part, start, stop in parts if part == name]
         pictures.append(f"{name} {bar(0, split.num_examples, ranges, BAR)} {split.num_examples:,} examples")
     rows = [
-        [read.filename, f"{read.skip}:{read.skip + read.take}", read.take, read.examples_in_shard, size_text(size)]
+        [
+            read["filename"],
+            f"{read['skip']}:{read['skip'] + read['take']}",
+            read["take"],
+            read["examples_in_shard"],
+            size_text(read["num_bytes"]),
+        ]
         for read in reads[:MAX_LINES]
-        for size in [read.num_bytes]
     ]
     left_out = [f"... and {len(reads) - MAX_LINES:,} lines more; --json has all"] if len(reads) > MAX_LINES else []
     return "\n".join([head, *pictures, table(["shard", "records", "selected", "of", "bytes"], rows), *left_out])

@@ -237,14 +237,6 @@ _WIDE = 4
 UNIT = 1080 + 53  # every finite float64 is an integer times 2**-UNIT
 
 
-def _none() -> NDArray[Any]:
-    return np.zeros(0, np.uint64)
-
-
-def _no_counts() -> NDArray[Any]:
-    return np.zeros(0, np.int64)
-
-
 @dataclass
 class Spread:
     """Distribution of finite numbers.
@@ -266,8 +258,8 @@ class Spread:
     low: int = (1 << 64) - 1
     high: int = 0
     shift: int = 0
-    bins: Codes = field(default_factory=_none)
-    counts: NDArray[np.int64] = field(default_factory=_no_counts)
+    bins: Codes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def add(self, values: NDArray[Any], unique: tuple[Codes, NDArray[np.int64]] | None = None) -> None:
         """Adds numbers.
