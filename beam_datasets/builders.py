@@ -6,7 +6,6 @@ because `build()` runs a pipeline.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -361,7 +360,8 @@ class DatasetBuilder:
             first: how many examples each split has at most, the first of its source; None for all. What Beam makes is
                 not cut.
         """
-        other = copy.copy(self)
+        other = object.__new__(type(self))  # not as pickled for a worker, which downloads nothing
+        other.__dict__.update(self.__dict__)
         other.__dict__.pop("info", None)
         other._root, other._download_root = catalog.root_dir(data_dir), self._root
         other._trial_examples = first

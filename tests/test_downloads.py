@@ -189,6 +189,10 @@ class Fetched(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type:
 def test_a_builder_that_downloads(server: Server, tmp_path: Path, monkeypatch: Any) -> None:
     asked, get = [], requests.get
     monkeypatch.setattr(requests, "get", lambda url, **options: asked.append(options["verify"]) or get(url, **options))
+    elsewhere = Fetched(data_dir=tmp_path / "first", urls=[f"{server.url}/a.bin"]).elsewhere(tmp_path / "second")
+    assert elsewhere.split_generators(None)["train"][0][1] == {"size": len(CONTENT)}
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
+    asked.clear()
     builder = Fetched(data_dir=tmp_path, urls=[f"{server.url}/a.bin", f"{server.url}/b.bin"])
     builder.download_and_prepare(download_config=tfds.download.DownloadConfig(verify_ssl=False), num_workers=1)
     assert builder.info.download_size == bd.builder("fetched", data_dir=tmp_path).info.download_size == 2 * len(CONTENT)
