@@ -23,7 +23,7 @@ import time
 import urllib.parse
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -395,10 +395,10 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     """
     limit = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
     written = 0
-    with _replacing(target) as temporary:
+    with _replacing(target) as temporary, contextlib.closing(_members(path, method, links=False)) as members:
         if method not in _SINGLE:
             temporary.mkdir()
-        for name, size, open_member in _members(path, method, links=False):
+        for name, size, open_member in members:
             written += size
             if written > limit:
                 raise _bomb(path, limit)
@@ -424,7 +424,7 @@ def _bomb(path: Path, limit: int) -> DownloadError:
 Member = tuple[str, int, Callable[[], IO[bytes]]]  # its path, its size as the archive has it, what opens it
 
 
-def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Iterator[Member]:
+def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Generator[Member]:
     """Yields the files of an archive; links yield the file that they lead to, if it is there, or are errors."""
     if method is ExtractMethod.NO_EXTRACT:
         raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
@@ -434,15 +434,18 @@ def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Iterat
         opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
         yield "", 0, lambda: opened(path, "rb")
         return
-    members = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path, method in _STREAMS)
-    while (member := _guarded(path, next, members, None)) is not None:
-        name, size, is_link, open_member = member
-        if name.startswith("/") or ".." in name.replace("\\", "/").split("/") or "\0" in name or name[1:2] == ":":
-            raise DownloadError(f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked.")
-        if is_link and not links:
-            raise DownloadError(f"{path} has the link {name!r}; links are not unpacked. Use iter_archive().")
-        if not is_link or _leads_to_member(open_member):
-            yield name, size, open_member
+    found = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path, method in _STREAMS)
+    with contextlib.closing(found) as members:
+        while (member := _guarded(path, next, members, None)) is not None:
+            name, size, is_link, open_member = member
+            if name.startswith("/") or ".." in name.replace("\\", "/").split("/") or "\0" in name or name[1:2] == ":":
+                raise DownloadError(
+                    f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked."
+                )
+            if is_link and not links:
+                raise DownloadError(f"{path} has the link {name!r}; links are not unpacked. Use iter_archive().")
+            if not is_link or _leads_to_member(open_member):
+                yield name, size, open_member
 
 
 def _leads_to_member(open_link: Callable[[], Any]) -> bool:
@@ -465,7 +468,7 @@ def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
         raise DownloadError(f"{path} is damaged, or no such archive: {type(e).__name__}: {e}") from e
 
 
-def _zip_members(path: Path) -> Iterator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
+def _zip_members(path: Path) -> Generator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.is_dir():
@@ -473,7 +476,7 @@ def _zip_members(path: Path) -> Iterator[tuple[str, int, bool, Callable[[], IO[b
                 yield member.filename, member.file_size, is_link, lambda member=member: archive.open(member)  # type: ignore[misc]
 
 
-def _tar_members(path: Path, stream: bool) -> Iterator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
+def _tar_members(path: Path, stream: bool) -> Generator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
     with tarfile.open(path, "r|*" if stream else "r:*") as archive:
         for member in archive:
             is_link = member.issym() or member.islnk()
@@ -527,11 +530,13 @@ class _Fetcher:
                         f"{url}: the certificate of the server is not accepted: {error}. If you trust it without, give "
                         "--no_verify_ssl (or DownloadConfig(verify_ssl=False))."
                     ) from error
-                if attempt >= (_ATTEMPTS_TO_CONNECT if _is_unreachable(error) else _ATTEMPTS):
-                    raise DownloadError(f"{url} could not be fetched in {attempt} attempts: {error}") from error
+                unreachable = _why_unreachable(error)
+                said = unreachable or error
+                if attempt >= (_ATTEMPTS_TO_CONNECT if unreachable else _ATTEMPTS):
+                    raise DownloadError(f"{url} could not be fetched in {attempt} attempts: {said}") from error
                 asked = getattr(error, "pause", None)
                 seconds = min(asked if asked is not None else pause, _LONGEST_PAUSE)
-                _LOGGER.warning("%s: %s. Trying again in %.0f s", url, error, seconds)
+                _LOGGER.warning("%s: %s. Trying again in %.0f s", url, said, seconds)
                 time.sleep(seconds)
                 pause *= 2
             except requests.RequestException as error:
@@ -584,12 +589,12 @@ class _Fetcher:
             )
 
 
-def _is_unreachable(error: Exception) -> bool:
-    """Returns whether no connection was made."""
+def _why_unreachable(error: Exception) -> Exception | None:
+    """Returns why no connection was made; None if one was."""
     import urllib3
 
     reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return isinstance(reason, urllib3.exceptions.NewConnectionError)
+    return reason if isinstance(reason, urllib3.exceptions.NewConnectionError) else None
 
 
 def _bar(part: Path, start: int, length: str | None) -> Any:

@@ -106,6 +106,7 @@ def test_json_names_the_class_which_must_be_registered() -> None:
     features.register(Rgb)
     features.register(Length)
     assert features.from_json_text(text) == tree
+    assert features.from_json_text(text.replace(__name__, f"moved.{__name__}")) == tree
     assert features.from_json_text(text)["one"].documentation.desc == "a colour"  # type: ignore[index]
     assert Rgb(2) != Rgb(1) != Length()
     assert len({Rgb(2), Rgb(2)}) == 1
