@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
+import itertools
 import pathlib
 import sys
 import types
@@ -23,7 +24,7 @@ from beam_datasets import features as connectors
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import decode as decode
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.features.numbers import convert_as_tfds
+from beam_datasets.features.numbers import connectors_in, convert_as_tfds
 from beam_datasets.metadata.info import DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
 from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
@@ -224,6 +225,22 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         if info.features is not None:
             convert_as_tfds(info.features)
         return info
+
+    def split_generators(self, pipeline: Any) -> dict[str, Any]:
+        """Returns the sources, once the class names that generators set before their first example are known.
+
+        They are published by the launcher, but generators run on workers.
+        """
+        sources: dict[str, Any] = super().split_generators(pipeline)
+        if self._downloads is None or not self._downloads.offline:  # not on a worker
+            for split, source in sources.items():
+                if isinstance(source, types.GeneratorType) and any(map(_is_unnamed, connectors_in(self.info.features))):
+                    sources[split] = itertools.chain(list(itertools.islice(source, 1)), source)
+        return sources
+
+
+def _is_unnamed(feature: Any) -> bool:
+    return isinstance(feature, connectors.ClassLabel) and feature.label_names is None
 
 
 class BeamBasedBuilder(GeneratorBasedBuilder, builders.BeamBasedBuilder, skip_registration=True):

@@ -159,11 +159,17 @@ class FromText(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     def _info(self):
         row = {"n": np.int32, "x": tfds.features.Tensor(shape=(2,), dtype=np.float32)}
         features = {"row": row, "many": tfds.features.Sequence(np.int64)}
-        return tfds.core.DatasetInfo(builder=self, features={**features, "label": tfds.features.ClassLabel()})
+        labels = {"label": tfds.features.ClassLabel(), "late": tfds.features.ClassLabel(num_classes=2)}
+        return tfds.core.DatasetInfo(builder=self, features=features | labels)
 
     def _split_generators(self):
         self.info.features["label"].names = ["no", "yes"]
-        return {"train": [(0, {"row": {"n": "7", "x": ["0.1", "nan"]}, "many": [" 3", 4], "label": "yes"})]}
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        self.info.features["late"].names = ["a", "b"]
+        row = {"n": "7", "x": ["0.1", "nan"]}
+        yield 0, {"row": row, "many": [" 3", 4.7], "label": "yes", "late": "b"}
 
 
 def test_text_is_parsed_and_names_are_set_as_in_tfds(tmp_path: Path) -> None:
@@ -171,7 +177,7 @@ def test_text_is_parsed_and_names_are_set_as_in_tfds(tmp_path: Path) -> None:
     builder.build(num_workers=1)
     (example,) = builder.as_dataset("train")
     np.testing.assert_array_equal(example["row"]["x"], np.float32([0.1, np.nan]))
-    assert (example["row"]["n"], list(example["many"]), example["label"]) == (7, [3, 4], 1)
+    assert (example["row"]["n"], list(example["many"]), example["label"], example["late"]) == (7, [3, 4], 1, 1)
     assert builder.info.features["label"].names == ["no", "yes"]
     with pytest.raises(ValueError, match="cannot get other names"):
         tfds.features.ClassLabel(num_classes=3).names = ["a"]

@@ -17,7 +17,7 @@ from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -375,18 +375,23 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
 
 
 def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str) -> Callable[[Any], NDArray[Any]]:
-    """Returns `make` for values that may be text of numbers, such as a row of a CSV file has; bools are not parsed."""
+    """Returns `make` for values that may be text of numbers, such as a row of a CSV file has, or floats for integers.
+
+    Floats are truncated. Bools are not parsed.
+    """
     number: Any = {"f": float, "b": lambda text: text}.get(dtype.kind, int)
 
     def parsed(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return list(map(parsed, value))
-        return number(value) if isinstance(value, (str, bytes)) else value
+        if isinstance(value, (str, bytes)) or (number is int and isinstance(value, (float, np.floating))):
+            return number(value)
+        return value
 
     def make_parsed(value: Any) -> NDArray[Any]:
         try:
             value = parsed(value)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise FeatureValueError(f"{path}: {_short(value)} cannot be parsed as {dtype}: {error}") from error
         return make(value)
 
@@ -472,18 +477,24 @@ def reshape_items(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
     return reshape(array, (None, *shape), path) if array.size else array.reshape(0, *shape)
 
 
-def convert_as_tfds(feature: Any) -> None:
-    """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors that nobody has used yet."""
+def connectors_in(feature: Any) -> Iterator[Any]:
+    """Yields the connectors of a tree, outer ones first; plain mappings are not connectors."""
     if isinstance(feature, Mapping):
         children: Iterable[Any] = feature.values()
     else:
-        if hasattr(feature, "allow_rounding") and feature.dtype.kind == "f":
-            object.__setattr__(feature, "allow_rounding", True)
-        if hasattr(feature, "parse_text"):
-            object.__setattr__(feature, "parse_text", True)
+        yield feature
         children = [
             child for child in vars(feature).values() if hasattr(child, "to_json") or isinstance(child, Mapping)
         ]
     for child in children:
         if hasattr(child, "__dict__") or isinstance(child, Mapping):
-            convert_as_tfds(child)
+            yield from connectors_in(child)
+
+
+def convert_as_tfds(feature: Any) -> None:
+    """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors that nobody has used yet."""
+    for each in connectors_in(feature):
+        if hasattr(each, "allow_rounding") and each.dtype.kind == "f":
+            object.__setattr__(each, "allow_rounding", True)
+        if hasattr(each, "parse_text"):
+            object.__setattr__(each, "parse_text", True)

@@ -59,7 +59,8 @@ class Tensor(Leaf):
         allow_rounding: whether numbers that the dtype, or the float32 of the record, does not hold exactly are rounded
             to the nearest float it holds. Without it they are an error. It matters when encoding alone, and is not in
             features.json.
-        parse_text: whether text of a number is parsed, as builders of TFDS expect; set by `convert_as_tfds` alone.
+        parse_text: whether text of numbers is parsed and floats for integers are truncated, as builders of TFDS expect;
+            set by `convert_as_tfds` alone.
         doc: what it means.
     """
 

@@ -373,7 +373,24 @@ def _xml(*parts: str) -> bytes:
     return "".join(["<a>", *parts, "</a>"]).encode()
 
 
+_COCO = {
+    "images": rows({"id": I, "file_name": "{i}.jpg", "height": 40, "width": 50}),
+    "categories": [{"id": i, "name": f"name {i}"} for i in range(80)],
+    "annotations": rows(
+        {"id": I, "image_id": I, "category_id": 7, "area": 12.75, "bbox": [1, 2, 3.5, 4], "iscrowd": 0}, 3
+    ),
+}
 _XML: dict[str, Source] = {
+    "coco/2017": {
+        f"zips/{split}2017": {"|".join(f"{split}2017/{i}.jpg" for i in range(ROWS)): jpg(40, 50)}
+        for split in ("train", "val", "test")
+    }
+    | {
+        "annotations/": {
+            "annotations/instances_train2017.json|annotations/instances_val2017.json": json_of(_COCO),
+            "annotations/image_info_test2017.json": json_of(_COCO),
+        }
+    },
     "bccd": {
         "": {
             "BCCD_Dataset-1.0/BCCD": {
@@ -430,6 +447,10 @@ def _each(kinds: str, path: str, content: Any, n: int = 2) -> dict[str, Any]:
 
 
 _IMAGES: dict[str, Source] = {
+    "deep_weeds": {
+        "labels.csv": lines("{i}.jpg,{i},weed {i}", "Filename,Label,Species", 9),
+        "": {"|".join(f"{i}.jpg" for i in range(9)): jpg(256, 256)},
+    },
     "rock_paper_scissors": {"": _each("rock paper", "rps/{kind}/{kind}0{i}-00{i}.png", png(300, 300))},
     "horses_or_humans": {"": _each("horses humans", "{kind}/x-{i}.png", png(300, 300))},
     "tf_flowers": {"": _each("daisy roses", "p/{kind}/{i}.jpg", jpg(20, 9))},
