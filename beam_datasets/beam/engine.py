@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.internal.cloudpickle import cloudpickle
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from beam_datasets.generate.publish import Publication
-
-_Options = TypeVar("_Options", bound=PipelineOptions)
 
 _BUFFER_BUNDLES = frozenset({"flink", "spark"})  # runners that keep the output of a bundle in memory until it ends
 _MAX_WORKERS = 1024  # processes of one machine: more would bring it to a halt, whatever they were meant to be
@@ -171,7 +169,7 @@ def choose_engine(
     count = asked or cores
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "multi_processing"
-    return Engine(options.view_as(_KeepsViews), True, count, True)
+    return Engine(options, True, count, True)
 
 
 def _arguments(beam_options: Sequence[str] | None) -> list[str]:
@@ -182,18 +180,6 @@ def _arguments(beam_options: Sequence[str] | None) -> list[str]:
         f"beam_options is {beam_options!r}; expected Beam's PipelineOptions, or a list of str such as "
         "['--runner=FlinkRunner', '--parallelism=2']."
     )
-
-
-class _KeepsViews(PipelineOptions):
-    """Options whose views are made once: each makes an argument parser, and Beam asks for some for each transform."""
-
-    def view_as(self, cls: type[_Options]) -> _Options:
-        """Returns the view, which shares all options with the others."""
-        views: dict[type, Any] = self.__dict__.setdefault("_views", {})
-        if cls not in views:
-            views[cls] = super().view_as(cls)
-        view: _Options = views[cls]
-        return view
 
 
 def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:

@@ -1,13 +1,12 @@
 """Which runner is chosen, and what is refused."""
 
-import copy
 import json
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import write
@@ -110,18 +109,6 @@ def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):
     with pytest.raises(ValueError, match="is in a package of this machine"):
         check_code_is_shared(path, elsewhere, shared_disk=False)
     check_code_is_shared(path, elsewhere, shared_disk=True)
-
-
-def test_views_of_the_options_are_made_once_and_share_them():
-    options = choose_engine(["--job_name=mine"], num_workers=3).options
-    view = options.view_as(PortableOptions)
-    assert options.view_as(PortableOptions) is view
-    view.environment_cache_millis = 7
-    copied = copy.deepcopy(options)
-    copied.view_as(PortableOptions).environment_cache_millis = 8
-    assert options.get_all_options(drop_default=True)["environment_cache_millis"] == 7
-    assert copied.get_all_options(drop_default=True)["environment_cache_millis"] == 8
-    assert copied.get_all_options(drop_default=True)["job_name"] == "mine"
 
 
 def test_the_options_that_were_given_stay_as_they_are():
