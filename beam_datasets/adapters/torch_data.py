@@ -9,7 +9,7 @@ import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from beam_datasets.adapters.framework import framework
 from beam_datasets.adapters.torch_transfer import transferred
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.iterator import DatasetIterator
     from beam_datasets.reading.positions import Share
+    from beam_datasets.reading.streams import Stream
 
     State = Mapping[str, Any]
 
@@ -105,7 +106,7 @@ class Divided:
         self._drop_remainder = boolean("drop_remainder", drop_remainder)
         self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
         self._start = start
-        self._current: _Items | None = None
+        self._current: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = {
@@ -141,15 +142,18 @@ class Divided:
         """
         worker, num_workers, iteration = _worker()
         index, count = worker * self._num_ranks + self._rank, num_workers * self._num_ranks
-        share = self._dataset._share(index, count, self._block)
         start = self._start if self._may_start(iteration) else None
         self._start = None
         if self._current is not None:
             self._current.close()
-        begun, taken, share = self._place(start, share)
-        dataset = self._dataset._one_of(num_workers)
-        self._current = _Items(dataset, share, begun, taken, self._even, is_worker=iteration is not None)
-        return self._current
+        items: Iterator[Any] = self._items(start, index, count, num_workers, is_worker=iteration is not None)
+        self._current = items
+        return items
+
+    def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+        """Returns the iterator of share `index` of `count`."""
+        begun, taken, share = self._place(start, self._dataset._share(index, count, self._block))
+        return _Items(self._dataset._one_of(num_workers), share, begun, taken, self._even, is_worker=is_worker)
 
     def _may_start(self, iteration: int | None) -> bool:
         """Returns whether the loaded state is for this iteration.
@@ -209,8 +213,11 @@ class Divided:
         if self._start is not None:
             return dict(self._start)
         if self._current is not None:
-            return {"ranks": self._num_ranks, **self._current.state()}
+            return self._state(self._current)
         return self._beginning()
+
+    def _state(self, current: Any) -> dict[str, Any]:
+        return {"ranks": self._num_ranks, **current.state()}
 
     def load_state_dict(self, state: State) -> None:
         """Sets the start of the next iteration.
@@ -249,6 +256,58 @@ class Divided:
         """
         begun = self._beginning() if start is None else start
         return _state_after(self._dataset, begun, self._dataset._share(0, 1, 1), count)
+
+
+class DividedStream(Divided):
+    """Items of a stream: each worker filters, batches and packs its own part of the examples.
+
+    So the items depend on the number of workers, and a state is only for the same worker of as many.
+    """
+
+    _dataset: Any
+
+    def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+        stream = self._dataset._divided(index, count, self._block)
+        if start is None or not (start["position"] or start["held"]):  # at the beginning, for any worker
+            epoch = int(self._shared[_EPOCH]) if start is None else start["epoch"]
+            return _StreamItems(stream.iterate(epoch=epoch), is_worker)
+        return _StreamItems(stream.iterate(state=start), is_worker)
+
+    def _state(self, current: Any) -> dict[str, Any]:
+        state: dict[str, Any] = current.iterator.get_state()
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        """Sets the start of the next iteration: a state of `state_dict()` of the same worker of as many.
+
+        Raises:
+            StateError: it is not a state of a stream. When the iteration begins, also if it does not fit.
+        """
+        if not isinstance(state, Mapping) or not {"epoch", "position", "held"} <= set(state):
+            raise StateError(f"expected a state of a stream, got {state!r:.120}. Begin anew.")
+        self._start = state
+        self._shared[_STARTED_BY] = _NOBODY
+        self._shared[_READ_BY_WORKERS] = 0
+
+    def state_after(self, count: int, *, start: State | None = None) -> dict[str, Any]:
+        """Raises a TypeError: how far a stream has read depends on the examples."""
+        raise TypeError("a stream has no state_after(): use torchdata's StatefulDataLoader, or num_workers=0.")
+
+
+class _StreamItems(Iterator[Any]):
+    """Iterates over the items of a worker's stream."""
+
+    def __init__(self, iterator: Any, is_worker: bool) -> None:
+        self.iterator = iterator
+        self._is_worker = is_worker
+
+    def __next__(self) -> Any:
+        value = next(self.iterator)
+        return transferred(value) if self._is_worker else value
+
+    def close(self) -> None:
+        """Closes the open files."""
+        self.iterator.close()
 
 
 class _Items(Iterator[Any]):
@@ -304,7 +363,7 @@ def _state_after(dataset: Dataset, begun: State, share: Share, taken: int) -> di
 
 
 def as_torch(
-    dataset: Dataset,
+    dataset: Dataset | Stream,
     *,
     map_style: bool = False,
     rank: int | None = None,
@@ -320,7 +379,8 @@ def as_torch(
     them to one shape.
 
     Args:
-        dataset: the dataset to read. Its `map()` functions are pickled if workers are spawned.
+        dataset: the dataset or stream to read. Its functions are pickled if workers are spawned. Each worker filters,
+            batches and packs its own part of a stream's examples, so that its items depend on the number of workers.
         map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
             IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
         rank: rank of this process; None means that of torch.distributed, else $RANK.
@@ -333,10 +393,16 @@ def as_torch(
     Raises:
         MissingDependencyError: PyTorch is not installed.
         TypeError: map_style with a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
-        ValueError: the rank is out of range, or only one of rank and num_ranks is given.
+        ValueError: the rank is out of range, or only one of rank and num_ranks is given; or `fill` or `drop_remainder`
+            with a stream.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
-    dataset = dataset._with_filler(fill)
+    if dataset._has_positions:
+        base = dataset = cast("Dataset", dataset)._with_filler(fill)
+    elif fill is not None or drop_remainder:
+        raise ValueError("as_torch() of a stream: expected no fill or drop_remainder. Give them to its batch().")
+    else:
+        base = cast("Stream", dataset)._base
     if boolean("map_style", map_style):
         if (rank, num_ranks, block, drop_remainder) != (None, None, None, False):
             raise ValueError(
@@ -348,7 +414,7 @@ def as_torch(
         raise ValueError(f"rank is {rank} and num_ranks is {num_ranks}: give both, or neither.")
     if rank is None or num_ranks is None:
         rank, num_ranks = _rank(torch)
-        if num_ranks > 1 and any(text.startswith("shard(") for text in dataset._operation.texts):
+        if num_ranks > 1 and any(text.startswith("shard(") for text in base._operation.texts):
             raise ValueError(
                 f"shard() has divided the dataset, and as_torch() would divide it once more among {num_ranks} ranks. "
                 "Leave shard() out, or set rank=0, num_ranks=1."
@@ -390,9 +456,10 @@ def _derived(ours: type[Any], theirs: str) -> type[Any]:
 # pickle cannot find classes that are created at run time; it can find these functions.
 
 
-def _map_style(dataset: Dataset) -> Any:
+def _map_style(dataset: Any) -> Any:
     return _derived(MapStyle, "Dataset")(dataset)
 
 
-def _divided(dataset: Dataset, options: Mapping[str, Any]) -> Any:
-    return _derived(Divided, "IterableDataset")(dataset, **options)
+def _divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
+    ours = Divided if dataset._has_positions else DividedStream
+    return _derived(ours, "IterableDataset")(dataset, **options)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.streams import Stream
 
 
 _COUNTERPARTS = {
@@ -24,15 +25,10 @@ _COUNTERPARTS = {
 }
 
 
-class Frameworks:
-    """What a `Dataset` is to others. Each method imports its framework when it is called, and nothing before."""
+class ForTorch:
+    """What a `Dataset` and a `Stream` are to PyTorch."""
 
-    if not TYPE_CHECKING:  # a type checker is to find what is not there
-
-        def __getattr__(self, name: str) -> Any:
-            if name in _COUNTERPARTS:
-                raise AttributeError(f"a Dataset has no {name}: {_COUNTERPARTS[name]}.", name=name, obj=self)
-            return object.__getattribute__(self, name)  # raises what it raised before
+    _has_positions = True  # that adapters can divide; a stream has none
 
     def as_torch(self, **options: Any) -> Any:
         """Returns the dataset for a PyTorch DataLoader: `adapters.as_torch(self, **options)`.
@@ -42,7 +38,18 @@ class Frameworks:
         """
         from beam_datasets.adapters import as_torch
 
-        return as_torch(cast("Dataset", self), **options)
+        return as_torch(cast("Dataset | Stream", self), **options)
+
+
+class Frameworks(ForTorch):
+    """What a `Dataset` is to others. Each method imports its framework when it is called, and nothing before."""
+
+    if not TYPE_CHECKING:  # a type checker is to find what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _COUNTERPARTS:
+                raise AttributeError(f"a Dataset has no {name}: {_COUNTERPARTS[name]}.", name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     def as_tf_dataset(self, **options: Any) -> Any:
         """Returns the dataset as a tf.data.Dataset: `adapters.as_tf_dataset(self, **options)`.

@@ -20,6 +20,7 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.arguments import checked_function
 from beam_datasets.reading.decoding import Batch, Map, batch_of
+from beam_datasets.reading.frameworks import ForTorch
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
 
@@ -142,7 +143,7 @@ class Batched(Grouping):
 Link: TypeAlias = "Mapped | Filtered | Cut | Grouping"
 
 
-class Stream:
+class Stream(ForTorch):
     """Examples of a `Dataset` after `filter()`, `batch_by_length()` or `pack()`. It is immutable, as a Dataset is.
 
     The number of items is not known before they are read, so there is no `len` and no `ds[i]`. `shuffle`, `shard` and
@@ -153,6 +154,8 @@ class Stream:
     state for each worker, which only the same worker of as many can restore: workers pass their examples at different
     rates.
     """
+
+    _has_positions = False
 
     def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
         """Puts links behind a dataset; `epochs` is how often all is repeated, None for ever."""
@@ -181,8 +184,8 @@ class Stream:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("as_"):
             raise AttributeError(
-                f"a Stream has no {name}: adapters divide a dataset by positions, of which a stream has "
-                "none. Give iter(stream) to the framework.",
+                f"a Stream has no {name}: that adapter divides a dataset by positions, of which a stream has "
+                "none. Give iter(stream) to the framework; as_torch() takes streams.",
                 name=name,
                 obj=self,
             )
@@ -221,6 +224,13 @@ class Stream:
             ValueError: batches, `skip()` or `take()` came before.
         """
         return Stream(self._ungrouped("shard()").shard(worker_index, worker_count, block=block), self._links)
+
+    def _divided(self, worker_index: int, worker_count: int, block: int | None) -> Stream:
+        """Returns the stream of one worker's part of the examples, of which it makes groups of its own."""
+        if worker_count == 1:
+            return self
+        base = self._base._divided(self._base._share(worker_index, worker_count, block))
+        return Stream(base, self._links, self._epochs)
 
     def repeat(self, epochs: int | None = None) -> Stream:
         """Returns the stream for several epochs, each in a different order if it is shuffled; None for ever."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import pytest
 
+import beam_datasets as bd
 from tests.adapters.conftest import ids
 
 # PyTorch warns that three workers are many for this machine, torchdata calls deprecated functions.
@@ -59,3 +61,68 @@ def test_resumes_twice_and_goes_on_to_the_next_epoch(make: Any, num_workers: int
         loader.load_state_dict(state)
     assert got + ids(loader) == whole
     assert ids(loader) == whole
+
+
+def is_odd(example: Any) -> bool:
+    return bool(example["idx"] % 2)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("kind", ["filter", "pack", "by length"])
+def test_streams(torchdata: Any, three: Any, num_workers: int, kind: str) -> None:
+    train = three.as_dataset("train").shuffle(seed=3)
+    odd = train.filter(is_odd)
+    stream = {
+        "filter": odd.batch(2),
+        "pack": odd.map(lambda example: {"n": example["idx"].reshape(1)}).pack(3, ["n"], num_bins=1),
+        "by length": train.batch_by_length([12], [2, 3], length=lambda example: int(example["idx"])),
+    }[kind]
+
+    def make() -> Any:
+        return torchdata.StatefulDataLoader(stream.as_torch(), batch_size=None, num_workers=num_workers)
+
+    def numbers(items: Any) -> list[Any]:
+        return [item["n" if kind == "pack" else "idx"].tolist() for item in items]
+
+    loader, states, whole = make(), [], []
+    for item in loader:
+        whole += numbers([item])
+        states.append(copy.deepcopy(loader.state_dict()))
+    wanted = [int(example["idx"]) for example in (train if kind == "by length" else odd)]
+    assert Counter(n for item in whole for n in item if n or kind != "pack") == Counter(wanted)
+    if num_workers == 0:
+        assert whole == numbers(stream)
+    for step in (0, len(states) // 2):
+        later = make()
+        later.load_state_dict(states[step])
+        assert numbers(later) == whole[step + 1 :]
+    assert numbers(loader) == whole
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_mixtures(torchdata: Any, three: Any, num_workers: int) -> None:
+    train = three.as_dataset("train")
+    mixture = bd.mix({train.shuffle(1): 2, train.take(5): 1}, seed=4, stop="all").batch(4)
+    loader = torchdata.StatefulDataLoader(mixture.as_torch(), batch_size=None, num_workers=num_workers)
+    assert ids(loader) == ids(mixture)
+
+
+def test_streams_refuse(three: Any, torchdata: Any) -> None:
+    stream = three.as_dataset("train").filter(is_odd)
+    dataset = stream.as_torch()
+    with pytest.raises(TypeError, match="the number of items is unknown"):
+        len(dataset)
+    with pytest.raises(TypeError, match="no state_after"):
+        dataset.state_after(3)
+    with pytest.raises(ValueError, match="expected no fill or drop_remainder"):
+        stream.as_torch(fill=3)
+    with pytest.raises(TypeError, match="a stream has no ds"):
+        stream.as_torch(map_style=True)
+    with pytest.raises(bd.errors.StateError, match="expected a state of a stream"):
+        dataset.load_state_dict(three.as_dataset("train").iterate().get_state())
+    two = stream.as_torch(rank=0, num_ranks=2)
+    next(iter(two))
+    other = stream.as_torch(rank=0, num_ranks=3)
+    other.load_state_dict(two.state_dict())
+    with pytest.raises(bd.errors.StateError, match="worker was '0 of 2' and is '0 of 3' now"):
+        next(iter(other))
