@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
+ONE_MACHINE = MergeLimits(few_reads=100_000, max_levels=1)  # its disk reads short ranges fast
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
 SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
@@ -87,7 +88,7 @@ class EngineOptions:
         """When spilled blocks are merged; inline ones never are."""
         if self.spill_dir is None:
             return MergeLimits(max_levels=0)
-        return self.merging or MergeLimits(max_levels=2 if self.many_machines else 1)
+        return self.merging or (MergeLimits() if self.many_machines else ONE_MACHINE)
 
     @property
     def block_type(self) -> type[AnyBlock]:

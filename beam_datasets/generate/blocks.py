@@ -35,6 +35,7 @@ MAX_RECORD_BYTES = 1 << 30
 PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
+SMALL_BYTES = 256 << 10  # of a spill file that is read at once
 BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
 
 
@@ -134,16 +135,23 @@ class OpenBlock:
     def __init__(self, block: SpilledBlock, reader: storage.Reader) -> None:
         self._block, self._reader = block, reader
         self.is_remote, self.close = storage.is_remote(reader.path), reader.close
+        self._payload: bytes | None = None  # of a small file
 
     def load(self) -> tuple[bytes, bytes]:
         """Returns (keys, sizes)."""
-        start, count = self._block.heads_at, self._block.count
-        data = memoryview(self._reader.read(start, start + count * HEAD_BYTES))
+        start, stop = self._block.heads_at, self._block.heads_at + self._block.count * HEAD_BYTES
+        end = self._block.payload_at + self._block.num_bytes
+        is_small = stop == self._block.payload_at and end - start <= SMALL_BYTES
+        data = memoryview(self._reader.read(start, end if is_small else stop))
+        if is_small:
+            data, self._payload = data[: stop - start], bytes(data[stop - start :])
         heads = np.frombuffer(data, np.uint8).reshape(-1, HEAD_BYTES)
         return heads[:, :KEY_BYTES].tobytes(), heads[:, KEY_BYTES:].tobytes()
 
     def read(self, start: int, stop: int) -> bytes:
         """Returns the payload's bytes [start, stop)."""
+        if self._payload is not None:
+            return self._payload[start:stop]
         return bytes(self._reader.read(self._block.payload_at + start, self._block.payload_at + stop))
 
 

@@ -178,7 +178,7 @@ def _moved(split: Split) -> tuple[int, int, int]:
     levels = len(level_sizes(groups, size, blocks, MergeLimits()))
     joined = size if size > GROUP_BYTES * split.shards else 0  # shards in parts are written twice
     moved = size * (1 + levels) + joined
-    reads = blocks * (1 + levels) + moved // MergeLimits().range_bytes
+    reads = blocks * (1 + levels) + 2 * moved // MergeLimits().range_bytes  # of heads and of payload
     writes = (moved + size) // REQUEST_BYTES + blocks * (1 + levels) + 2 * groups + 4 * split.shards
     return moved, reads, writes
 

@@ -7,7 +7,8 @@ of a level contain the same records, and a group finds its records in one range 
 
 With R = `range_bytes`, the tasks of a level read each block in ranges of at least R on average, or as a whole if it is
 smaller: at most bytes / R + blocks ranges. Levels are added while the groups would read more than
-`few_reads` + SLACK * (bytes / R + runs + groups) ranges.
+`few_reads` + SLACK * (bytes / R + runs + groups) ranges. A range takes two reads, of the heads of its records and of
+the records: with R of 2 MiB, a read has 1 MiB on average.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SLACK = 4  # a level costs as much as reading everything in ranges of R; it must save more
+SLACK = 1.25  # a level that makes ranges little longer costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,11 @@ class MergeLimits:
         task_ranges: a task writes at least so many times `range_bytes`, if a run has as much.
     """
 
-    fan_in: int = 400
-    range_bytes: int = 1 << 20
+    fan_in: int = 200
+    range_bytes: int = 2 << 20
     few_reads: int = 10_000
     max_levels: int = 2
-    task_ranges: int = 256
+    task_ranges: int = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Memory holds the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
 payload that came inline; more of that waits in a temporary file of this machine. A chunk grows with the number of
-blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 1 MiB of an object, up to
+blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
 512 MiB in all. Ranges of objects are asked for together.
 """
 
@@ -55,7 +55,7 @@ class ReadSize:
 
 
 ON_DISK = ReadSize(256 << 10, 64 << 20)
-IN_STORE = ReadSize(1 << 20, 512 << 20)
+IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from beam_datasets.beam import write
 from beam_datasets.generate import plan
 from beam_datasets.generate.blocks import histogram_of, make_block
 from beam_datasets.generate.histogram import merge
-from beam_datasets.generate.levels import SLACK, MergeLimits, plan_levels
-from beam_datasets.generate.merge import merge_blocks
+from beam_datasets.generate.levels import SLACK, MergeLimits, level_sizes, plan_levels
+from beam_datasets.generate.merge import IN_STORE, merge_blocks
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
@@ -49,11 +49,27 @@ def test_the_number_of_reads_is_linear(num_bytes, num_blocks, groups, fan_in, fe
     mib = num_bytes / MIB
     assert runs * groups <= few + SLACK * (mib + runs + groups)
     assert reads <= few + (SLACK + 2 * len(levels)) * (mib + num_blocks + groups)
-    assert all(level.num_tasks <= mib / 256 + level.num_runs for level in levels)
+    assert all(level.num_tasks <= mib / limits.task_ranges + level.num_runs for level in levels)
     assert len(levels) <= 1 + np.log(num_blocks) / np.log(fan_in)
     for level in levels:
         assert level.last_groups[-1] == groups - 1
         assert (np.diff(level.last_groups) > 0).all()
+
+
+@given(st.integers(2 * 10**11, 3 * 10**13), st.integers(64, 256), st.integers(32, 64))
+def test_a_read_of_a_store_has_a_mebibyte(num_bytes, group_mib, block_mib):
+    """Adds up the requests of all tasks and groups, of which each range takes one for its heads and one a chunk."""
+    groups, runs, columns = -(-num_bytes // (group_mib * MIB)), -(-num_bytes // (block_mib * MIB)), 1
+    reads, num_read = 0, 0
+    for next_runs, next_columns in [*level_sizes(groups, num_bytes, runs, MergeLimits()), (1, groups)]:
+        size = num_bytes // (next_runs * next_columns)
+        inputs = runs / next_runs + max(0, columns - 1) / next_columns
+        chunks = IN_STORE.chunks(round(inputs), size)
+        assert size / chunks + 75 * size / 1000 <= 540 * MIB, "memory of a task"
+        reads += next_runs * next_columns * inputs * (1 + chunks)
+        num_read += num_bytes * 1.02
+        runs, columns = next_runs, next_columns
+    assert num_read / reads >= 0.9 * MIB
 
 
 @pytest.mark.parametrize(
@@ -63,9 +79,9 @@ def test_the_number_of_reads_is_linear(num_bytes, num_blocks, groups, fan_in, fe
         (10**9, 32 * MIB, 128, 0),
         (16 * 10**9, 60 * MIB, 64, 0),
         (TB, 64 * MIB, 4_096, 1),
-        (5 * TB, 64 * MIB, 20_000, 1),
+        (5 * TB, 64 * MIB, 20_000, 2),
         (100 * TB, 64 * MIB, 400_000, 2),
-        (TB, 64 * MIB, 100_000, 1),
+        (TB, 64 * MIB, 100_000, 2),
         (TB // 100, 1000, 40, 2),  # tiny blocks of tiny bundles
     ],
 )
@@ -74,7 +90,7 @@ def test_small_data_has_no_level_and_large_data_few(num_bytes, block_bytes, grou
     levels = plan_levels(np.full(groups, 10), num_bytes, num_blocks, MergeLimits())
     assert len(levels) == expected
     for level, before in zip(levels, [num_blocks, *(level.num_runs for level in levels)]):
-        assert before / level.num_runs <= 400
+        assert before / level.num_runs <= 200
 
 
 TINY = MergeLimits(fan_in=3, range_bytes=500, few_reads=1, task_ranges=1)
