@@ -186,6 +186,7 @@ def test_class_labels(tmp_path):
     for index in (-1, 2):
         with pytest.raises(ValueError, match="not the index"):
             label.int2str(index)
-    for name in ("", " a", "a\n", "a\nb"):
+    assert F.ClassLabel(names=[" a", "b\n"]).names == ["a", "b"]  # as a label file keeps them
+    for name in ("", " ", "a\nb"):
         with pytest.raises(ValueError, match="cannot be saved"):
             F.ClassLabel(names=[name])
