@@ -602,12 +602,6 @@ _BEAM: dict[str, Source] = {
             | _each("14_208", "d/14/208/{kind}_{i}.wav", wav(500, 24000), 3)
         }
     },
-    "user_libri_text": {
-        "manual/google_userlibri/UserLibri/lm_data": {
-            "metadata.tsv": lines("{i}\t9\t8", "Book ID\tNum Text Examples\tAverage Words Per Example"),
-            "12_lm_train.txt|77_lm_train.txt": lines("SENTENCE {i}"),
-        }
-    },
     "beir/scifact": {
         "": {
             "scifact": {
