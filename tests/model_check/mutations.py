@@ -59,7 +59,7 @@ def gc_deletes_staging_of_a_run_that_decided_to_publish(patch: pytest.MonkeyPatc
 
     def hasty_discard(run: runs.Run, *, by: str) -> bool:
         runs.abandon(run.target, run.job, by=by)
-        runs._delete_staged(run)
+        storage.remove_tree(run.staging_dir)
         return True
 
     patch.setattr(runs, "discard", hasty_discard)
@@ -69,7 +69,7 @@ def staging_is_deleted_without_a_decision(patch: pytest.MonkeyPatch) -> None:
     """P3: the launcher of a job that goes on deletes what the job has staged."""
 
     def rash_discard(run: runs.Run, *, by: str) -> bool:
-        runs._delete_staged(run)
+        storage.remove_tree(run.staging_dir)
         return discard(run, by=by)
 
     patch.setattr(runs, "discard", rash_discard)
