@@ -82,9 +82,10 @@ test: .venv/.ready
 	exit $$failed
 
 # Property tests draw 100 cases each here, and 30 in `make test`.
+# Three processes on two cores: many slow tests wait for servers and for processes that they kill.
 FULL := --hypothesis-profile=full
 test-slow: .venv/.ready
-	$(BIN)/pytest -n 2 --dist worksteal -m 'slow or hypothesis' $(FULL) $(PYTEST_ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m 'slow or hypothesis' $(FULL) $(PYTEST_ARGS)
 
 # Two at a time: one installs an environment or waits for a cluster while the other one computes. All run even if one
 # fails; what each prints comes when it ends.

@@ -307,7 +307,7 @@ class DatasetBuilder:
             verify_ssl: whether certificates of servers are verified.
             max_downloads: how many files are fetched at the same time; None for MAX_SIMULTANEOUS_DOWNLOADS.
             overwrite: whether a published version is generated again, on a local disk. It stays until the new one is
-                complete, and if that has the same bytes; else it is deleted then, and who is reading it may fail.
+                complete, and is deleted then. A process that is reading it may fail, or get examples of both.
             **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
                 max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
 
@@ -319,19 +319,20 @@ class DatasetBuilder:
         self._use(storage_options)
         self.check_buildable()
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
-        if self._downloads is None or changed or not verify_ssl:
-            self._downloads = dataclasses.replace(
-                self._download_settings(download_dir, manual_dir, register_checksums),
-                force_checksums=force_checksums,
-                verify_ssl=verify_ssl,
-                max_at_once=max_downloads or self.MAX_SIMULTANEOUS_DOWNLOADS or MAX_AT_ONCE,
+        given = self._downloads
+        if given is None or changed or not verify_ssl:
+            self._downloads = self.download_settings(
+                download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         from beam_datasets.beam.generate import generate
 
-        if overwrite and self.is_prepared():
-            directory = self._overwrite(options)
-        else:
-            directory = generate(self, **options)
+        try:
+            if overwrite and self.is_prepared():
+                directory = self._overwrite(options)
+            else:
+                directory = generate(self, **options)
+        finally:
+            self._downloads = given  # another build does not leave out what this one was told to
         self.__dict__.pop("info", None)
         if default := self._default_config(self.configs()):
             catalog.write_default_config(self.name, default.name, self._root)
@@ -340,17 +341,19 @@ class DatasetBuilder:
     def _overwrite(self, options: Mapping[str, Any]) -> str:
         from beam_datasets.beam.generate import generate
         from beam_datasets.generate import publish as publishing
-        from beam_datasets.reading.opening import builder_from_directory
 
         if wrong := [name for name in ("check_against", "resume") if options.get(name)]:
             raise ValueError(f"overwrite cannot be combined with {wrong[0]}. Raise the version.")
         if not options.get("wait", True):
             raise ValueError("overwrite must wait for the end of the job; leave out wait=False (--no_wait).")
         with publishing.beside(self.dataset_dir) as folder:
-            made = generate(self.elsewhere(folder), **options)
-            if builder_from_directory(made).digest != self._open_published().digest:
-                publishing.replace_published(made, self.dataset_dir)
+            publishing.replace_published(generate(self.elsewhere(folder), **options), self.dataset_dir)
         return self.dataset_dir
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it was made by `elsewhere`, for a directory that is deleted also after a run that fails."""
+        return self._download_root is not None
 
     def elsewhere(self, data_dir: str | os.PathLike[str], *, first: int | None = None) -> Self:
         """Returns the same builder for another data_dir, with the downloads of this one.
@@ -388,12 +391,16 @@ class DatasetBuilder:
             if not self.is_prepared():
                 raise
 
-    def _download_settings(
+    def download_settings(
         self,
         download_dir: str | os.PathLike[str] | None = None,
         manual_dir: str | os.PathLike[str] | None = None,
         register_checksums: bool = False,
+        force_checksums: bool = False,
+        verify_ssl: bool = True,
+        max_downloads: int | None = None,
     ) -> DownloadSettings:
+        """Returns where downloads come from with such options of `build`."""
         above = self._download_root or self._root
         root = Path.home() / "beam_datasets" if storage.is_remote(above) else Path(above)
         checksums = self.checksums_file()
@@ -403,6 +410,9 @@ class DatasetBuilder:
             instructions=self.MANUAL_DOWNLOAD_INSTRUCTIONS or "",
             checksums=read_checksums(checksums),
             register_to=checksums if register_checksums else None,
+            force_checksums=force_checksums,
+            verify_ssl=verify_ssl,
+            max_at_once=max_downloads or self.MAX_SIMULTANEOUS_DOWNLOADS or MAX_AT_ONCE,
         )
 
     def use_downloads(self, settings: DownloadSettings) -> None:
@@ -462,11 +472,17 @@ class DatasetBuilder:
         Raises:
             BeamDatasetsError: there is no split, or one has an unusable name.
         """
+        sources = self._sources(pipeline)
+        if self._trial_examples is None:
+            return sources
+        return {name: _first_of(source, self._trial_examples) for name, source in sources.items()}
+
+    def _sources(self, pipeline: Any) -> dict[str, Source]:
         parameters = inspect.signature(self._split_generators).parameters.values()
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
         ]
-        downloads = (self._downloads or self._download_settings()).manager()
+        downloads = (self._downloads or self.download_settings()).manager()
         generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
         self.download_size = downloads.downloaded_size
         splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)
@@ -475,11 +491,11 @@ class DatasetBuilder:
                 f"{type(self).__name__}._split_generators returned {generators!r}; expected {{split name: source}} "
                 "with at least one split."
             )
-        for name in splits:
+        for name, source in splits.items():
             check_split_name(name, reserved=RESERVED_SPLITS)
-        if self._trial_examples is None:
-            return splits
-        return {name: _first_of(source, self._trial_examples) for name, source in splits.items()}
+            if source is None:
+                raise BeamDatasetsError(f"split {name!r}: its source is None. Did the function forget yield or return?")
+        return splits
 
     def _listed(self, generators: Any) -> dict[str, Source]:
         """Returns {split: source} of a list of `SplitGenerator`."""
@@ -579,7 +595,7 @@ class DatasetBuilder:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("info", None)  # made anew on a worker
-        state["_downloads"] = dataclasses.replace(self._downloads or self._download_settings(), offline=True)
+        state["_downloads"] = dataclasses.replace(self._downloads or self.download_settings(), offline=True)
         return state
 
 

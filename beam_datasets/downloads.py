@@ -533,7 +533,10 @@ class _Fetcher:
                 unreachable = _why_unreachable(error)
                 said = unreachable or error
                 if attempt >= (_ATTEMPTS_TO_CONNECT if unreachable else _ATTEMPTS):
-                    raise DownloadError(f"{url} could not be fetched in {attempt} attempts: {said}") from error
+                    raise DownloadError(
+                        f"{url} could not be fetched in {attempt} attempts: {said}. Try again later, or fetch it by "
+                        "hand into manual_dir."
+                    ) from error
                 asked = getattr(error, "pause", None)
                 seconds = min(asked if asked is not None else pause, _LONGEST_PAUSE)
                 _LOGGER.warning("%s: %s. Trying again in %.0f s", url, said, seconds)

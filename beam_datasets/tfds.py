@@ -226,12 +226,12 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
             convert_as_tfds(info.features)
         return info
 
-    def split_generators(self, pipeline: Any) -> dict[str, Any]:
+    def _sources(self, pipeline: Any) -> dict[str, Any]:
         """Returns the sources, once the class names that generators set before their first example are known.
 
         They are published by the launcher, but generators run on workers.
         """
-        sources: dict[str, Any] = super().split_generators(pipeline)
+        sources = super()._sources(pipeline)
         if self._downloads is None or not self._downloads.offline:  # not on a worker
             for split, source in sources.items():
                 if isinstance(source, types.GeneratorType) and any(map(_is_unnamed, connectors_in(self.info.features))):
@@ -268,7 +268,7 @@ class ClassLabel(connectors.ClassLabel):
     def names(self, names: Iterable[str]) -> None:
         named = connectors.ClassLabel(names=names)
         if self.num_classes not in (None, named.num_classes) or self.label_names not in (None, named.label_names):
-            raise ValueError(f"{self!r} cannot get other names: {named.names!r:.200}")
+            raise ValueError(f"{self!r}: expected its names, got {named.names!r:.200}. Set them once.")
         self._set(num_classes=named.num_classes, label_names=named.label_names)
 
     def __eq__(self, other: object) -> bool:

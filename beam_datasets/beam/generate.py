@@ -52,6 +52,10 @@ class Builder(Protocol):
     def download_size(self) -> int:
         """Bytes of the sources that `split_generators` has downloaded."""
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its directory is deleted also after a run that fails, so that none can be resumed."""
+
     def split_generators(self, pipeline: Any) -> Mapping[str, Any]:
         """Returns {split: PTransform, PCollection, iterable of (key, example), or callable that returns one}."""
 
@@ -139,7 +143,7 @@ def generate(
     transport = engine.transport(spilled, block_size)
 
     def build(pipeline: beam.Pipeline) -> None:
-        if spilled is not None:
+        if spilled is not None and not builder.is_temporary:
             resumable.save(spilled)
         sources = builder.split_generators(pipeline)
         directories = [attempt.spill_dir for attempt in publication.attempts]

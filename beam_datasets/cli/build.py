@@ -83,7 +83,9 @@ dataset NAME_OR_FILE
         "--no_verify_ssl": {"action": "store_const", "const": False, "dest": "verify_ssl"},
     },
 )
+_DOWNLOADS = ("download_dir", "manual_dir", "register_checksums", "force_checksums", "verify_ssl")
 _PASSED_ON = (
+    *_DOWNLOADS,
     "min_shard_size",
     "max_shard_size",
     "max_examples_per_split",
@@ -94,11 +96,6 @@ _PASSED_ON = (
     "shared_disk",
     "check_against",
     "resume",
-    "download_dir",
-    "manual_dir",
-    "register_checksums",
-    "force_checksums",
-    "verify_ssl",
     "overwrite",
 )
 
@@ -113,20 +110,23 @@ def run(args: Sequence[str]) -> int:
     known, beam_options, request = _parse(args)
     _check_code(known, beam_options)
     builder = _make_builder(request, known)
+    if known.skip_published and known.overwrite:
+        raise UsageError("--skip_published and --overwrite: expected one of them")
     if known.skip_published and builder.is_prepared():
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
     say(_announcement(builder))
+    if known.trial is not None:
+        return _try(builder, known, beam_options)
     if known.check_against:
         with as_usage_errors("--check_against"):
             earlier = compatibility.earlier_version(builder.dataset_dir, known.check_against)
         say(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
-        done = " The version is published already; building it again fails." if builder.is_prepared() else ""
+        fails = builder.is_prepared() and not known.overwrite
+        done = " The version is published already; building it again fails." if fails else ""
         say(f"{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
         return 0
-    if known.trial is not None:
-        return _try(builder, known, beam_options)
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
         try:
@@ -147,8 +147,11 @@ def run(args: Sequence[str]) -> int:
 
 def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Builds the first examples of each split in a temporary place, and shows them."""
-    if known.trial < 1 or known.overwrite or known.no_wait:
-        raise UsageError(f"--trial {known.trial}: expected 1 or more, without --overwrite and --no_wait")
+    for name in ("overwrite", "no_wait", "resume", "check_against", "dry_run"):
+        if getattr(known, name):
+            raise UsageError(f"--trial publishes nothing, so it takes no --{name}")
+    if known.trial < 1:
+        raise UsageError(f"--trial {known.trial}: expected 1 or more")
     count = min(known.trial, known.max_examples_per_split or known.trial)
     with tempfile.TemporaryDirectory(prefix="beam_datasets-trial-") as folder, as_usage_errors("build"):
         with ProgressBar() as bar:
@@ -199,7 +202,8 @@ def _with_dataset(args: Sequence[str]) -> Sequence[str]:
 
 
 def _is_folder(text: str) -> bool:
-    return text == "." or (os.sep in text and os.path.isdir(text))
+    """Returns whether an argument is a path of a directory, which `name/config` is not even if there is one."""
+    return text == "." or (text.startswith((".", os.sep)) and os.path.isdir(text))
 
 
 def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder:
@@ -241,7 +245,15 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
     from beam_datasets.beam.engine import unused_pipeline
     from beam_datasets.beam.generate import units_of
 
-    sources = builder.split_generators(unused_pipeline())
+    options = {name: value for name in _DOWNLOADS if (value := getattr(known, name)) is not None}
+    with tempfile.TemporaryDirectory() as folder:  # where no published version says what the features are
+        planned = builder.elsewhere(folder)
+        planned.use_downloads(builder.download_settings(**options))
+        sources = planned.split_generators(unused_pipeline())
+        return _plan_of_sources(planned, sources, known, units_of(planned, sources))
+
+
+def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Namespace, units: Any) -> str:
     names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
     with as_usage_errors("build"):
         given = {name: getattr(known, name) for name in names}
@@ -251,7 +263,6 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
         if not 0 < share <= 1:
             raise ValueError(f"--sample: expected a share above 0 and at most 1, got {known.sample}.")
         prices = estimates.read_prices(known.prices)
-    units = units_of(builder, sources)
     samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
     found = estimates.estimate(samples, sharding, prices)
     rows = [[name, split.examples, split.shards, size_text(split.num_bytes)] for name, split in found.splits.items()]

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.dtypes import to_dtype
 from beam_datasets.features.features_dict import FeaturesDict
@@ -56,7 +58,7 @@ def from_registered(name: str, content: Json) -> FeatureConnector | None:
 
 
 def customised(feature: FeatureConnector) -> FeatureConnector:
-    """Returns a connector that heeds `encode_example` and `decode_example` of a subclass of one of ours."""
+    """Returns a connector that uses `encode_example` and `decode_example` of a subclass of one of ours."""
     return feature if isinstance(feature, CustomFeature) else Customised(connector=feature)
 
 
@@ -93,9 +95,9 @@ def _stored_by(spec: Any) -> FeatureConnector:
 class CustomFeature(Wrapped):
     """A connector that a user defines: what is stored, and how a value becomes that and back.
 
-    A subclass defines `get_tensor_info` and `encode_example`, and what else it needs. Arguments of its constructor are
-    returned by `to_json_content`, so that the connector can be made again from features.json. Instances with the same
-    content are equal.
+    A subclass defines `get_tensor_info` and `encode_example`, and optionally the other methods. Arguments of its
+    constructor are returned by `to_json_content`, so that the connector can be made again from features.json.
+    Instances with the same content are equal.
 
     Examples:
         >>> class Money(CustomFeature):
@@ -147,6 +149,10 @@ class CustomFeature(Wrapped):
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value to what is stored."""
         return self.encode_example
+
+    def no_items(self) -> Any:
+        """Returns the items of an empty sequence as they are decoded: of the type of others."""
+        return _no_items(self.shape, self.dtype)
 
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from what is stored to a value."""
@@ -232,3 +238,9 @@ def _decoder(feature: Any) -> Callable[[Any], Any]:
         return value.numpy() if hasattr(value, "numpy") else value
 
     return decode_to_numpy
+
+
+def _no_items(shape: Any, dtype: Any) -> Any:
+    if isinstance(dtype, dict):
+        return {name: _no_items(shape[name], dtype[name]) for name in dtype}
+    return np.zeros((0, *(size or 0 for size in shape or ())), dtype)

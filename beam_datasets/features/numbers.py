@@ -384,6 +384,8 @@ def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: st
     def parsed(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return list(map(parsed, value))
+        if isinstance(value, (str, bytes)) and ("_" in value if isinstance(value, str) else b"_" in value):
+            raise ValueError("expected a number without '_'")  # which Python takes for a separator
         if isinstance(value, (str, bytes)) or (number is int and isinstance(value, (float, np.floating))):
             return number(value)
         return value

@@ -46,9 +46,14 @@ class Wrapped(FeatureConnector):
 
         def lift_each(rows: Any) -> Any:
             lengths = _row_lengths(rows, rank)
-            return _rows([lift(item) for item in _items(rows, rank, path)], lengths)
+            items = [lift(item) for item in _items(rows, rank, path)]
+            return _rows(_columns(items) if items else self.no_items(), lengths)
 
         return lift_each
+
+    def no_items(self) -> Any:
+        """Returns the items of an empty sequence as they are decoded."""
+        return _columns([])
 
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
         """Returns the names of the inner connector."""
@@ -101,11 +106,18 @@ def _row_lengths(rows: Any, rank: int) -> Lengths:
     return rows.row_lengths[: rank - 1] if rank > 1 else ()
 
 
-def _rows(items: list[Any], lengths: Lengths) -> Any:
-    """Returns items of sequences as they are decoded: dicts as a dict of columns."""
+def _columns(items: list[Any]) -> Any:
+    """Returns items stacked: dicts as a dict of columns."""
     if items and isinstance(items[0], dict):
-        return {name: _rows([item[name] for item in items], lengths) for name in items[0]}
-    return RaggedArray(stack(items), lengths) if lengths else stack(items)
+        return {name: _columns([item[name] for item in items]) for name in items[0]}
+    return stack(items)
+
+
+def _rows(columns: Any, lengths: Lengths) -> Any:
+    """Returns stacked items as sequences below several others have them."""
+    if isinstance(columns, dict):
+        return {name: _rows(column, lengths) for name, column in columns.items()}
+    return RaggedArray(columns, lengths) if lengths else columns
 
 
 def _items(rows: Any, rank: int, path: str) -> list[Any]:

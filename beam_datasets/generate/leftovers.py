@@ -240,9 +240,8 @@ class _Search:
         held = runs.holder(target)
         if held is None or (held.decision is not None and held.decision.kind == runs.ABANDON):
             return None
-        staged = _usage(held.run.staging_dir)
-        num_bytes = usage.num_bytes + (staged.num_bytes if staged else 0)
-        modified = max(usage.modified, staged.modified if staged else 0)
+        parts = [usage, *filter(None, map(_usage, filter(None, (held.run.staging_dir, held.run.spill_dir))))]
+        num_bytes, modified = sum(part.num_bytes for part in parts), max(part.modified for part in parts)
         owner, job = held.run.owner, held.run.job
         if held.decision is not None:
             abandoned, why = self._whose(owner, modified)

@@ -35,7 +35,7 @@ from beam_datasets.errors import (
     StorageError,
 )
 from beam_datasets.generate import compatibility, resume, runs, shard_writer
-from beam_datasets.generate.owners import OWNER_FILE, Owner
+from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
@@ -517,7 +517,7 @@ def beside(target: str) -> Iterator[str]:
     """
     if storage.is_remote(target):
         raise StorageError(f"{target}: only a version on a local disk can be overwritten. Raise the version.")
-    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), "overwrite")
+    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
     folder = runs.staging_dir(target, owner.job)
     storage.make_dirs(folder)
     try:
@@ -530,9 +530,10 @@ def beside(target: str) -> Iterator[str]:
 def replace_published(made: str, target: str) -> None:
     """Puts a complete version in the place of a published one, on a local disk.
 
-    A process that is killed between the two renames leaves both beside the target; `gc` keeps the old one.
+    A process that is killed between the two renames leaves the old one as `replaced.*` beside the target, which `gc`
+    does not touch: rename it back, or build again.
     """
-    old = runs.staging_dir(target, uuid.uuid4().hex[:8])
+    old = storage.join(storage.dirname(target), f"replaced.{uuid.uuid4().hex[:8]}_{storage.basename(target)}")
     storage.rename_dir(target, old)
     try:
         storage.rename_dir(made, target)

@@ -108,13 +108,8 @@ class Attempt:
 def fingerprint(builder: Any) -> dict[str, str]:
     """Returns what decides the bytes to which a builder's units are encoded: code, arguments, features, libraries."""
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
-    left_out = {
-        *cached,
-        "_root",
-        "_downloads",
-        "_download_root",
-        "download_size",
-    }  # where files are does not decide what is in them
+    # Where files are does not decide what is in them.
+    left_out = {*cached, "_root", "_downloads", "_download_root", "download_size"}
     arguments = {name: _text(value) for name, value in vars(builder).items() if name not in left_out}
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
@@ -215,7 +210,7 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
 def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
     """Yields the earlier runs of a version that have finished units."""
     target = run.target
-    for folder in {storage.dirname(target), storage.dirname(run.spill_dir or target)}:
+    for folder in dict.fromkeys((storage.dirname(target), storage.dirname(run.spill_dir or target))):
         for name in _names(folder):
             match = runs.STAGING_NAME.fullmatch(name)
             if match is None or match["name"] != storage.basename(target) + SPILL_SUFFIX or match["job"] == run.job:

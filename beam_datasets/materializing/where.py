@@ -137,7 +137,7 @@ class Where:
         return [name for name in columns if name.lower() in refs]
 
     def _check_labels(self, sides: list[Any], named: dict[str, Any], columns: dict[str, Any]) -> None:
-        """Raises a BeamDatasetsError if a class label is compared with a text that is none of its names."""
+        """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names."""
         labels = [named.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"]
         for label in labels:
             for text in map(_text, sides):

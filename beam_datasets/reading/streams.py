@@ -229,6 +229,11 @@ class Stream(ForTorch):
         """Returns the stream of one worker's part of the examples, of which it makes groups of its own."""
         if worker_count == 1:
             return self
+        if any(isinstance(link, Cut) for link in self._links):
+            raise ValueError(
+                f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, each of which would "
+                "apply them to its part. Move them before filter(), batch_by_length() and pack()."
+            )
         base = self._base._divided(self._base._share(worker_index, worker_count, block))
         return Stream(base, self._links, self._epochs)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import beam_datasets as bd
+from beam_datasets import storage
 from beam_datasets.cli.main import main
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, StorageError
 from beam_datasets.generate import publish
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def test_a_trial_shows_the_first_examples_and_publishes_nothing(tmp_path: Path, 
     assert {number for number in shown if number < 1000} == {0, 1, 10, 11, 101, 103}
     assert "Nothing was published" in said
     assert not (tmp_path / "data").exists()
-    assert main([*command, "--trial", "0"]) == 2
+    assert main([*command, "--trial", "0"]) == main([*command, "--trial", "1", "--resume"]) == 2
     assert "expected 1 or more" in capsys.readouterr().err
 
 
@@ -81,9 +82,10 @@ def test_a_version_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> N
 
     first = build(3)  # there is none yet
     shard = next((tmp_path / "counted" / "1.0.0").glob("*-00001"))
-    inode = shard.stat().st_ino
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1])  # damage that the manifest does not show
     build(3)
-    assert shard.stat().st_ino == inode  # the same bytes
+    assert shard.read_bytes() == whole
     with pytest.raises(BeamDatasetsError):
         build(-3)  # fails while it generates
     with pytest.raises(ValueError, match="overwrite cannot be combined with resume"):
@@ -94,6 +96,40 @@ def test_a_version_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> N
     changed = build(5)
     assert changed.info.splits["train"].num_examples == len(changed.as_dataset("train")) == 5
     assert [path.name for path in (tmp_path / "counted").iterdir()] == ["1.0.0"]
+
+
+def test_a_replacement_that_is_cut_off_loses_no_version(tmp_path: Path, monkeypatch: Any) -> None:
+    """The old version is kept by gc, and put back if the process lives."""
+    Counted(count=3, data_dir=tmp_path).build(num_workers=1)
+    folder, made, rename = tmp_path / "counted", str(tmp_path / "made"), storage.rename_dir
+
+    def fail(source: str, target: str) -> None:
+        if source == made:
+            raise StorageError("the disk is full")
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "rename_dir", fail)
+        with pytest.raises(StorageError, match="the disk is full"):
+            publish.replace_published(made, str(folder / "1.0.0"))
+    assert len(Counted(count=3, data_dir=tmp_path).as_dataset("train")) == 3
+
+    def killed(source: str, target: str) -> None:
+        if "replaced" not in target:
+            os._exit(0)
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "rename_dir", killed)
+        if (child := os.fork()) == 0:
+            publish.replace_published(made, str(folder / "1.0.0"))
+        os.waitpid(child, 0)
+    (old,) = folder.glob("replaced.*_1.0.0")
+    for path in [old, *old.rglob("*")]:
+        os.utime(path, (0, 0))
+    assert main(["gc", str(tmp_path), "--yes"]) == 0
+    old.rename(folder / "1.0.0")
+    assert len(Counted(count=3, data_dir=tmp_path).as_dataset("train")) == 3
 
 
 def test_a_store_has_no_step_that_replaces_a_version() -> None:
@@ -143,3 +179,34 @@ def test_a_directory_with_a_builder_is_a_dataset(tmp_path: Path, capsys: Any, mo
         assert "my_birds/" in capsys.readouterr().out
     assert main(["build", "my_birds/two", *command, "--config", "one"]) == 2
     assert "names the config 'two' already" in capsys.readouterr().err
+
+
+PLANNED = """
+import beam_datasets.tfds as tfds
+
+
+class PlannedTrial(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.FeaturesDict({"c": tfds.features.ClassLabel()})
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        self.info.features["c"].names = (dl_manager.manual_dir / "names.txt").read_text().split()
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        yield 1, {"c": "b"}
+"""
+
+
+def test_a_published_version_is_planned_with_the_options_of_downloads(tmp_path: Path, capsys: Any) -> None:
+    """Class names are set anew though the published version has them."""
+    (tmp_path / "planned_trial.py").write_text(PLANNED)
+    (tmp_path / "manual").mkdir()
+    (tmp_path / "manual" / "names.txt").write_text("a b")
+    command = ["build", str(tmp_path / "planned_trial.py"), "--data_dir", str(tmp_path / "data"), "--num_workers", "1"]
+    command += ["--manual_dir", str(tmp_path / "manual")]
+    assert main([*command, "--dry_run"]) == main(command) == main([*command, "--dry_run", "--overwrite"]) == 0
+    assert capsys.readouterr().out.count("Nothing was run") == 2

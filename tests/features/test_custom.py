@@ -93,6 +93,18 @@ def test_values_are_stored_as_declared_and_read_back() -> None:
     assert (tree["one"].shape, tree["one"].dtype, tree["plus"].shape) == ((3,), np.uint8, ())  # type: ignore[attr-defined]
 
 
+def test_empty_sequences_have_the_types_of_others() -> None:
+    empty: dict[str, Any] = {"one": "#000000", "many": [], "deep": [[], []], "lengths": [], "plus": 1}
+    full, none = (
+        features.compile_decoder(TREE)(features.compile_encoder(TREE)(example)) for example in (EXAMPLE, empty)
+    )
+    assert (none["many"].shape, none["many"].dtype) == ((0, 3), full["many"].dtype)
+    assert none["deep"].flat_values.dtype == full["deep"].flat_values.dtype
+    assert {name: (len(column), column.dtype) for name, column in none["lengths"].items()} == {
+        name: (0, column.dtype) for name, column in full["lengths"].items()
+    }
+
+
 def test_json_names_the_class_which_must_be_registered() -> None:
     tree = features.FeaturesDict({name: TREE[name] for name in ("one", "lengths")})
     text = features.to_json_text(tree)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,6 +63,27 @@ class Reading:
 
     def close(self) -> None:
         self.chunks.clear()
+
+
+@pytest.mark.parametrize("pause", [0, 0.01])
+def test_damage_is_found_whoever_checks_the_record(path: Path, pause: float) -> None:
+    """The thread that reads ahead, or a reader that takes over what is not checked yet."""
+    whole = path.read_bytes()
+    for bad in (1, 9, 10, 11, 599, N - 1):
+        data = bytearray(whole)
+        data[(SIZE + 16) * bad + 500] ^= 4
+        path.write_bytes(data)
+        reading, found = Reading(path, [(0, N)], 10 * SIZE), 0
+        for _ in range(N):
+            records = reading.take(7)
+            assert records == RECORDS[found : found + len(records)]
+            found += len(records)
+            if not records or found == bad:
+                break
+            if found > bad - 20:
+                time.sleep(pause)
+        assert found == bad
+        assert reading.take(7) == []
 
 
 def test_it_reads_what_is_taken_next_and_no_more_than_one_chunk(path: Path) -> None:
