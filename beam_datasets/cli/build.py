@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog
-from beam_datasets.cli import head
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     DATA_DIR,
@@ -147,6 +146,8 @@ def run(args: Sequence[str]) -> int:
 
 def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Builds the first examples of each split in a temporary place, and shows them."""
+    from beam_datasets.cli import head
+
     for name in ("overwrite", "no_wait", "resume", "check_against", "dry_run"):
         if getattr(known, name):
             raise UsageError(f"--trial publishes nothing, so it takes no --{name}")

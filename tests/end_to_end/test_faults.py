@@ -325,7 +325,8 @@ def test_a_killed_build_can_be_run_again(tmp_path):
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
     leftover = list((tmp_path / "a" / "numbers").iterdir())
-    assert [path.name.startswith("incomplete.") for path in leftover] == [True]
+    assert leftover
+    assert all(path.name.startswith("incomplete.") for path in leftover)  # staged shards, and perhaps spilled blocks
     for data_dir in ("a", "b"):
         Numbers(data_dir=tmp_path / data_dir, count=2000).build(num_shards=3, num_workers=1)
     assert digests(tmp_path / "a" / "numbers" / "1.0.0") == digests(tmp_path / "b" / "numbers" / "1.0.0")
