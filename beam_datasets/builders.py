@@ -332,7 +332,7 @@ class DatasetBuilder:
             else:
                 directory = generate(self, **options)
         finally:
-            self._downloads = given  # another build does not leave out what this one was told to
+            self._downloads = given  # they are not those of a later build
         self.__dict__.pop("info", None)
         if default := self._default_config(self.configs()):
             catalog.write_default_config(self.name, default.name, self._root)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ALIGNMENT = 64  # of each part of a segment; the first one is its flag, 1 while the parent has tensors in it
 _MIN_BYTES = 32 << 10  # of what is put in a segment: less crosses as fast in the message, and needs no open file
 _MAX_SEGMENTS = 16  # of a worker; what the parent keeps beyond is sent by value
-_STRINGS, _VALUE = -1, -2  # what a leaf is that is no tensor, where a tensor has its group
+_STRINGS, _VALUE = -1, -2  # of leaves that are not tensors, where a tensor has its group
 
 
 class Transferred(dict[Any, Any]):

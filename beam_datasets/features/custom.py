@@ -49,8 +49,12 @@ def class_name(kind: type[FeatureConnector]) -> str:
 
 def from_registered(name: str, content: Json) -> FeatureConnector | None:
     """Returns the connector of a registered class with this content of features.json; None if there is none."""
-    ends = (known for known in _REGISTERED if name.endswith(f".{known}") or known.endswith(f".{name}"))
-    kind: Any = _REGISTERED.get(name) or _REGISTERED.get(next(ends, ""))  # the module may have another root now
+    kind: Any = _REGISTERED.get(name)
+    if kind is None:  # the module may have another root now; of several classes none is meant for certain
+        found = {
+            each for known, each in _REGISTERED.items() if name.endswith(f".{known}") or known.endswith(f".{name}")
+        }
+        kind = found.pop() if len(found) == 1 else None
     if kind is None or not hasattr(kind, "from_json_content"):
         return None
     made: FeatureConnector = kind.from_json_content(json.loads(content["json"]) if "json" in content else content)

@@ -20,7 +20,7 @@ void ahead_submit(Task *task);
  * to be done. To be called once for each submitted task; without the GIL where that may take long. */
 int ahead_take(Task *task);
 
-/* For work that may end early: whether somebody waits for it. Needs no GIL. */
+/* For work that may end early: whether its result is waited for. Needs no GIL. */
 int ahead_is_wanted(const Task *task);
 
 #ifdef _WIN32 /* where there are no such threads */

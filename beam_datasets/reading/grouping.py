@@ -150,25 +150,25 @@ class Packed(Grouping):
             return []
         complete = []
         for found in bins:
-            room = self._room(found) if found.room is None else found.room
-            if room[0] >= needed[0] and all(map(operator.ge, room, needed)):  # the first alone rules most out
+            space = self._space(found) if found.space is None else found.space
+            if space[0] >= needed[0] and all(map(operator.ge, space, needed)):  # the first alone rules most out
                 break
         else:
             if len(bins) == self.num_bins:
                 complete.append(bins.pop(0))
-            found = Bin(room=list(self.lengths.values()))
+            found = Bin(space=list(self.lengths.values()))
             bins.append(found)
         found.items.append(item)
-        found.room = list(map(operator.sub, found.room, needed))
-        if not any(found.room):
+        found.space = list(map(operator.sub, found.space, needed))
+        if not any(found.space):
             complete.append(bins.pop(next(i for i, some in enumerate(bins) if some is found)))
         return complete
 
-    def _room(self, some: Bin) -> list[int]:
+    def _space(self, some: Bin) -> list[int]:
         """Counts how much of each feature fits in a bin that was restored."""
         used = zip(*(self._lengths(value) for _, value in some.items))
-        room = some.room = [most - sum(column) for most, column in zip(self.lengths.values(), used)]
-        return room
+        space = some.space = [most - sum(column) for most, column in zip(self.lengths.values(), used)]
+        return space
 
     def _lengths(self, value: Any) -> list[int]:
         """Returns the lengths of the features in a bin."""

@@ -48,11 +48,11 @@ class Bin:
 
     Attributes:
         items: in the order in which they came.
-        room: what a link knows of the space that is left; None if it is to be counted.
+        space: what a link knows of the space that is left; None if it is to be counted.
     """
 
     items: list[Item] = field(default_factory=list)
-    room: Any = None
+    space: Any = None
 
 
 @dataclass(frozen=True)

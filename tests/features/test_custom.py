@@ -104,7 +104,7 @@ def test_empty_sequences_have_the_types_of_others() -> None:
     }
 
 
-def test_json_names_the_class_which_must_be_registered() -> None:
+def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None:
     tree = features.FeaturesDict({name: TREE[name] for name in ("one", "lengths")})
     text = features.to_json_text(tree)
     node = json.loads(text)["featuresDict"]["features"]["one"]
@@ -118,6 +118,8 @@ def test_json_names_the_class_which_must_be_registered() -> None:
     features.register(Length)
     assert features.from_json_text(text) == tree
     assert features.from_json_text(text.replace(__name__, f"moved.{__name__}")) == tree
+    monkeypatch.setitem(custom._REGISTERED, f"other.moved.{__name__}.Rgb", Length)
+    assert skip_decoding(features.from_json_text(text.replace(__name__, f"moved.{__name__}")), features.UnknownFeature)
     assert features.from_json_text(text)["one"].documentation.desc == "a colour"  # type: ignore[index]
     assert Rgb(2) != Rgb(1) != Length()
     assert len({Rgb(2), Rgb(2)}) == 1
