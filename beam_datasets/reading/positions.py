@@ -199,6 +199,8 @@ class Share:
             return max(self.start, end), None
         if taken >= self._whole:
             return self._last.reached(taken - self._whole)
+        if self.worker_count == 1:
+            return self.start + taken, None
         rounds, within = divmod(taken, self.block)
         position = self.start + rounds * self.block * self.worker_count
         return position, Partial(self.worker_count, self.block, within) if within else None
