@@ -45,7 +45,8 @@ def said_where(body: str, num_workers: int, directory: Path) -> str:
     return said
 
 
-@pytest.mark.parametrize("num_workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_run_that_fails_says_why_and_little_else(tmp_path, num_workers):
     lines = said_where("assert n != 30, 'boom'", num_workers, tmp_path).splitlines()
     assert lines[0] == "Traceback (most recent call last):"
@@ -69,5 +70,6 @@ def test_what_workers_print_comes_to_standard_error(tmp_path, thread):
     assert said.splitlines() == [f"row {n}" for n in range(40)]
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_well_says_nothing(tmp_path):
     assert said_where("pass", 2, tmp_path) == ""

@@ -48,6 +48,7 @@ def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:
                 conclude(expected, [shard for _, shard in wrong])
 
 
+@pytest.mark.slow
 def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:
     corruptions.zero_a_stretch(copy, random.Random(0))
     report = tmp_path / "report.json"

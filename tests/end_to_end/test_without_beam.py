@@ -73,6 +73,7 @@ def published(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.filterwarnings("ignore:.*not in hash order:UserWarning")
+@pytest.mark.slow
 def test_the_same_bytes_without_beam(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B21: export and materialize run without Beam, in an interpreter that has the base packages alone."""
     packages = tmp_path / "packages"
