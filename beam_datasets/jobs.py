@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from beam_datasets.exporting.plan import ExportPlan
-    from beam_datasets.exporting.writing import Format
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir
 
@@ -23,7 +22,7 @@ _ENGINE = ("num_workers", "payload", "spill_dir", "block_size", "shared_disk", "
 def export(
     source: NameOrDir,
     to: NameOrDir,
-    format: str | Format = "parquet",
+    format: str = "parquet",
     *,
     beam_options: Any | Sequence[str] | None = None,
     num_workers: int | None = None,
@@ -40,8 +39,7 @@ def export(
         source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, also
             one that TensorFlow Datasets wrote.
         to: the directory to make; it is visible when all is written.
-        format: 'parquet', 'jsonl', 'webdataset' or 'arrayrecord'; or one with options, such as
-            `exporting.parquet.Parquet(row_group_bytes=1 << 20)`.
+        format: 'parquet', 'jsonl', 'webdataset' or 'arrayrecord'.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner. Without `beam_options` and `num_workers`
             this process writes one file after the other, without Beam.
         num_workers: processes of a local run; 0 for one a core.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from beam_datasets.exporting.writing import Format
-
     NameOrDir = str | os.PathLike[str]
 
 
@@ -38,7 +36,7 @@ class Export(beam.PTransform):
         self,
         source: NameOrDir,
         to: NameOrDir,
-        format: str | Format = "parquet",
+        format: str = "parquet",
         *,
         shared_disk: bool = False,
         **request: Any,
@@ -48,7 +46,7 @@ class Export(beam.PTransform):
         Args:
             source: a published dataset: a name such as 'digits:1.*.*', or a version's directory.
             to: the directory to make.
-            format: the format, or its name.
+            format: the name of the format.
             shared_disk: the workers of a remote runner see this machine's paths.
             **request: what to export, and more about the other arguments: see `beam_datasets.export`.
 

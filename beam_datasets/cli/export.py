@@ -6,9 +6,9 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, UsageError, as_usage_errors, num_shards
+from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, as_usage_errors, num_shards
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.exporting.plan import NAMES
+from beam_datasets.exporting.plan import FORMATS
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,7 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
   beam-datasets export digits --split train --format webdataset --num_shards 8 --to digits_tar""",
     f"""
 source SOURCE
---format FORMAT  {", ".join(NAMES)}
+--format FORMAT  {", ".join(FORMATS)}
 --to DIR  the directory to make; nothing that exists is overwritten
 --split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. Default: all splits as
   they are
@@ -40,16 +40,13 @@ source SOURCE
 --dry_run  say what would be written, and do nothing
 --debug  show the traceback of an error
 {SHARDS}
-formats:
---row_group_size SIZE  of parquet, in memory; default 32MiB
---group_size N  of arrayrecord: records that are compressed together; default 1
 engine (they change no byte):
 --num_workers N  processes of a local run, 0 for one a core; default: this one
 --shared_disk  remote workers see this machine's paths
 """,
     usage="SOURCE --format FORMAT --to DIR [options] [options of Beam]",
     settings={
-        "--format": {"required": True, "choices": NAMES},
+        "--format": {"required": True, "choices": [*FORMATS]},
         "--to": {"required": True},
         "--binary": {"default": ()},
     },
@@ -61,9 +58,6 @@ def run(args: Sequence[str]) -> int:
     from beam_datasets.jobs import run_export
 
     known, beam_options = COMMAND.parse_with_beam(args)
-    for name, format in (("row_group_size", "parquet"), ("group_size", "arrayrecord")):
-        if getattr(known, name) is not None and known.format != format:
-            raise UsageError(f"--{name} is an option of {format}; {known.format} has none of that name")
     with as_usage_errors("export"):
         plan = _plan(known)
     say(f"{plan.info.display_name} -> {plan.directory} ({plan.format.name})")
@@ -81,12 +75,10 @@ def run(args: Sequence[str]) -> int:
 
 
 def _plan(known: argparse.Namespace) -> ExportPlan:
-    from beam_datasets.exporting.plan import ExportRequest, format_of
+    from beam_datasets.exporting.plan import ExportRequest
 
-    options = {"row_group_bytes": known.row_group_size, "group_size": known.group_size}
     given = {field.name: getattr(known, field.name) for field in fields(ExportRequest)}
-    given |= {"format": format_of(known.format, **options), "num_shards": num_shards(known.num_shards)}
-    return ExportRequest(**given).plan()
+    return ExportRequest(**given | {"num_shards": num_shards(known.num_shards)}).plan()
 
 
 def _to_come(plan: ExportPlan) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from beam_datasets.exporting.writing import Format
@@ -23,16 +22,8 @@ if TYPE_CHECKING:
 FILE_FORMAT = "array_record"
 
 
-@dataclass(frozen=True)
 class ArrayRecord(Format):
-    """Writes ArrayRecord files by the package array_record.
-
-    Attributes:
-        group_size: how many records are compressed together; with 1, as TensorFlow Datasets has it, reading one of them
-            reads no other.
-    """
-
-    group_size: int = 1
+    """Writes ArrayRecord files by the package array_record."""
 
     name: ClassVar[str] = "arrayrecord"
     module: ClassVar[str] = "array_record.python.array_record_module"
@@ -46,7 +37,8 @@ class ArrayRecord(Format):
         """Writes a shard, by way of this machine's directory for temporary files."""
         with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
             path = os.path.join(folder, "shard")
-            writer = self.package().ArrayRecordWriter(path, f"group_size:{self.group_size}")
+            # each record is compressed alone, as by TensorFlow Datasets: reading one reads no other
+            writer = self.package().ArrayRecordWriter(path, "group_size:1")
             try:
                 for block in blocks:
                     for _ in block.map(writer.write):

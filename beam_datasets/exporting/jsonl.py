@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 Convert: TypeAlias = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
 class JsonLines(Format):
     """Writes JSON lines."""
 

@@ -13,7 +13,6 @@ The schema's metadata tell Hugging Face's datasets which columns are images, sou
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -245,18 +244,11 @@ def _with_missing(pa: Any, convert: Convert) -> Convert:
     return convert_all
 
 
-ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group
 
 
-@dataclass(frozen=True)
 class Parquet(Format):
-    """Writes Parquet files.
-
-    Attributes:
-        row_group_bytes: about how large a row group is, in bytes of Arrow's memory. A writer holds one.
-    """
-
-    row_group_bytes: int = ROW_GROUP_BYTES
+    """Writes Parquet files."""
 
     name: ClassVar[str] = "parquet"
     module: ClassVar[str] = "pyarrow"
@@ -274,22 +266,23 @@ class Parquet(Format):
             return arrow.RecordBatch.from_arrays(_convert(convert, block).flatten(), schema=types)
 
         with parquet.ParquetWriter(arrow.PythonFile(out, "w"), types) as writer:
-            for batches in self._groups(map(batch, blocks)):
+            for batches in _row_groups(map(batch, blocks)):
                 table = arrow.Table.from_batches(batches, types)
                 writer.write_table(table, row_group_size=table.num_rows)
 
-    def _groups(self, batches: Iterator[Any]) -> Iterator[list[Any]]:
-        """Yields the batches of each row group."""
-        pending: list[Any] = []
-        num_bytes = 0
-        for batch in batches:
-            pending.append(batch)
-            num_bytes += batch.nbytes
-            if num_bytes >= self.row_group_bytes:
-                yield pending
-                pending, num_bytes = [], 0
-        if pending:
+
+def _row_groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
+    """Yields the batches of each row group."""
+    pending: list[Any] = []
+    num_bytes = 0
+    for batch in batches:
+        pending.append(batch)
+        num_bytes += batch.nbytes
+        if num_bytes >= ROW_GROUP_BYTES:
             yield pending
+            pending, num_bytes = [], 0
+    if pending:
+        yield pending
 
 
 def _convert(convert: Any, block: Block) -> Any:

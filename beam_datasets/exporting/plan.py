@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
@@ -32,29 +32,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.manifest import Lineage
 
-_FORMATS: dict[str, type[Format]] = {kind.name: kind for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
-NAMES = tuple(_FORMATS)
-
-
-def format_of(name: str, **options: Any) -> Format:
-    """Returns a format by its name.
-
-    Args:
-        name: one of `NAMES`.
-        **options: of the format; those that are None are left out.
-
-    Raises:
-        BeamDatasetsError: the format or its option does not exist.
-        ValueError: an option's value is unusable.
-    """
-    if name not in _FORMATS:
-        known = ", ".join(NAMES)
-        raise BeamDatasetsError(f"there is no format {name!r}; known are {known}.{did_you_mean(name, NAMES)}")
-    given = {option: value for option, value in options.items() if value is not None}
-    for option in given:
-        if option not in {field.name for field in fields(_FORMATS[name])}:
-            raise BeamDatasetsError(f"{option} is not an option of the format {name}.")
-    return _FORMATS[name](**given)
+FORMATS: dict[str, Format] = {kind.name: kind() for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
 
 
 @dataclass(frozen=True)
@@ -63,7 +41,7 @@ class ExportRequest:
 
     source: NameOrDir
     to: NameOrDir
-    format: str | Format = "parquet"
+    format: str = "parquet"
     split: Any = None
     data_dir: NameOrDir | None = None
     features: Collection[str] | None = None
@@ -82,7 +60,9 @@ class ExportRequest:
             ValueError: a name or a number is unusable.
         """
         target = target_dir(self.to, self.storage_options)
-        format = format_of(self.format) if isinstance(self.format, str) else self.format
+        if (format := FORMATS.get(self.format)) is None:
+            known = f"known are {', '.join(FORMATS)}.{did_you_mean(self.format, FORMATS)}"
+            raise BeamDatasetsError(f"there is no format {self.format!r}; {known}")
         options = self.source_storage_options
 
         def located(path: NameOrDir) -> str:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import features as feature_trees
@@ -213,7 +213,6 @@ def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -
     return {
         "format_version": FORMAT_VERSION,
         "format": plan.format.name,
-        "options": asdict(plan.format),
         "splits": {
             name: {
                 "filenames": [storage.basename(file.path) for file in split],

@@ -17,7 +17,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -39,7 +38,6 @@ Files: TypeAlias = Callable[[Any], list[tuple[str, bytes]]]
 _ITEM = re.compile(r"[0-9]{4,}")  # the number of a file of a sequence
 
 
-@dataclass(frozen=True)
 class WebDataset(Format):
     """Writes tar files by the package webdataset."""
 

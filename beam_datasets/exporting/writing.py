@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 _Made = TypeVar("_Made")
 
 
-@dataclass(frozen=True)
 class Format:
-    """A format. It is pickled; its fields are options, which do not decide which examples are written.
+    """A format. It has no state; it is pickled.
 
     Attributes:
         name: as users call it.
@@ -40,11 +39,6 @@ class Format:
     name: ClassVar[str]
     module: ClassVar[str] = ""
     decodes: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        for option, value in asdict(self).items():
-            if value < 1:
-                raise ValueError(f"{option} is {value}; give at least 1.")
 
     def package(self, module: str = "") -> Any:
         """Returns a module of the package that writes the format, by default its own.

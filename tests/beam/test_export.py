@@ -12,8 +12,7 @@ from apache_beam.transforms.display import DisplayData
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.beam import Export
-from beam_datasets.exporting.parquet import Parquet
-from beam_datasets.exporting.plan import NAMES
+from beam_datasets.exporting.plan import FORMATS
 from tests.exporting.conftest import INTER, MANY
 from tests.exporting.conftest import export as export_here
 from tests.reading.conftest import write_dataset
@@ -25,7 +24,7 @@ def contents(directory: str | Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_same_files_with_any_number_of_workers(tmp_path: Path, name: str, num_workers: int) -> None:
     options: dict[str, Any] = {"split": ["head=train[:30%]", "rest=train[30%:]"], "num_shards": {"rest": 5}}
@@ -52,9 +51,9 @@ def test_the_same_files_by_the_portable_job_service(tmp_path: Path) -> None:
 
 def test_in_a_pipeline_of_ones_own(tmp_path: Path) -> None:
     with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as pipeline:
-        export = Export(INTER, tmp_path / "out", Parquet(row_group_bytes=1000), num_shards=3)
+        export = Export(INTER, tmp_path / "out", "parquet", num_shards=3)
         assert_that(pipeline | export, equal_to([str(tmp_path / "out")]))
-    expected = export_here(INTER, tmp_path / "here", Parquet(row_group_bytes=1000), num_shards=3)
+    expected = export_here(INTER, tmp_path / "here", "parquet", num_shards=3)
     assert contents(tmp_path / "out") == contents(expected)
     shown = {item.key: item.value for item in DisplayData.create_from(export).items}
     assert shown == {"dataset": "spec_inter:1.2.3", "directory": str(tmp_path / "out"), "format": "parquet"}

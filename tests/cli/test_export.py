@@ -1,14 +1,11 @@
 """`beam-datasets export`: what it prints, and what it says of what cannot be."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
-from pyarrow import parquet
 
 from beam_datasets.beam import main as module
-from beam_datasets.cli import main
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 SOURCE = ["spec_inter", "--data_dir", str(DATA), "--num_workers", "1"]
@@ -27,14 +24,6 @@ def test_exports_and_says_what(tmp_path, run):
         *(f"few-0000{i}-of-00002.parquet" for i in range(2)),
         "test-00000-of-00001.parquet",
     ]
-
-
-def test_options_of_formats(tmp_path):
-    to = ["--to", str(tmp_path / "a")]
-    assert main(["export", *SOURCE, "--format", "parquet", "--row_group_size", "1kB", *to]) == 0
-    assert parquet.read_metadata(tmp_path / "a" / "train-00000-of-00001.parquet").num_rows == 411
-    assert main(["export", *SOURCE, "--format", "arrayrecord", "--group_size", "9", "--to", str(tmp_path / "b")]) == 0
-    assert json.loads((tmp_path / "b" / "_export.json").read_text())["options"] == {"group_size": 9}
 
 
 def test_dry_run_writes_nothing(tmp_path, run):
@@ -62,8 +51,6 @@ TO = ["--format", "jsonl", "--to", "{}/out"]
         ([*SOURCE, *TO, "--split", "trian"], 1, "Did you mean 'train'?"),
         ([*SOURCE, *TO, "--num_shards", "many"], 2, "write --num_shards 8"),
         ([*SOURCE, *TO, "--fromat", "x"], 2, "there is no option --fromat"),
-        ([*SOURCE, *TO, "--group_size", "1"], 2, "--group_size is an option of arrayrecord"),
-        ([*SOURCE, *TO, "--row_group_size", "1"], 2, "--row_group_size is an option of parquet"),
         ([*SOURCE, *TO, "--to", "{}"], 1, "nothing that is there is overwritten"),
         (
             [*SOURCE, *TO, "--format", "webdataset"],

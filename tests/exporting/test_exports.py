@@ -17,9 +17,8 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets import features as F
-from beam_datasets.exporting.array_record import ArrayRecord
-from beam_datasets.exporting.parquet import Parquet
-from beam_datasets.exporting.plan import NAMES, format_of
+from beam_datasets.exporting.jsonl import JsonLines
+from beam_datasets.exporting.plan import FORMATS
 from beam_datasets.exporting.run import finish, staged_bytes, staging, write_shard
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs
@@ -55,26 +54,6 @@ def test_refuses(tmp_path: Path, source: str, options: dict[str, Any], error: ty
     with pytest.raises(error, match=message):
         plan_export(source, tmp_path / "out", data_dir=INTER.parents[1], **options)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "name, options, error, message",
-    [
-        (
-            "jsonl",
-            {"row_group_bytes": 1},
-            errors.BeamDatasetsError,
-            "row_group_bytes is not an option of the format jsonl",
-        ),
-        ("parquet", {"row_group_bytes": 0}, ValueError, "row_group_bytes is 0; give at least 1"),
-        ("arrayrecord", {"group_size": 0}, ValueError, "group_size is 0; give at least 1"),
-    ],
-)
-def test_refuses_options(name: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        format_of(name, **options)
-    assert format_of("parquet", row_group_bytes=None, group_size=None) == Parquet()
-    assert format_of("arrayrecord", group_size=7) == ArrayRecord(7)
 
 
 def test_refuses_a_place_that_is_taken(tmp_path: Path) -> None:
@@ -233,7 +212,7 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
     assert storage.list_dir(storage.dirname(place)) == ["out"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FORMATS)
 def test_the_same_bytes(tmp_path: Path, name: str) -> None:
     """The order of the splits is the source's."""
     one, other = (export(MANY, tmp_path / folder, name) for folder in "ab")
@@ -247,11 +226,11 @@ def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:
     content = bytearray(shard.read_bytes())
     content[-1] ^= 1
     shard.write_bytes(content)
-    for name in NAMES:
+    for name in FORMATS:
         with pytest.raises(errors.CorruptRecordError, match=r"d-train.tfrecord-00001-of-00002, byte \d+ \(record 29\)"):
             export(source, tmp_path / "out", name)
         assert export(source, tmp_path / name, name, split="train[:30]")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["d", *NAMES])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["d", *FORMATS])
 
 
 def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,13 +243,14 @@ def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_memory_does_not_grow_with_a_shard(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_memory_does_not_grow_with_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("beam_datasets.exporting.parquet.ROW_GROUP_BYTES", 1 << 18)
+
     def peak(count: int) -> int:
         source = write_dataset(tmp_path / f"d{count}" / "1.0.0", {"train": [count]}, size=2000)
-        chosen = Parquet(row_group_bytes=1 << 18) if name == "parquet" else name
         tracemalloc.start()
-        export(source, tmp_path / f"out{count}", chosen)
+        export(source, tmp_path / f"out{count}", name)
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found
@@ -281,12 +261,12 @@ def test_memory_does_not_grow_with_a_shard(tmp_path: Path, name: str) -> None:
 
 
 def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
-    class Lossy(type(format_of("jsonl"))):  # type: ignore[misc]
+    class Lossy(JsonLines):
         def write(self, blocks: Iterator[list[Any]], schema: Any, out: Any, split: str) -> None:
             next(blocks)
 
-    plan = plan_export(INTER, tmp_path / "out", Lossy())
-    plan = replace(plan, splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
+    plan = plan_export(INTER, tmp_path / "out", "jsonl")
+    plan = replace(plan, format=Lossy(), splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
     with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"), staging(plan):
         write_shard(plan, *next(plan.shards()))
 
@@ -298,7 +278,7 @@ def test_export_json(tmp_path: Path, inter: Any) -> None:
     split = ["head=train[:100]", "rest=train[100:]"]
     made = export(inter.dataset_dir, tmp_path / "out", "jsonl", split=split, num_shards={"rest": 2}, features=["name"])
     said = json.loads((made / "_export.json").read_text())
-    assert (said["format"], said["format_version"], said["options"]) == ("jsonl", 1, {})
+    assert (said["format"], said["format_version"]) == ("jsonl", 1)
     assert said["splits"]["rest"]["filenames"] == [f"rest-0000{i}-of-00002.jsonl" for i in range(2)]
     for columns in said["splits"].values():
         for name, size, crc in zip(columns["filenames"], columns["num_bytes"], columns["crc32c"], strict=True):
@@ -320,7 +300,7 @@ def test_to_and_from_an_object_store(tmp_path: Path) -> None:
     local = write_dataset(tmp_path / "d" / "1.0.0", {"train": [10, 30]}, manifest=True)
     for file in local.iterdir():
         storage.write_bytes(storage.join(source, file.name), file.read_bytes())
-    for name in NAMES:
+    for name in FORMATS:
         plan = plan_export(source, f"memory://exports/out/{name}", name, num_shards=2)
         with staging(plan):
             finish(plan, [write_shard(plan, *shard) for shard in plan.shards()])
@@ -330,4 +310,4 @@ def test_to_and_from_an_object_store(tmp_path: Path) -> None:
             assert storage.read_bytes(storage.join(plan.directory, file.name)) == file.read_bytes()
         with pytest.raises(errors.PathExistsError, match="exists and is not empty"):
             plan_export(source, plan.directory, name)
-    assert storage.list_dir("memory://exports/out") == sorted(NAMES)
+    assert storage.list_dir("memory://exports/out") == sorted(FORMATS)

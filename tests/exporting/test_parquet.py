@@ -15,7 +15,7 @@ from pyarrow import parquet
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.exporting.parquet import Parquet, arrow_converter, arrow_schema
+from beam_datasets.exporting.parquet import _row_groups, arrow_converter, arrow_schema
 from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.exporting.writing import Block
 from beam_datasets.features import compile_decoder
@@ -159,7 +159,7 @@ def as_lists(value: Any) -> Any:
     return [as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def test_batches_of_a_row_group_are_summed_up_once_each() -> None:
+def test_batches_of_a_row_group_are_summed_up_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """B1: the time to write a row group grows with its batches, not with their square."""
 
     class Batch:
@@ -170,7 +170,8 @@ def test_batches_of_a_row_group_are_summed_up_once_each() -> None:
             Batch.calls += 1
             return 10
 
-    groups = list(Parquet(row_group_bytes=30_000)._groups(Batch() for _ in range(7000)))
+    monkeypatch.setattr("beam_datasets.exporting.parquet.ROW_GROUP_BYTES", 30_000)
+    groups = list(_row_groups(Batch() for _ in range(7000)))
     assert [len(group) for group in groups] == [3000, 3000, 1000]
     assert Batch.calls == 7000
 
