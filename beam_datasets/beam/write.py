@@ -454,7 +454,7 @@ class _WriteGroup(beam.DoFn):
                 self._shard_examples.update(shard.num_examples)
                 self._shard_bytes.update(shard.file_bytes)
         first, *others = written
-        yield (group.split, group.shard), [dataclasses.replace(first, requests=_take_requests()), *others]
+        yield (group.split, group.shard), [_counted(first), *others]
 
 
 def _join(
@@ -464,15 +464,16 @@ def _join(
 ) -> list[shard_writer.WrittenShard]:
     (split, _), groups = element
     first, *others = shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
-    return [dataclasses.replace(first, requests=first.requests.plus(_take_requests())), *others]
+    return [_counted(first), *others]
 
 
-def _take_requests() -> storage.Requests:
-    """Returns what this process has read and written since the last call, after adding it to the job's metrics."""
-    taken = storage.take_requests()
+def _counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
+    """Adds what this process has done since the last call to the shard, and to the job's metrics."""
+    taken, seconds = storage.take_requests(), shard_writer.take_core_seconds()
     for name, count in taken._asdict().items():
         Metrics.counter("beam_datasets", f"storage_{name}").inc(count)
-    return taken
+    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * seconds))
+    return dataclasses.replace(shard, requests=shard.requests.plus(taken), core_seconds=shard.core_seconds + seconds)
 
 
 Shards = list[list[shard_writer.WrittenShard]]

@@ -162,13 +162,17 @@ def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: M
     moving = moved / 1e6 / prices["megabytes_per_core_second"]
     hours = (encoding + moving) / 3600
     smallest = min((split.num_bytes / split.examples for split in splits.values()), default=1.0)
-    cost = hours * prices["core_hour"]
-    cost += (reads * prices["thousand_reads"] + writes * prices["thousand_writes"]) / 1000
     return Estimate(
         splits, [split for split in samples if split not in known],
         PROCESS_BYTES + int(EXAMPLE_BYTES * min(GROUP_BYTES, size) / max(smallest, 1.0)),
-        reads, writes, moved, hours, cost, size / 1e9 * prices["gigabyte_month"],
+        reads, writes, moved, hours, cost_of(hours, reads, writes, prices), size / 1e9 * prices["gigabyte_month"],
     )  # fmt: skip
+
+
+def cost_of(core_hours: float, reads: int, writes: int, prices: Mapping[str, float] = PRICES) -> float:
+    """Returns what machines and requests to an object store cost."""
+    requests = reads * prices["thousand_reads"] + writes * prices["thousand_writes"]
+    return core_hours * prices["core_hour"] + requests / 1000
 
 
 def _moved(split: Split) -> tuple[int, int, int]:

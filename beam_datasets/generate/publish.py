@@ -35,6 +35,7 @@ from beam_datasets.errors import (
     StorageError,
 )
 from beam_datasets.generate import compatibility, resume, runs, shard_writer
+from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
@@ -688,6 +689,8 @@ def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> 
 def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], shards: Sequence[WrittenShard]) -> bytes:
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
+    requests = shard_writer.sum_requests([storage.take_requests(), *(shard.requests for shard in shards)])
+    hours = sum((shard.core_seconds for shard in shards), shard_writer.take_core_seconds()) / 3600
     return _json(
         {
             "job": publication.job,
@@ -699,9 +702,9 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], s
             "worker_bytes": _peak_memory(),  # of the process that publishes
             "bytes": sum(sum(c.num_bytes) for c in columns.values()),
             "examples_per_second": round(examples / max(seconds, 1e-9), 1),
-            "storage": shard_writer.sum_requests(
-                [storage.take_requests(), *(shard.requests for shard in shards)]
-            )._asdict(),
+            "storage": requests._asdict(),
+            "core_hours": round(hours, 6),
+            "cost": round(cost_of(hours, requests.reads, requests.writes), 6),
             "python": platform.python_version(),
             "machine": platform.platform(),
             **({"notes": list(publication.notes)} if publication.notes else {}),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
+import time
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -53,6 +55,7 @@ class WrittenShard:
         crc32c: CRC-32C of the file.
         index_crc32c: CRC-32C of the index file.
         requests: what was read and written for it, and by its process for others since that last counted.
+        core_seconds: processor time of that process, counted likewise.
     """
 
     split: str
@@ -65,6 +68,7 @@ class WrittenShard:
     crc32c: int
     index_crc32c: int
     requests: storage.Requests = field(default=storage.Requests(), compare=False)
+    core_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +214,25 @@ def join_groups(
     files = [file for group in groups for file in group]
     if len({file.shard for file in files}) > 1:
         return files
-    requests = [file.requests for file in files]
-    return [replace(join_parts(files, num_shards, destination), requests=sum_requests(requests))]
+    requests = sum_requests(file.requests for file in files)
+    seconds = sum(file.core_seconds for file in files)
+    return [replace(join_parts(files, num_shards, destination), requests=requests, core_seconds=seconds)]
 
 
 def sum_requests(requests: Iterable[storage.Requests]) -> storage.Requests:
     """Returns the sums."""
     return functools.reduce(storage.Requests.plus, requests, storage.Requests())
+
+
+_counted = (0, 0.0)  # the process, and how much of its processor time was taken
+
+
+def take_core_seconds() -> float:
+    """Returns the processor time that this process has used since the last call."""
+    global _counted
+    process, before = _counted
+    _counted = (os.getpid(), time.process_time())
+    return _counted[1] - (before if process == _counted[0] else 0.0)  # the clock of a forked process begins anew
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:
