@@ -21,7 +21,7 @@ static int add_everything(PyObject *module) {
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     /* A checksum of _core.pyi, which setup.py passes; native/__init__.py expects that of the stubs beside it. */
     if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) return -1;
-    return block_add(module);
+    return block_add(module) < 0 ? -1 : iterator_add(module);
 }
 
 PyMODINIT_FUNC PyInit__core(void) {

@@ -23,6 +23,9 @@ extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, b
 /* block.c: adds the type RecordBlock to the module. */
 int block_add(PyObject *module);
 
+/* iterator.c: adds the type BlockIterator. */
+int iterator_add(PyObject *module);
+
 /* Bytes from which on work is done without the GIL. */
 #define LARGE (64 << 10)
 

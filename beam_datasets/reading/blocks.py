@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from beam_datasets.native import core
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Self
 
     from beam_datasets.errors import CorruptRecordError
 
@@ -126,3 +130,42 @@ def sizes(item_bytes: float) -> Iterator[int]:
     while True:
         yield size
         size = min(_GROWTH * size, most)
+
+
+class PlainBlockIterator:
+    """Hands out the items of blocks one by one and counts them.
+
+    A subclass defines `_next_block()`, which returns the next block or raises StopIteration, and `_finished(item)`,
+    which returns what is handed out in place of an item if `_finish` is not None. `_taken` counts the item before
+    `_finished` is called. The subclass may set `_taken` at any time, and `_items` to `()` to drop the block.
+    """
+
+    _items: Items = ()
+    _finish: Any = None
+    _taken = 0
+    _place = 0  # of the next item in the block
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        while self._place >= len(self._items):
+            self._items = ()  # no items in memory while the next ones are read
+            self._items = self._next_block()
+            self._place = 0
+        item = self._items[self._place]
+        self._place += 1
+        self._taken += 1
+        return item if self._finish is None else self._finished(item)
+
+    def _next_block(self) -> Items:
+        raise NotImplementedError
+
+    def _finished(self, item: Any) -> Any:
+        raise NotImplementedError
+
+
+if TYPE_CHECKING:
+    BlockIterator = PlainBlockIterator
+else:
+    BlockIterator = PlainBlockIterator if core is None else core.BlockIterator

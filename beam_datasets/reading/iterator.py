@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from beam_datasets.arguments import integer
-from beam_datasets.reading.blocks import intact, joined
+from beam_datasets.reading.blocks import BlockIterator, intact, joined
 from beam_datasets.reading.operations import Repeat, Slice, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.threads import Later
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.operations import Partials
     from beam_datasets.reading.session import Session
-    from beam_datasets.reading.yielding import Function
 
 
-class DatasetIterator(Iterator[Any]):
+class DatasetIterator(BlockIterator, Iterator[Any]):
     """Goes through a dataset in read order, and knows where it is.
 
     All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the
@@ -38,10 +37,7 @@ class DatasetIterator(Iterator[Any]):
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
         self._dataset = dataset
         self._session: Session | None = None
-        self._blocks: Iterator[list[Any]] | None = None
-        self._items: Iterator[Any] = iter(())  # of the block
-        self._stop = 0  # how many items were handed out when those of the block were
-        self._finish: Function | None = None  # makes what is handed out of an item
+        self._blocks: Iterator[Items] | None = None
         self._is_decoded = False  # whether the items of blocks are decoded already
         self._process = os.getpid()  # that reads ahead
         self._stream = stream_of(dataset._operation)
@@ -59,18 +55,7 @@ class DatasetIterator(Iterator[Any]):
         self._operation = moved_on(operation, left_of(self._stream, position, self._partials), taken)
         self._ended = False
         self.close()
-        self._stop = 0
-
-    def __next__(self) -> Any:
-        while True:
-            for item in self._items:  # the fastest way to take one
-                return item if self._finish is None else self._finished(item)
-            self._read_block()
-
-    @property
-    def _taken(self) -> int:
-        """How many items were handed out."""
-        return self._stop - length_hint(self._items)
+        self._taken = 0
 
     def __length_hint__(self) -> int:
         """Returns how many items are left."""
@@ -81,10 +66,9 @@ class DatasetIterator(Iterator[Any]):
         wanted = self._taken + integer("count", count, at_least=0)
         self._ended |= wanted > self._operation.length
         self.close()
-        self._stop = min(wanted, self._operation.length)
+        self._taken = min(wanted, self._operation.length)
 
-    def _read_block(self) -> None:
-        """Goes on to the items of the next block; raises StopIteration if there is none."""
+    def _next_block(self) -> Items:
         if self._process != os.getpid():  # threads and processes of a parent do not work for the child that it forked
             self.close()
         try:
@@ -98,10 +82,9 @@ class DatasetIterator(Iterator[Any]):
             self._ended = True
             self.close()
             raise StopIteration
-        self._stop += len(block)
-        self._items = iter(block)
+        return block
 
-    def _open(self) -> Iterator[list[Any]]:
+    def _open(self) -> Iterator[Items]:
         """Returns the blocks of what is left, and begins to read."""
         self._process = os.getpid()
         if self._dataset._processes is not None:
@@ -113,7 +96,7 @@ class DatasetIterator(Iterator[Any]):
         self._blocks = maker.make(items, self._operation.item_bytes)
         return self._blocks
 
-    def _open_processes(self, count: int) -> Iterator[list[Any]]:
+    def _open_processes(self, count: int) -> Iterator[Items]:
         from beam_datasets.reading.processes import blocks_of_processes  # multiprocessing is not needed to read
 
         left = Slice(self._operation, self._taken, self._operation.length)
@@ -123,9 +106,9 @@ class DatasetIterator(Iterator[Any]):
 
     def _finished(self, item: Any) -> Any:
         try:
-            return self._finish(item)  # type: ignore[misc]
+            return self._finish(item)
         except BaseException as error:
-            self._stop -= 1  # it was not handed out
+            self._taken -= 1  # it was not handed out
             is_later = type(item) is Later
             if isinstance(error, UNDECODED) and (is_later or not self._is_decoded):
                 self._name_record(error, item.item if is_later else item)
@@ -193,7 +176,7 @@ class DatasetIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
-        self._stop, self._items = self._taken, iter(())
+        self._items = ()
         blocks, self._blocks = self._blocks, None
         if isinstance(blocks, Generator):
             blocks.close()

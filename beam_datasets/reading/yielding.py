@@ -83,7 +83,7 @@ class Maker:
             yield from self.ahead.make(blocks)
             return
         if self.whole is None or self.each is None:
-            yield from map(list, blocks)
+            yield from blocks
             return
         for block in paced(blocks, sizes(item_bytes)):
             try:
