@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from beam_datasets.generate.units import SourceUnits as SourceUnits
     from beam_datasets.jobs import export as export
     from beam_datasets.jobs import materialize as materialize
+    from beam_datasets.materializing.appending import append as append
     from beam_datasets.metadata.info import DatasetInfo as DatasetInfo
     from beam_datasets.metadata.info import MetadataDict as MetadataDict
     from beam_datasets.metadata.splits import ReadInstruction as ReadInstruction
@@ -61,6 +62,7 @@ _HOMES = {
     ".reading.streams": ("Stream",),
     ".adopting": ("adopt",),
     ".jobs": ("export", "materialize"),
+    ".materializing.appending": ("append",),
     ".diffing": ("DatasetDiff", "diff"),
     ".verifying": ("verify",),
     ".generate.repair": ("repair",),

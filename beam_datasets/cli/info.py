@@ -90,6 +90,8 @@ def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
     """Yields where a materialized dataset came from, a fact a line, and where that came from, indented."""
     for name, split in lineage.splits.items():
         yield f"{indent}{name} = {split.expression}"
+    for name, counts in (lineage.appended or {}).items():
+        yield f"{indent}{name}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}"
     if lineage.features is not None:
         yield f"{indent}only the features {', '.join(lineage.features)}"
     if lineage.filter is not None:

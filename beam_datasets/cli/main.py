@@ -22,6 +22,7 @@ COMMANDS = {  # name -> module of this package, function in it; only the module 
     "build": ("build", "run"),
     "plan": ("build", "run_plan"),
     "materialize": ("materialize", "run"),
+    "append": ("append", "run"),
     "export": ("export", "run"),
     "adopt": ("adopt", "run"),
     "info": ("info", "run_info"),
@@ -42,6 +43,7 @@ Generates, describes and shows datasets.
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
   beam-datasets plan NAME_OR_FILE --data_dir DIR    what building it will take: shards, memory, requests, hours, cost
   beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a dataset of its own
+  beam-datasets append NAME --from SOURCE           the next version: with new examples, in the order of all
   beam-datasets export SOURCE --format F --to DIR   write slices as Parquet, JSON lines, WebDataset or ArrayRecord
   beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files
   beam-datasets info NAME_OR_DIR --data_dir DIR     what a published dataset is

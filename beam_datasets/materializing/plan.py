@@ -215,7 +215,7 @@ def plan_job(
     for builder in builders:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
-        tuple(map(_described, builders)),
+        tuple(map(described, builders)),
         {one.name: _lineage(one, reshuffle) for one in selected},
         " and ".join(criteria) or None,
         None if kept is None else tuple(kept),
@@ -374,8 +374,8 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
             raise BeamDatasetsError(f"{words}: {inner} is in {outer}. Give another data_dir.")
 
 
-def _described(builder: ReadOnlyBuilder) -> SourceDataset:
-    """Returns what the manifest records of a source; not where it is, so that copies of it give the same."""
+def described(builder: ReadOnlyBuilder) -> SourceDataset:
+    """Returns what a manifest records of a source; not where it is, so that copies of it give the same."""
     name, manifest = (builder.name, builder.config_name, str(builder.version)), builder.manifest
     if manifest is not None:
         return SourceDataset(*name, manifest.digest, "manifest", manifest.source)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
 _BLOCK_SIZE = 16 << 20
-_MAX_THREADS = 8
+MAX_THREADS = 8
 _HISTOGRAMS_MERGED = 64  # together
 
 
@@ -126,7 +126,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     else:
         plan = job.plan
     destination = Destination(publication.staging_dir, publication.name)
-    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, _MAX_THREADS), "beam_datasets-copy")
+    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "beam_datasets-copy")
     try:
         groups = pool.map(lambda group: list(copy_shards(plan, group, destination)), plan.groups())
         return publication, plan, [shard for group in groups for shard in group]

@@ -424,8 +424,8 @@ def is_in_order(split: SelectedSplit) -> bool:
         if not run.rules or run.rules != split.runs[0].rules:
             return False
         first, last = run.files[0], run.files[len(run.files) - 1]
-        borders.append(_keys_of(first.filename)[first.skip].tobytes())
-        borders.append(_keys_of(last.filename)[last.skip + last.take - 1].tobytes())
+        borders.append(keys_of(first.filename)[first.skip].tobytes())
+        borders.append(keys_of(last.filename)[last.skip + last.take - 1].tobytes())
     return borders == sorted(borders)
 
 
@@ -433,13 +433,18 @@ def _key_blocks(run: SortedRun) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yields (index of the first one in the source's split, keys), ascending."""
     index = run.start
     for file in run.files:
-        keys = _keys_of(file.filename)[file.skip : file.skip + file.take]
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take]
         for start in range(0, len(keys), KEYS_AT_ONCE):
             yield index + start, keys[start : start + KEYS_AT_ONCE]
         index += file.take
 
 
-def _keys_of(path: str) -> NDArray[np.uint8]:
+def keys_of(path: str) -> NDArray[np.uint8]:
+    """Returns the sort keys of a shard, (n, 16).
+
+    Raises:
+        MetadataError: its index is missing, damaged or without keys.
+    """
     index = read_index(path)
     if index is None or index.keys is None:
         raise MetadataError(

@@ -180,6 +180,8 @@ class Lineage:
         filter: name of the function that chose among the examples, as `module:function`; None where all were kept.
         features: the features that were kept; None where all were.
         reshuffle: the salt of the new order; None where the order was kept.
+        appended: of the next version of the first dataset, made by `append`: for each split how many examples were
+            added, replaced, deleted and skipped; None for a materialized dataset.
     """
 
     datasets: tuple[SourceDataset, ...]
@@ -187,6 +189,7 @@ class Lineage:
     filter: str | None = None
     features: tuple[str, ...] | None = None
     reshuffle: str | None = None
+    appended: Mapping[str, Mapping[str, int]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the field `source` of a manifest."""
@@ -196,6 +199,7 @@ class Lineage:
             "filter": self.filter,
             "features": None if self.features is None else list(self.features),
             "reshuffle": self.reshuffle,
+            **({} if self.appended is None else {"appended": self.appended}),
         }
 
     @classmethod
@@ -217,6 +221,7 @@ class Lineage:
                 value["filter"],
                 None if features is None else tuple(features),
                 value["reshuffle"],
+                None if (counts := value.get("appended")) is None else {k: dict(v) for k, v in counts.items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MetadataError(

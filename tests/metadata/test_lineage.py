@@ -33,6 +33,7 @@ lineages = st.builds(
     st.none() | names,
     st.none() | st.lists(names, max_size=3).map(tuple),
     st.none() | names,
+    st.none() | st.dictionaries(names, st.dictionaries(names, st.integers(0, 9), max_size=4), max_size=2),
 )
 
 

@@ -1,0 +1,117 @@
+"""`beam-datasets append`: a published version and new examples become the next version."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.cli.build import publishing_in
+from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, UsageError, as_usage_errors, num_shards
+from beam_datasets.cli.printing import bytes_bar, say, size_text, table
+from beam_datasets.cli.resolve import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beam_datasets.materializing.appending import AppendPlan
+
+COMMAND = Command(
+    "append",
+    """\
+Publishes the next version of a dataset: a published one with new examples, or without deleted ones, in the order that
+generating all examples anew would give. Records are not decoded. If nothing changes, nothing is published.
+
+  beam-datasets append clicks --data_dir data --from incoming/day_2/1.0.0 --on_duplicate skip_identical
+  beam-datasets append clicks --data_dir data --delete takedown.txt --dry_run""",
+    f"""
+dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
+--from SOURCE...  what is appended: a published dataset (name or directory), or the file of a builder, path/to/file.py,
+  which is built in a temporary directory; can be repeated
+--split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
+  appended to the one of its name
+--version VERSION  of the result: 'next' (the default), the lowest that the change allows, or one that is not lower.
+  Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0
+--on_duplicate {{error,keep_old,replace,skip_identical}}  what to do about a key that exists: fail (the default), keep
+  the published example, take the new one, or keep it if the records are equal and fail if not
+--delete FILE  keys whose examples are left out, published and new ones; one a line, in UTF-8
+--data_dir DATA_DIR  {DATA_DIR_HELP}
+--source_data_dir DIR  root for names of SOURCE; default: --data_dir, then its default
+--storage{STORAGE.format("the store of --data_dir")}
+--source_storage{STORAGE.format("the stores of SOURCE")}
+--dry_run  print what would be read and written, and do nothing but that
+--debug  show the traceback of an error
+{SHARDS}
+""",
+    usage="NAME_OR_DIR --from SOURCE [options]",
+    settings={"--from": {"dest": "new"}},
+)
+_REQUEST = (
+    "split",
+    "data_dir",
+    "source_data_dir",
+    "min_shard_size",
+    "max_shard_size",
+    "storage_options",
+    "source_storage_options",
+)
+SHOWN = 20  # keys of a list
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs the command and returns its exit code."""
+    from beam_datasets.materializing.appending import built, plan_append, run_append
+
+    known = COMMAND.parse(args)
+    if not (known.new or known.delete):
+        raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
+    options: dict[str, Any] = {name: getattr(known, name) for name in _REQUEST}
+    options |= {name: value for name in ("version", "on_duplicate") if (value := getattr(known, name)) is not None}
+    started = time.monotonic()
+    with as_usage_errors("append"):
+        keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
+        new = [_builder(text) if re.search(r"\.py(:|/|$)", text) else text for text in known.new or ()]
+        with built(known.dataset, new, options) as sources:
+            plan = plan_append(known.dataset, sources, delete=keys, num_shards=count, **options)
+            say(_to_come(plan))
+            if known.dry_run or not plan.has_changes:
+                unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."
+                say("Nothing was run (--dry_run)." if plan.has_changes else unchanged)
+                return 0
+            with publishing_in(plan.dataset_dir), bytes_bar("Append") as show:
+                total = plan.num_bytes
+                directory = run_append(plan, None if show is None else lambda done: show(done.bytes_written, total))
+    say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _builder(text: str) -> Any:
+    request = resolve(text)
+    given: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
+    return request.builder(**{name: value for name, value in given.items() if value is not None})
+
+
+def _read_keys(path: str) -> list[str]:
+    """Returns the lines of a file that are not empty."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [key for line in file if (key := line.rstrip("\r\n"))]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--delete {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _to_come(plan: AppendPlan) -> str:
+    """Returns what is read and written, and what becomes of the keys to delete."""
+    kinds = ("added", "replaced", "deleted", "skipped")
+    rows = [
+        [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.num_bytes), s.num_shards]
+        for s in plan.splits
+    ]
+    lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]
+    lines += [f"appended: {dataset.full_name}" for dataset in plan.lineage.datasets[1:]]
+    lines.append(table(["split", *kinds, "examples", "bytes", "shards"], rows))
+    for words, keys in (("deleted keys", plan.deleted), ("keys to delete that were not found", plan.not_found)):
+        if keys:
+            more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
+            lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{more}")
+    return "\n".join(lines)

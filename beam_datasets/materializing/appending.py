@@ -1,0 +1,745 @@
+"""Appending: the next version of a published dataset, merged of its records and new ones without decoding either.
+
+Sources are runs of shards whose sort keys ascend: one run of the published version, then those of what is appended. The
+keys of all runs are cut into ranges of up to about `RANGE_RECORDS` of each. What a range keeps follows from its keys
+(and, of repeated ones, from their records), so it is counted first, and worked out again when a shard is written:
+memory holds a few ranges and the index of each shard that is being written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import crc32c
+import numpy as np
+
+from beam_datasets import catalog, storage
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError, StorageError, VersionError
+from beam_datasets.features.sequence import difference
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import key_array, sort_order
+from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
+from beam_datasets.generate.owners import IN_PROCESS
+from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.progress import watch
+from beam_datasets.generate.shard_writer import Destination, WrittenShard
+from beam_datasets.materializing.plan import described, target_dir
+from beam_datasets.materializing.records import Opener, Records
+from beam_datasets.materializing.run import MAX_THREADS
+from beam_datasets.materializing.selection import Sources, keys_of, named_splits, select_splits
+from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
+from beam_datasets.metadata.shards import shard_ends
+from beam_datasets.metadata.version import Version
+from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
+from beam_datasets.reading.shards import INDEX_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.generate.progress import Progress
+    from beam_datasets.materializing.selection import NameOrDir, SelectedSplit, SortedRun
+    from beam_datasets.metadata.info import DatasetInfo
+    from beam_datasets.metadata.keys import Key
+    from beam_datasets.metadata.version import VersionOrStr
+
+RANGE_RECORDS = 1 << 16
+RANGE_FILES = 4
+"""A range has at most so many records of a file, and records of about so many files, of each run."""
+
+RANGES_COUNTED = 64
+"""Consecutive ranges that one thread counts, so that it opens each index once."""
+
+ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
+NEXT = "next"
+_BUILDER = "beam_datasets:append"  # part of the digests of published manifests, so it stays
+
+
+# ------------------------------------------------------------------------------------------------------------- ranges
+
+
+class Counts(NamedTuple):
+    """What happens to the examples of a split.
+
+    Attributes:
+        added: new examples with keys that the published version lacks.
+        replaced: published examples in whose place a new one with the same key and another record is written.
+        deleted: published examples whose keys are to be deleted.
+        skipped: new examples that are not written: their keys exist, or are to be deleted.
+    """
+
+    added: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    skipped: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """Returns the sums."""
+        return Counts(*map(sum, zip(self, other)))
+
+
+class _RangeCount(NamedTuple):
+    """What is known of a range once it is counted: `num_bytes` are framed, `found` are the keys to delete it has."""
+
+    num_examples: int
+    num_bytes: int
+    counts: Counts
+    found: list[bytes]
+
+
+class _ShardBlock:
+    """Records of a shard as a block of a `Merge`."""
+
+    def __init__(self, records: Records) -> None:
+        self._records, self._start = records, int(records.offsets[0])
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Returns framed records, which lie in bytes [start, stop) of the block, checked.
+
+        Raises:
+            CorruptRecordError: one is damaged; it names file, byte and record.
+        """
+        records, (low, high) = self._records, (self._start + start, self._start + stop)
+        buffer = records.shard.reader.read(low, high)
+        first, last = np.searchsorted(records.offsets, [low, high]).tolist()
+        records.check(first, records.offsets[first : last + 1] - low, buffer)
+        return bytes(buffer)
+
+
+@dataclass(frozen=True)
+class KeyRanges:
+    """The runs of a split, cut into ranges of keys.
+
+    Attributes:
+        runs: what is merged, the published run first.
+        has_published: whether the first run is published; not of a split that is new.
+        on_duplicate: one of `ON_DUPLICATE`.
+        delete: sort keys to delete, ascending, as 16 bytes each.
+        cuts: (ranges + 1, runs) where each range begins in each run, in examples.
+    """
+
+    runs: tuple[SortedRun, ...]
+    has_published: bool
+    on_duplicate: str
+    delete: NDArray[np.bytes_]
+    cuts: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, runs: Sequence[SortedRun], has_published: bool, on_duplicate: str, delete: Iterable[bytes]
+    ) -> KeyRanges:
+        """Cuts runs into ranges; reads their indexes.
+
+        Raises:
+            MetadataError: an index is damaged or missing.
+        """
+        pivots = np.unique(np.concatenate([np.empty(0, "S16"), *map(_pivots, runs)]))
+        columns = [_places(run, pivots) for run in runs]
+        listed = np.array(sorted(set(delete)), "S16")
+        return cls(tuple(runs), has_published, on_duplicate, listed, np.stack(columns, axis=1))
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a run is in an object store."""
+        return any(storage.is_remote(run.files.filename(0)) for run in self.runs)
+
+    def count(self, numbers: range) -> list[_RangeCount]:
+        """Returns what is known of consecutive ranges; reads records whose keys are repeated, if they are compared.
+
+        Raises:
+            DuplicateKeyError: a key is repeated, and that is an error.
+            CorruptRecordError: a record that is compared is damaged.
+        """
+        openers = [Opener() for _ in self.runs]
+        with self.reading() as for_all:
+            return [self.resolve(number, openers, for_all, is_counted=True)[1] for number in numbers]
+
+    @contextlib.contextmanager
+    def reading(self) -> Any:
+        """Provides `map` for functions that read: of object stores that of several threads."""
+        if not self.is_remote:
+            yield map
+            return
+        with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+            yield pool.map
+
+    def resolve(
+        self, number: int, openers: Sequence[Opener], for_all: Any, *, is_counted: bool = False
+    ) -> tuple[Merge, _RangeCount]:
+        """Returns what is written of a range, in order, and how much that is.
+
+        Args:
+            number: of the range.
+            openers: of each run's shards.
+            for_all: see `reading`.
+            is_counted: whether records of repeated keys are compared; without, `replaced` is not known.
+        """
+        blocks, run_of = self._open(number, openers)
+        merge = _merge(blocks, for_all, ON_DISK if not self.is_remote else IN_STORE)
+        origin = np.repeat(run_of, [len(block.offsets) - 1 for block in blocks])[merge.order]
+        published = (origin == 0) & self.has_published
+        num_new = len(merge) - int(published.sum())
+        found, listed = self._listed(merge)
+        deleted = int((listed & published).sum())
+        merge, origin, published = replace(merge, order=merge.order[~listed]), origin[~listed], published[~listed]
+        repeats = merge.repeats()
+        is_first = np.ones(len(merge), np.bool_)
+        is_first[repeats] = False
+        added, replaced = int((is_first & ~published).sum()), 0
+        if len(repeats):
+            firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
+            lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
+            if self.on_duplicate == "error":
+                raise self._duplicate(number, merge, int(firsts[0]), int(repeats[0]), "")
+            if self.on_duplicate == "replace" and is_counted:
+                chosen = lasts & published[firsts]
+                replaced = sum(_differ(merge, firsts[chosen], repeats[chosen]))
+            elif self.on_duplicate == "skip_identical" and is_counted:
+                for first, rank, differs in zip(firsts, repeats, _differ(merge, firsts, repeats)):
+                    if differs:
+                        raise self._duplicate(number, merge, int(first), int(rank), ", and differ")
+            keep = np.ones(len(merge), np.bool_)
+            keep[repeats - (self.on_duplicate == "replace")] = False
+            merge = replace(merge, order=merge.order[keep])
+        counts = Counts(added, replaced, deleted, num_new - added - replaced)
+        return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, found)
+
+    def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[Records], list[int]]:
+        """Returns the records of a range, shard by shard, and the run of each."""
+        blocks, run_of = [], []
+        for place, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
+            start, stop = self.cuts[number : number + 2, place].tolist()
+            for file in run.files.part(start, stop):
+                blocks.append(opener.open(file, keyed=True))
+                run_of.append(place)
+        return blocks, run_of
+
+    def _listed(self, merge: Merge) -> tuple[list[bytes], NDArray[np.bool_]]:
+        """Returns the keys to delete that a merge has, and whether each of its ranks has one of them."""
+        listed = np.zeros(len(merge), np.bool_)
+        if not len(self.delete) or not len(merge):
+            return [], listed
+        keys = merge.ordered_keys().view("S16").ravel()
+        low, high = np.searchsorted(self.delete, keys[[0, -1]], side="left").tolist()
+        wanted = self.delete[low : high + 1]
+        starts, stops = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
+        for start, stop in zip(starts.tolist(), stops.tolist()):
+            listed[start:stop] = True
+        return [bytes(key).ljust(16, b"\0") for key in wanted[stops > starts]], listed
+
+    def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
+        ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
+        names = []
+        for rank in (first, second):
+            place = int(merge.order[rank])
+            run_number = int(np.searchsorted(ends, place, side="right"))
+            run = self.runs[run_number]
+            index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - place)
+            names.append(f"{run.name}:{run.split}[{index}:{index + 1}]")
+        high, low = merge.keys[merge.order[first]].tolist()
+        key = high << 64 | low
+        ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
+        text = f"the key {key - (1 << 127)}" if ordered else f"the same key (its hash is {key:032x})"
+        return DuplicateKeyError(
+            f"{names[0]} and {names[1]} have {text}{more}. Nothing was published. Keep the first (keep_old) or the "
+            "last (replace), or give the new example another key."
+        )
+
+
+def _pivots(run: SortedRun) -> NDArray[np.bytes_]:
+    """Returns keys of a run at which ranges are cut."""
+    found = []
+    for number, file in enumerate(run.files):
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take]
+        first = 0 if number and number % RANGE_FILES == 0 else RANGE_RECORDS
+        found.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
+    return np.concatenate(found)
+
+
+def _places(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Returns how many keys of a run are before each pivot; first 0, and last how many there are."""
+    places = np.zeros(len(pivots) + 2, np.int64)
+    done = before = 0
+    for file in run.files:
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
+        stop = int(np.searchsorted(pivots, keys[-1], side="right"))
+        places[done + 1 : stop + 1] = before + np.searchsorted(keys, pivots[done:stop], side="left")
+        done, before = stop, before + len(keys)
+    places[done + 1 :] = before
+    return places
+
+
+def _merge(blocks: Sequence[Records], for_all: Any, read_size: Any) -> Merge:
+    """Returns the merge of records; of equal keys, the block that comes first is first."""
+    keys = key_array(b"".join([records.keys.tobytes() for records in blocks if records.keys is not None]))
+    sizes = [np.diff(records.offsets) for records in blocks]
+    return Merge(
+        [_ShardBlock(records) for records in blocks],
+        keys,
+        np.concatenate([np.empty(0, np.int64), *sizes]).astype(np.uint32),
+        np.repeat(np.arange(len(blocks), dtype=np.int32), [len(some) for some in sizes]),
+        np.concatenate([np.empty(0, np.int64), *(records.offsets[:-1] - records.offsets[0] for records in blocks)]),
+        sort_order(keys),
+        read_size,
+        for_all,
+    )
+
+
+def _differ(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
+    """Returns of pairs of ranks whether their records differ."""
+
+    def framed(place: int) -> bytes:
+        start = int(merge.starts[place])
+        data: bytes = merge.blocks[int(merge.block_of[place])].read(start, start + int(merge.sizes[place]))
+        return data
+
+    def differ(one: int, other: int) -> bool:
+        return bool(merge.sizes[one] != merge.sizes[other]) or framed(one) != framed(other)
+
+    return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
+
+
+# --------------------------------------------------------------------------------------------------------------- plan
+
+
+@dataclass(frozen=True)
+class MergedSplit:
+    """What is written of a split.
+
+    Attributes:
+        split: its name.
+        ranges: what it is merged of.
+        lengths: (ranges,) examples that each range keeps.
+        num_bytes: framed size of the split in bytes.
+        num_shards: of the split.
+        counts: how it differs from the published version.
+    """
+
+    split: str
+    ranges: KeyRanges
+    lengths: NDArray[np.int64]
+    num_bytes: int
+    num_shards: int
+    counts: Counts
+
+    @property
+    def num_examples(self) -> int:
+        """Examples of the split."""
+        return int(self.lengths.sum())
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    @cached_property
+    def _borders(self) -> list[int]:
+        return [0, *shard_ends(self.num_examples, self.num_shards)]
+
+    def write_shard(self, shard: int, destination: Destination) -> WrittenShard:
+        """Writes a shard and its index. Done again it writes the same.
+
+        Raises:
+            CorruptRecordError: a record of a source is damaged; it names file, byte and record.
+            StorageError: a file cannot be read or written.
+        """
+        first, stop = self._borders[shard : shard + 2]
+        ranges = range(*np.searchsorted(self._starts, [first, stop], side="left").tolist())
+        ranges = range(ranges.start - (self._starts[ranges.start] > first), ranges.stop)
+        openers = [Opener() for _ in self.ranges.runs]
+        path, checksum = destination.path(self.split, shard, self.num_shards), 0
+        sizes, keys = [np.zeros(1, np.uint32)], []
+        with self.ranges.reading() as for_all, storage.open_writer(path) as writer:
+            for number in ranges:
+                merge, _ = self.ranges.resolve(number, openers, for_all)
+                before = int(self._starts[number])
+                merge = merge.slice(max(first - before, 0), stop - before)
+                sizes.append(merge.sizes[merge.order])
+                keys.append(merge.ordered_keys())
+                for chunk in merge.chunks():
+                    checksum = crc32c.crc32c(chunk, checksum)
+                    writer.write([chunk])
+        index = Index(
+            np.cumsum(np.concatenate(sizes), dtype=np.uint64), np.concatenate(keys), ordered=destination.ordered
+        )
+        content = index.to_bytes()
+        storage.write_bytes(path + INDEX_SUFFIX, content)
+        count, size = len(index), index.shard_size
+        num_bytes = size - tfrecord.OVERHEAD * count
+        return WrittenShard(self.split, shard, 0, path, count, num_bytes, size, checksum, crc32c.crc32c(content))
+
+
+@dataclass(frozen=True)
+class AppendPlan:
+    """The next version of a dataset.
+
+    Attributes:
+        info: its description, without splits.
+        parent_dir: directory of the published version.
+        splits: what is written.
+        sharding: what decides its shards.
+        lineage: where it came from, with the counts.
+        libraries: whose versions determined bytes of the examples.
+        deleted: keys to delete that were found.
+        not_found: keys to delete that no split has.
+    """
+
+    info: DatasetInfo
+    parent_dir: str
+    splits: tuple[MergedSplit, ...]
+    sharding: ShardingOptions
+    lineage: Lineage
+    libraries: tuple[str, ...]
+    deleted: tuple[Key, ...]
+    not_found: tuple[Key, ...]
+
+    @property
+    def dataset_dir(self) -> str:
+        """The directory of the next version."""
+        return self.info.data_dir
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the next version would differ from the published one."""
+        return any(counts.added or counts.replaced or counts.deleted for counts in (s.counts for s in self.splits))
+
+    @property
+    def num_bytes(self) -> int:
+        """Framed size of all splits in bytes."""
+        return sum(split.num_bytes for split in self.splits)
+
+
+def plan_append(
+    source: NameOrDir,
+    new: Sequence[NameOrDir | ReadOnlyBuilder] = (),
+    *,
+    split: Any = None,
+    version: VersionOrStr = NEXT,
+    on_duplicate: str = "error",
+    delete: Iterable[Key] = (),
+    data_dir: NameOrDir | None = None,
+    source_data_dir: NameOrDir | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
+    **shards: Any,
+) -> AppendPlan:
+    """Returns what the next version holds; for the arguments see `beam_datasets.append`, for others `ShardingOptions`.
+
+    Reads the indexes of all sources, and the records whose keys exist if they are compared.
+
+    Raises:
+        DuplicateKeyError: keys exist, and that is an error.
+        VersionError: the number promises more than the changes keep.
+        BeamDatasetsError: any other reason why it cannot be done; the message says which.
+        ValueError: an argument is unusable.
+    """
+    if on_duplicate not in ON_DUPLICATE:
+        raise ValueError(f"on_duplicate: expected one of {', '.join(ON_DUPLICATE)}, got {on_duplicate!r}.")
+    sharding = ShardingOptions.of(**shards)
+    parent = open_parent(source, data_dir, storage_options)
+    info = _next_info(parent, version)
+    roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
+    appended = [_opened(one, Sources(roots, {}, source_storage_options, parent.dataset_dir)) for one in new]
+    datasets, merged = _selected(parent, appended, split)
+    sharding.check_splits(list(merged))
+    deleted, splits = list(delete), []
+    found: set[int] = set()
+    for name, parts in merged.items():
+        rules = _rules(name, parts, name in parent.info.splits)
+        wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(deleted) for r in rules]
+        runs = [run for part in parts for run in part.runs]
+        ranges = KeyRanges.of(runs, name in parent.info.splits, on_duplicate, [key for _, key in wanted])
+        planned, present = _merged_split(name, ranges, sharding)
+        splits.append(planned)
+        found.update(i for i, key in wanted if key in present)
+    return AppendPlan(
+        info,
+        parent.dataset_dir,
+        tuple(splits),
+        sharding,
+        _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
+        tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
+        tuple(key for i, key in enumerate(deleted) if i in found),
+        tuple(key for i, key in enumerate(deleted) if i not in found),
+    )
+
+
+def _selected(
+    parent: ReadOnlyBuilder, appended: Iterable[Sources], split: Any
+) -> tuple[list[ReadOnlyBuilder], dict[str, list[SelectedSplit]]]:
+    """Returns all datasets, the published one first, and what is read of them for each split.
+
+    Raises:
+        BeamDatasetsError: their features differ.
+    """
+    published = select_splits(named_splits(None, parent), Sources([], opened=[parent]))
+    datasets, merged = [parent], {selected.name: [selected] for selected in published}
+    for sources in appended:
+        for selected in select_splits(named_splits(split, sources.opened[0]), sources):
+            merged.setdefault(selected.name, []).append(_renumbered(selected, len(datasets)))
+        datasets += sources.opened
+    for other in datasets[1:]:
+        if problem := difference(parent.info.features, other.info.features):
+            raise BeamDatasetsError(
+                f"{other.info.display_name} cannot be appended to {parent.info.display_name}: {problem}. What is "
+                "appended needs the same features; make it with those of the published version."
+            )
+    return datasets, merged
+
+
+def open_parent(
+    source: NameOrDir, data_dir: NameOrDir | None, storage_options: Mapping[str, Any] | None
+) -> ReadOnlyBuilder:
+    """Returns the published version that is appended to.
+
+    Raises:
+        DatasetNotFoundError: there is none.
+        BeamDatasetsError: its directory does not have the name of its version, so that the next has no place.
+    """
+    sources = Sources([target_dir(catalog.root_dir(data_dir), storage_options)], {}, storage_options)
+    parent = sources.opened[sources.open(source)]
+    if storage.basename(parent.dataset_dir) != str(parent.version):
+        raise BeamDatasetsError(
+            f"{parent.dataset_dir}: expected a directory called {parent.version}, as the version is; the next version "
+            "is put beside it. Materialize the dataset first."
+        )
+    return parent
+
+
+def _opened(one: NameOrDir | ReadOnlyBuilder, sources: Sources) -> Sources:
+    """Returns the sources with a dataset as the first one."""
+    if isinstance(one, ReadOnlyBuilder):
+        sources.opened.append(one)
+    else:
+        sources.open(one)
+    return sources
+
+
+def _renumbered(split: SelectedSplit, base: int) -> SelectedSplit:
+    reads = tuple(replace(read, dataset=base + read.dataset) for read in split.reads)
+    return replace(split, reads=reads, runs=tuple(replace(run, dataset=base + run.dataset) for run in split.runs))
+
+
+def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> Any:
+    """Returns the rules of the keys of a split, after checking that all runs can be merged by them."""
+    runs = [run for part in parts for run in part.runs]
+    for run in runs:
+        if not run.rules:
+            raise BeamDatasetsError(
+                f"{run.name}, split {run.split!r}: expected shards with recorded keys, got shards without, as "
+                "TensorFlow Datasets writes and `adopt` makes them. Their order cannot be continued; generate the "
+                "dataset with beam_datasets."
+            )
+    if has_published and len(parts[0].runs) > 1:
+        raise BeamDatasetsError(
+            f"{runs[0].name}, split {name!r}: expected keys that ascend, got a concatenation of {len(parts[0].runs)} "
+            "parts. Materialize it in a new order first (--reshuffle), or append to what it was made of."
+        )
+    for run in runs[1:]:
+        if run.rules != runs[0].rules:
+            raise BeamDatasetsError(
+                f"split {name!r}: expected keys made by one rule, got {_described_rules(runs[0])} and "
+                f"{_described_rules(run)}. Append examples that were generated for the split {runs[0].split!r}, in the "
+                "same order."
+            )
+    return runs[0].rules
+
+
+def _described_rules(run: SortedRun) -> str:
+    rules = [
+        ("integer keys" if rule.split is None else f"hashes of {rule.split!r}")
+        + "".join(f", shuffled by {salt!r}" for salt in rule.salts)
+        for rule in run.rules
+    ]
+    return f"{' and '.join(rules)} ({run.name}:{run.split})"
+
+
+def _as_key(key: Key, is_integer: bool) -> Key:
+    """Returns a key to delete; the text of an integer is one where keys are integers.
+
+    Raises:
+        InvalidKeyError: it is not.
+    """
+    if not (is_integer and isinstance(key, str)):
+        return key
+    try:
+        return int(key)
+    except ValueError:
+        raise InvalidKeyError(f"key {key!r} to delete: expected an integer, as all keys of this dataset are.") from None
+
+
+def _merged_split(name: str, ranges: KeyRanges, sharding: ShardingOptions) -> tuple[MergedSplit, set[bytes]]:
+    """Returns what is written of a split, and the keys to delete that it has."""
+    groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
+    with _threads() as pool:
+        counted = [one for some in pool.map(ranges.count, groups) for one in some]
+    lengths = np.array([one.num_examples for one in counted], np.int64)
+    if not lengths.sum():
+        raise BeamDatasetsError(f"split {name!r}: all examples would be deleted; a published split needs at least one.")
+    num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
+    for one in counted:
+        counts = counts.plus(one.counts)
+    num_shards = choose_shards(name, int(lengths.sum()), num_bytes, sharding)
+    found = {key for one in counted for key in one.found}
+    return MergedSplit(name, ranges, lengths, num_bytes, num_shards, counts), found
+
+
+def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
+    """Returns the description of the next version: that of the published one.
+
+    Raises:
+        VersionError: the number that is wanted promises that slices keep their examples.
+    """
+    lowest = Version(f"{parent.version.major + 1}.0.0")
+    version = lowest if wanted == NEXT else Version(wanted)
+    if version < lowest:
+        raise VersionError(
+            f"expected version {lowest} or higher after {parent.version}, because slices get other examples (a MAJOR "
+            f"change), got {version}. Leave the version out, or give 'next'."
+        )
+    directory = storage.join(storage.dirname(parent.dataset_dir), str(version))
+    return parent.info.replace(identity=replace(parent.info.identity, version=version, data_dir=directory))
+
+
+def _lineage(
+    datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
+) -> Lineage:
+    sources = [described(builder) for builder in datasets]
+    if datasets[0].lineage is not None and datasets[0].lineage.appended is not None:
+        sources[0] = replace(sources[0], source=None)  # its own manifest has it; a year of days would nest 365 deep
+    splits = {}
+    for name, parts in merged.items():
+        terms = [
+            part.expression if read.dataset == 0 else f"{datasets[read.dataset].info.display_name}:{part.expression}"
+            for part in parts
+            for read in part.reads[:1]
+        ]
+        reads = tuple(read for part in parts for read in part.reads)
+        splits[name] = SplitLineage("+".join(terms), reads, (Ascent(0, parts[0].runs[0].rules),))
+    return Lineage(tuple(sources), splits, appended={name: count._asdict() for name, count in counts.items()})
+
+
+# ---------------------------------------------------------------------------------------------------------------- run
+
+
+@contextlib.contextmanager
+def _threads() -> Any:
+    """Provides threads: reading, checksums, sorting, gathering and writing release the interpreter lock."""
+    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "beam_datasets-append")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = None) -> str:
+    """Writes and publishes the next version in this process, and returns its directory.
+
+    Raises:
+        AlreadyPublishedError: the version is published already, maybe by another append in the meantime.
+        CorruptRecordError: a record of a source is damaged.
+        BeamDatasetsError: any other reason why nothing was published.
+    """
+    publication = publishing.announce(
+        plan.info,
+        plan.dataset_dir,
+        sharding=plan.sharding,
+        runner=IN_PROCESS,
+        builder=_BUILDER,
+        source=plan.lineage.to_json(),
+    )
+    destination = Destination(publication.staging_dir, publication.name, ordered=plan.info.disable_shuffling)
+    watching: Any = contextlib.nullcontext()
+    if progress is not None:
+        watching = watch(publication.staging_dir, None, progress)
+    with publishing.staging(publication), watching, _threads() as pool:
+        tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
+        written = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
+        publishing.publish(publication, plan, written)
+    return publication.dataset_dir
+
+
+def append(
+    source: NameOrDir, new: Any = (), *, progress: Callable[[Progress], None] | None = None, **options: Any
+) -> str:
+    """Publishes the next version of a dataset: a published one with new examples, in the order of generating it anew.
+
+    Records are merged by their recorded keys, without decoding them. The shards and their indexes are, byte by byte,
+    those of one generation of all examples with the same number of shards. If nothing changes, nothing is published.
+
+    Args:
+        source: the published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory.
+        new: what is appended: a published dataset, by name or directory, a builder, which is built in a temporary
+            directory, or a list of these. An example replaces or is skipped by the order of the list.
+        progress: called about twice a second with how much is written.
+        **options: which examples, and how:
+
+            * split: of what is appended, as in `beam_datasets.materialize`; None for all splits, each to the one of
+              its name. A name that the published version lacks is a new split.
+            * version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other
+              examples; or a version that is not lower.
+            * on_duplicate: what to do about a key that exists: 'error'; 'keep_old' keeps the published example;
+              'replace' takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error.
+            * delete: keys whose examples are left out, of the published and of the new ones.
+            * data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
+              ~/beam_datasets. The next version is put beside the published one.
+            * source_data_dir: root for names of what is appended; None for `data_dir`, and then the one without.
+            * num_shards, min_shard_size, max_shard_size, storage_options, source_storage_options: as in
+              `beam_datasets.materialize`.
+
+    Returns:
+        The directory of the next version; that of `source` if nothing changes.
+
+    Raises:
+        DatasetNotFoundError: a dataset does not exist.
+        DuplicateKeyError: a key exists, and that is an error.
+        VersionError: the version is too low for the change.
+        AlreadyPublishedError: the next version is published already, maybe by another append in the meantime.
+        CorruptRecordError: a record is damaged; nothing was published.
+        BeamDatasetsError: the features differ, the keys of a dataset are not recorded, or any other reason why nothing
+            was published.
+        ValueError: an argument is unusable.
+    """
+    with built(source, list(new) if isinstance(new, (list, tuple)) else [new], options) as sources:
+        plan = plan_append(source, sources, **options)
+        return run_append(plan, progress) if plan.has_changes else plan.parent_dir
+
+
+@contextlib.contextmanager
+def built(source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Provides what is appended, with the output of builders in place of them, in a directory beside the next version.
+
+    Args:
+        source: what is appended to.
+        new: published datasets and builders.
+        options: of `plan_append`.
+
+    Raises:
+        StorageError: a builder is given, and the dataset is in an object store.
+    """
+    if not any(hasattr(one, "elsewhere") for one in new):
+        yield list(new)
+        return
+    parent = open_parent(source, options.get("data_dir"), options.get("storage_options"))
+    if storage.is_remote(parent.dataset_dir):
+        raise StorageError(
+            f"{parent.dataset_dir}: expected a local path to build what is appended beside it. Build it first, and "
+            "append the published dataset."
+        )
+    with publishing.beside(parent.dataset_dir) as folder:
+        yield [
+            builder_from_directory(one.elsewhere(storage.join(folder, str(i))).build())
+            if hasattr(one, "elsewhere")
+            else one
+            for i, one in enumerate(new)
+        ]

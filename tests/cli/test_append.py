@@ -1,0 +1,51 @@
+"""`beam-datasets append` as a user types it: what it prints, its exit codes, and each of its errors."""
+
+import pytest
+
+import beam_datasets as bd
+from tests.materializing.generated import generate
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A data_dir with two datasets, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    generate(tmp_path / "data", {"train": {n: n for n in range(20)}}, num_shards=2)
+    generate(tmp_path / "data", {"train": {n: n for n in range(18, 25)}}, name="more")
+    return tmp_path / "data"
+
+
+def test_plan_append_and_again(data, run):
+    (data / "keys.txt").write_text("3\n\n99\r\n")
+    args = ["append", "ds", "--data_dir=data", "--from=more", "--on_duplicate=skip_identical", "--delete=data/keys.txt"]
+    code, out, _ = run(*args, "--num-shards=3", "--dry_run")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert ["train", "5", "0", "1", "2", "24"] in [row[:6] for row in rows]
+    assert "deleted keys: 1: 3\nkeys to delete that were not found: 1: 99\nNothing was run (--dry_run).\n" in out
+    assert not (data / "ds" / "2.0.0").exists()
+    code, out, _ = run(*args, "--num-shards=3")
+    assert (code, f"Published in {data}/ds/2.0.0 after " in out) == (0, True)
+    assert bd.builder_from_directory(data / "ds" / "2.0.0").info.splits["train"].num_shards == 3
+    code, out, _ = run(*args)
+    assert (code, f"Nothing changes: {data}/ds/2.0.0 has all of it. Nothing was published." in out) == (0, True)
+    assert sorted(path.name for path in (data / "ds").iterdir()) == ["1.0.0", "2.0.0"]
+    code, out, _ = run("info", "ds", "--data_dir=data")
+    assert "train: 5 added, 1 deleted, 0 replaced, 2 skipped\nof ds:1.0.0 (" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "error"),
+    [
+        ([], 2, "expected --from SOURCE or --delete FILE, got neither"),
+        (["--delete=nope"], 2, "--delete nope: No such file"),
+        (["--from=more"], 1, "ds:1.0.0:train[2:3] and more:1.0.0:train[0:1] have the same key"),
+        (["--from=more", "--version=1.1.0"], 1, "expected version 2.0.0 or higher"),
+        (["--from=more", "--version=1.x"], 2, "'1.x' is not a version"),
+        (["--from=nope"], 1, "nope"),
+        (["--from=nope.py"], 2, "there is no file nope.py"),
+    ],
+)
+def test_errors(data, run, args, code, error):
+    found, _, err = run("append", "ds", "--data_dir=data", *args)
+    assert (found, error in err) == (code, True), err

@@ -1,0 +1,77 @@
+"""Kills appends at random moments, and runs two at once: `python -m tests.materializing.append_trials DIR KILLS RACES`.
+
+A process of its own, because each trial is a fork, which other threads would disturb.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+from beam_datasets.cli.main import main
+from beam_datasets.errors import AlreadyPublishedError
+from beam_datasets.materializing.appending import append
+from tests.materializing.generated import content, generate
+
+WON, LOST = 0, 3
+
+
+def start(root: Path) -> int:
+    """Appends in a new process, and returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        append("ds:1.0.0", "more", data_dir=root, num_shards=5)
+        code = WON
+    except AlreadyPublishedError:
+        code = LOST
+    finally:
+        os._exit(code)
+
+
+def ended(child: int) -> int:
+    """Waits for a process, and returns its exit code; negative if it was killed."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def run(root: Path, kills: int, races: int) -> None:
+    """Runs the trials; raises AssertionError if a version is wrong."""
+    rng = random.Random(0)
+    old, new = ({n: n for n in range(some, some + 300)} for some in (0, 300))
+    generate(root, {"train": old}, num_shards=3)
+    generate(root, {"train": new}, name="more", num_shards=2)
+    whole = content(generate(root / "whole", {"train": old | new}, num_shards=5))
+    target = root / "ds" / "2.0.0"
+
+    def check() -> None:
+        assert content(target) == whole
+        shutil.rmtree(target)
+
+    before = time.monotonic()
+    assert ended(start(root)) == WON
+    seconds = time.monotonic() - before
+    check()
+    for _ in range(kills):
+        child = start(root)
+        time.sleep(rng.uniform(0, 1.2 * seconds))
+        os.kill(child, signal.SIGKILL)
+        assert ended(child) in (WON, -signal.SIGKILL)
+        if target.exists():
+            check()
+    for _ in range(races):
+        assert sorted(map(ended, [start(root), start(root)])) == [WON, LOST]
+        check()
+    assert ended(start(root)) == WON
+    assert main(["gc", str(root), "--yes", "--older_than", "0"]) == 0
+    names = sorted(path.name for path in target.parent.iterdir())
+    assert names == ["1.0.0", "2.0.0"], names
+    check()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

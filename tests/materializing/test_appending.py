@@ -1,0 +1,242 @@
+"""An appended version has the bytes of one generation of all its examples: against a dict of what it should hold."""
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beam_datasets as bd
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, CorruptRecordError, DuplicateKeyError
+from beam_datasets.materializing import appending
+from tests.cases import cases
+from tests.materializing.generated import FEATURES, content, generate
+from tests.reading.conftest import write_dataset
+
+ROOT = Path(__file__).resolve().parents[2]
+keys = st.integers(0, 60)
+numbers = st.dictionaries(keys, st.integers(0, 9), min_size=1, max_size=40)
+
+
+@contextlib.contextmanager
+def ranges_of(records, files):
+    """Cuts keys into ranges of so many records and files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(appending, "RANGE_RECORDS", records)
+        patch.setattr(appending, "RANGE_FILES", files)
+        yield
+
+
+ranges = st.sampled_from([(3, 2), (1, 1), (1 << 16, 4)])
+
+
+def shards(draw, examples):
+    return draw(st.integers(1, min(6, len(examples))))
+
+
+def check_division(data, examples, ordered, rng):
+    order = rng.sample(sorted(examples), len(examples))
+    cuts = sorted(data.draw(st.lists(st.integers(1, len(order)), max_size=3)))
+    parts = [part for part in ([order[a:b] for a, b in zip([0, *cuts], [*cuts, len(order)])]) if part]
+    with tempfile.TemporaryDirectory() as root, ranges_of(*data.draw(ranges)):
+        made = []
+        for i, part in enumerate(parts):
+            some = {key: examples[key] for key in part}
+            made.append(
+                generate(root, {"train": some}, name=f"p{i}", num_shards=shards(data.draw, some), ordered=ordered)
+            )
+        first = generate(root, {"train": {key: examples[key] for key in parts[0]}}, ordered=ordered)
+        asked = shards(data.draw, examples)
+        together = data.draw(st.booleans())
+        last = first
+        if together:
+            last = Path(bd.append("ds", made[1:], data_dir=root, num_shards=asked))
+        else:
+            for i, more in enumerate(made[1:]):
+                last = Path(bd.append("ds", more, data_dir=root, num_shards=asked if i == len(made) - 2 else None))
+        if len(made) == 1:
+            assert last == first
+            return
+        assert last.name == f"{2 if together else len(made)}.0.0"
+        whole = generate(f"{root}/whole", {"train": examples}, num_shards=asked, ordered=ordered)
+        assert content(last) == content(whole)
+        dataset = bd.load("ds", split="train", data_dir=root)
+        assert {key: dataset.find(key) is not None for key in examples} == dict.fromkeys(examples, True)
+
+
+def check_changes(data, old, new, delete, on_duplicate, ordered):
+    common = (old.keys() & new.keys()) - delete
+    differing = {key for key in common if old[key] != new[key]}
+    expected = {**new, **old} if on_duplicate == "keep_old" else {**old, **new}
+    expected = {key: n for key, n in expected.items() if key not in delete}
+    with tempfile.TemporaryDirectory() as root, ranges_of(*data.draw(ranges)):
+        parent = generate(root, {"train": old}, num_shards=shards(data.draw, old), ordered=ordered)
+        generate(root, {"train": new}, name="more", num_shards=shards(data.draw, new), ordered=ordered)
+
+        def append():
+            plan = appending.plan_append(
+                "ds", ["more"], on_duplicate=on_duplicate, delete=[str(key) for key in delete], data_dir=root
+            )
+            return plan, appending.run_append(plan) if plan.has_changes else str(parent)
+
+        fails = common if on_duplicate == "error" else differing if on_duplicate == "skip_identical" else ()
+        if fails or not expected:
+            with pytest.raises(DuplicateKeyError if fails else BeamDatasetsError) as error:
+                append()
+            if fails:  # the examples that it names have the same key
+                places = re.findall(r"(\w+):1.0.0:(train\[\d+:\d+\])", str(error.value))
+                named = [bd.load(name, split=split, data_dir=root) for name, split in places]
+                assert any(n.find(key) == m.find(key) == 0 for n, m in [named] for key in fails)
+            assert [path.name for path in (Path(root) / "ds").iterdir()] == ["1.0.0"]
+            return
+        plan, directory = append()
+        added = len(new.keys() - old.keys() - delete)
+        replaced = len(differing) if on_duplicate == "replace" else 0
+        counts = appending.Counts(added, replaced, len(delete & old.keys()), len(new) - added - replaced)
+        assert plan.splits[0].counts == counts
+        assert set(plan.deleted) == {str(key) for key in delete & (old.keys() | new.keys())}
+        assert set(plan.not_found) == {str(key) for key in delete - old.keys() - new.keys()}
+        whole = generate(f"{root}/whole", {"train": expected}, ordered=ordered)
+        if old == expected:
+            assert directory == str(parent)
+        else:
+            assert content(Path(directory)) == content(whole)
+
+
+divided = given(st.data(), numbers, st.booleans(), st.randoms(use_true_random=False))
+changed = given(
+    st.data(), numbers, numbers, st.sets(keys, max_size=10), st.sampled_from(appending.ON_DUPLICATE), st.booleans()
+)
+
+
+@divided
+@cases(15)
+def test_any_division_and_order_gives_the_bytes_of_one_generation(data, examples, ordered, rng):
+    check_division(data, examples, ordered, rng)
+
+
+@changed
+@cases(15)
+def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_duplicate, ordered):
+    check_changes(data, old, new, delete, on_duplicate, ordered)
+
+
+@pytest.mark.slow
+@divided
+@cases(60)
+def test_many_divisions_and_orders(data, examples, ordered, rng):
+    check_division(data, examples, ordered, rng)
+
+
+@pytest.mark.slow
+@changed
+@cases(100)
+def test_many_replacements_and_deletions(data, old, new, delete, on_duplicate, ordered):
+    check_changes(data, old, new, delete, on_duplicate, ordered)
+
+
+@pytest.mark.parametrize(("kills", "races"), [(2, 1), pytest.param(60, 40, marks=pytest.mark.slow)])
+def test_killed_and_concurrent_appends_publish_the_right_version_or_nothing(tmp_path, kills, races):
+    command = [sys.executable, "-m", "tests.materializing.append_trials", tmp_path, str(kills), str(races)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_splits_that_one_side_lacks_and_a_slice(tmp_path):
+    train, test = {n: n for n in range(20)}, {n: n for n in range(5)}
+    generate(tmp_path, {"train": train, "test": test}, num_shards=2)
+    generate(tmp_path, {"train": {n: n for n in range(20, 40)}, "extra": test}, name="more", num_shards=3)
+    directory = Path(bd.append("ds", "more", data_dir=tmp_path, num_shards={"train": 4}))
+    union = {"train": train | {n: n for n in range(20, 40)}, "test": test, "extra": test}
+    whole = generate(tmp_path / "whole", union, num_shards={"train": 4})
+    assert content(directory) == content(whole)
+    sliced = bd.append(tmp_path / "ds" / "1.0.0", tmp_path / "more" / "1.0.0", split="train[:7]", version="3.0.0")
+    assert bd.builder_from_directory(sliced).info.splits["train"].num_examples == 27
+
+
+def test_lineage_names_the_parent_and_the_counts_and_does_not_grow(tmp_path):
+    generate(tmp_path, {"train": {1: 1, 2: 2, 3: 3}})
+    sizes = []
+    for i in range(3):
+        generate(tmp_path, {"train": {2: 7 + i, 10 + i: 1}}, name=f"more{i}")
+        made = bd.builder_from_directory(
+            bd.append("ds", f"more{i}", data_dir=tmp_path, on_duplicate="replace", delete=[1, "1", "no such"])
+        )
+        sizes.append(len(json.dumps(made.lineage.to_json())))
+    lineage = made.lineage
+    assert [dataset.full_name for dataset in lineage.datasets] == ["ds:3.0.0", "more2:1.0.0"]
+    assert lineage.appended == {"train": {"added": 1, "replaced": 1, "deleted": 0, "skipped": 0}}
+    assert lineage.splits["train"].expression == "train+more2:1.0.0:train"
+    assert max(sizes) - min(sizes) < 10
+    assert bd.verify(made.dataset_dir).whole
+
+
+def test_a_builder_is_built_in_a_directory_that_is_removed(tmp_path):
+    class More(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features=FEATURES)
+
+        def _split_generators(self):
+            return {"train": [(n, {"n": n, "text": "x" * (n % 7)}) for n in range(5, 9)]}
+
+        def elsewhere(self, data_dir):  # stands for the run of a pipeline
+            generate(data_dir, {"train": {n: n for n in range(5, 9)}}, name="more")
+            made = super().elsewhere(data_dir)
+            made.build = lambda: f"{data_dir}/more/1.0.0"
+            return made
+
+    generate(tmp_path, {"train": {n: n for n in range(5)}})
+    directory = bd.append("ds", More(data_dir=tmp_path), data_dir=tmp_path)
+    assert content(Path(directory)) == content(generate(tmp_path / "whole", {"train": {n: n for n in range(9)}}))
+    assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == ["1.0.0", "2.0.0"]
+
+
+def test_what_cannot_be_appended(tmp_path):
+    generate(tmp_path, {"train": {n: n for n in range(9)}, "test": {1: 1}})
+    generate(tmp_path, {"train": {9: 9}}, name="more")
+    other = bd.features.FeaturesDict({"n": bd.features.Scalar("int32"), "text": bd.features.Text()})
+    generate(tmp_path, {"train": {9: 9}}, name="other", features=other)
+    generate(tmp_path, {"train": {9: 9}}, name="integers", ordered=True)
+    write_dataset(tmp_path / "tfds" / "1.0.0", {"train": [5]}, indexed=False)
+    with pytest.warns(UserWarning, match="concatenation"):
+        bd.materialize("ds", split={"train": "train[4:]+train[:4]"}, to="joined", data_dir=tmp_path)
+    for source, new, options, error in [
+        ("ds", "other", {}, "other:1.0.0 cannot be appended to ds:1.0.0: feature 'n'"),
+        ("ds", "integers", {}, "expected keys made by one rule, got hashes of 'train' .* and integer keys"),
+        ("ds", "more", {"split": "test=train"}, "expected keys made by one rule, got hashes of 'test'"),
+        ("tfds", (), {"delete": [1]}, "expected shards with recorded keys"),
+        ("joined", "more", {}, "got a concatenation of 2 parts"),
+        ("ds", "more", {"version": "1.1.0"}, "expected version 2.0.0 or higher after 1.0.0"),
+        ("ds", "more", {"version": "1.0.0"}, "expected version 2.0.0 or higher after 1.0.0"),
+        ("ds", "more", {"on_duplicate": "keep"}, "expected one of error, keep_old"),
+        ("ds", "more", {"num_shards": {"tset": 2}}, "num_shards names the splits"),
+        ("integers", (), {"delete": ["a"]}, "expected an integer"),
+        ("ds", "ds", {"delete": [3]}, "ds:1.0.0:train.* have the same key"),
+        ("ds", (), {"delete": [1]}, "split 'test': all examples would be deleted"),
+    ]:
+        with pytest.raises((BeamDatasetsError, ValueError), match=error):
+            bd.append(source, new, data_dir=tmp_path, **options)
+    bd.append("ds", "more", data_dir=tmp_path)
+    with pytest.raises(AlreadyPublishedError):
+        bd.append("ds:1.0.0", "more", data_dir=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == ["1.0.0", "2.0.0"]
+
+
+def test_a_damaged_record_is_named_and_nothing_is_published(tmp_path):
+    directory = generate(tmp_path, {"train": {n: n for n in range(9)}})
+    generate(tmp_path, {"train": {n: n for n in range(9, 20)}}, name="more")
+    shard = directory / "ds-train.tfrecord-00000-of-00001"
+    damaged = bytearray(shard.read_bytes())
+    damaged[-6] ^= 1
+    shard.write_bytes(damaged)
+    with pytest.raises(CorruptRecordError, match=f"^{shard}, byte .*record 8"):
+        bd.append("ds", "more", data_dir=tmp_path)
+    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
