@@ -319,9 +319,9 @@ class DatasetBuilder:
         self._use(storage_options)
         self.check_buildable()
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
-        given = self._downloads
-        if given is None or changed or not verify_ssl:
-            self._downloads = self.download_settings(
+        given = settings = self._downloads
+        if settings is None or changed or not verify_ssl:
+            self._downloads = settings = self.download_settings(
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         from beam_datasets.beam.generate import generate
@@ -331,6 +331,9 @@ class DatasetBuilder:
                 directory = self._overwrite(options)
             else:
                 directory = generate(self, **options)
+        except Exception as error:
+            settings.check_manual_dir(error)
+            raise
         finally:
             self._downloads = given  # they are not those of a later build
         self.__dict__.pop("info", None)
@@ -369,6 +372,9 @@ class DatasetBuilder:
         other._root, other._download_root = catalog.root_dir(data_dir), self._root
         other._trial_examples = first
         return other
+
+    uncut_splits: Sequence[str] = ()
+    """Splits that Beam makes, of which `elsewhere(first=)` takes no first examples; once they are known."""
 
     def download_and_prepare(self, *, download_dir: Any = None, download_config: Any = None, **options: Any) -> None:
         """Generates the dataset unless it is published already: `build` under the name of TensorFlow Datasets.
@@ -475,7 +481,9 @@ class DatasetBuilder:
         sources = self._sources(pipeline)
         if self._trial_examples is None:
             return sources
-        return {name: _first_of(source, self._trial_examples) for name, source in sources.items()}
+        first = {name: _first_of(source, self._trial_examples) for name, source in sources.items()}
+        self.uncut_splits = [name for name in sources if first[name] is sources[name]]
+        return first
 
     def _sources(self, pipeline: Any) -> dict[str, Source]:
         parameters = inspect.signature(self._split_generators).parameters.values()

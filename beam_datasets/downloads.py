@@ -16,6 +16,7 @@ import logging
 import lzma
 import os
 import posixpath
+import re
 import shutil
 import tarfile
 import tempfile
@@ -169,6 +170,23 @@ class DownloadSettings:
         """Returns a manager that works so."""
         return DownloadManager(self)
 
+    @property
+    def manual_files(self) -> Path:
+        """Where the user has put what cannot be fetched, if there is anything."""
+        return self.manual_dir or self.download_dir / "manual"
+
+    def check_manual_dir(self, error: Exception) -> None:
+        """Says what belongs into the manual directory, if an error of a run is that a file is not there.
+
+        Raises:
+            DownloadError: it is so.
+        """
+        if "No such file" in str(error) and f"{self.manual_files}{os.sep}" in str(error):
+            raise DownloadError(
+                f"{error}\nThis file cannot be downloaded: put it there by hand, or give the place of such files by "
+                f"--manual_dir. {self.instructions}".rstrip()
+            ) from error
+
 
 class DownloadManager:
     """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.
@@ -190,13 +208,13 @@ class DownloadManager:
         """Where the user has put what cannot be fetched.
 
         Raises:
-            DownloadError: there is no such directory; the message says what must be there.
+            DownloadError: there is no such directory, or nothing in it; the message says what must be there.
         """
-        directory = self._settings.manual_dir or self.download_dir / "manual"
-        if not directory.is_dir():
+        directory = self._settings.manual_files
+        if not directory.is_dir() or not any(directory.iterdir()):
             raise DownloadError(
-                f"{directory} does not exist. This dataset's sources cannot be downloaded: put them there by hand, or "
-                f"give their place by --manual_dir. {self._settings.instructions}".rstrip()
+                f"{directory} does not exist, or is empty. This dataset's sources cannot be downloaded: put them there "
+                f"by hand, or give their place by --manual_dir. {self._settings.instructions}".rstrip()
             )
         return directory
 
@@ -287,7 +305,9 @@ class DownloadManager:
 
     def _cached(self, url: str, known: Checksum | None) -> Path | None:
         settings = self._settings
-        by_hand = known and known.filename and (settings.manual_dir or self.download_dir / "manual") / known.filename
+        if known is None and settings.force_checksums and not self.register_checksums:
+            raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
+        by_hand = known and known.filename and settings.manual_files / known.filename
         if by_hand and by_hand.is_file():
             return _checked(by_hand, url, known)
         path = self._kept(self._place(url, None if self.register_checksums else known))
@@ -298,23 +318,20 @@ class DownloadManager:
                 f"{path} of {url} does not exist on this worker. The launcher fetches it to download_dir, "
                 "which workers must see: give a directory that all machines share."
             )
-        if known is None and settings.force_checksums and not self.register_checksums:
-            raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
         return None
 
     def _place(self, url: str, known: Checksum | None) -> Path:
         """Returns where the file of a URL is kept; with another checksum it is another file."""
         name = (known and known.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
         key = hashlib.sha256(f"{url} {known.sha256 if known else ''}".encode()).hexdigest()[:16]
-        return self.download_dir / f"{key}-{name[-100:]}"
+        return self.download_dir / f"{key}-{_end_of(name)}"
 
     def _kept(self, path: Path) -> Path:
         """Returns where the file is if the server gave it another name; the path itself if it is nowhere."""
         if path.is_file():
             return path
         key = path.name.partition("-")[0]
-        found = (p for p in path.parent.glob(f"{key}-*") if p.is_file() and p.suffix not in (".part", ".etag"))
-        return next(found, path)
+        return next(filter(Path.is_file, path.parent.glob(f"{key}-*")), path)
 
     def _fetch(self, url: str, known: Checksum | None) -> Path:
         try:
@@ -325,7 +342,7 @@ class DownloadManager:
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
             self._kept(path).unlink(missing_ok=True)  # what is recorded is what is there now
-        fetcher = _Fetcher(path.with_name(path.name + ".part"), known, self._settings.verify_ssl)
+        fetcher = _Fetcher(path.with_name(f".{path.name}.part"), known, self._settings.verify_ssl)
         try:
             pooch.retrieve(
                 url,
@@ -335,6 +352,8 @@ class DownloadManager:
                 downloader=fetcher,
             )
         except ValueError as error:  # what pooch raises of a hash that differs
+            if known is None:
+                raise
             raise DownloadError(
                 f"{url}: the file that was fetched is not the recorded one ({known}). If it changed on purpose, "
                 f"record its checksum by --register_checksums. {error}"
@@ -360,7 +379,7 @@ class DownloadManager:
             raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
         stat = path.stat()
         key = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns} {method}".encode()).hexdigest()[:16]
-        target = self.download_dir / "extracted" / f"{key}-{path.name[-100:]}"
+        target = self.download_dir / "extracted" / f"{key}-{_end_of(path.name)}"
         if not target.exists():
             extract(path, method, target)
         return target
@@ -390,6 +409,8 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
 def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     """Unpacks an archive to a directory that appears when all of it is there; a compressed file to a file.
 
+    Of members with the same path the last one is kept, as by tar.
+
     Raises:
         DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
     """
@@ -402,9 +423,7 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
             written += size
             if written > limit:
                 raise _bomb(path, limit)
-            place = temporary / name if name else temporary
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with _guarded(path, open_member) as source, place.open("wb") as sink:
+            with _guarded(path, open_member) as source, _created(temporary / name, path) as sink:
                 read = 0
                 while piece := _guarded(path, source.read, _PIECE):
                     read += len(piece)
@@ -412,6 +431,15 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                         raise _bomb(path, limit)
                     sink.write(piece)
                 written += read - size
+
+
+def _created(place: Path, archive: Path) -> IO[bytes]:
+    """Returns a new file for a member of an archive; two may have paths of which one is below the other."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place.open("wb")
+    except (OSError, RecursionError) as error:
+        raise DownloadError(f"{archive} has a member that cannot be unpacked: {error!s:.300}") from error
 
 
 def _bomb(path: Path, limit: int) -> DownloadError:
@@ -438,7 +466,8 @@ def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Genera
     with contextlib.closing(found) as members:
         while (member := _guarded(path, next, members, None)) is not None:
             name, size, is_link, open_member = member
-            if name.startswith("/") or ".." in name.replace("\\", "/").split("/") or "\0" in name or name[1:2] == ":":
+            parts = name.replace("\\", "/").split("/")
+            if not (parts[0] and set(parts) - {"", "."}) or ".." in parts or "\0" in name or name[1:2] == ":":
                 raise DownloadError(
                     f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked."
                 )
@@ -461,7 +490,8 @@ def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (
-        tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError
+        tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError,
+        IndexError,
     ) as e:  # fmt: skip
         if isinstance(e, OSError) and e.errno is not None:
             raise
@@ -561,35 +591,63 @@ class _Fetcher:
         if tag:
             headers |= {"Range": f"bytes={there}-", "If-Range": tag}
         with requests.get(url, stream=True, timeout=_TIMEOUT, headers=headers, verify=self._verify_ssl) as response:
-            if response.status_code in (408, 425, 429, 500, 502, 503, 504):
-                raise _TryAgainError(f"status {response.status_code}", _retry_after(response))
-            if response.status_code == 416:  # what is there is not of this file any more
-                os.truncate(self._part, 0)
-                raise _TryAgainError("status 416, so it is fetched from its beginning", 0.0)
-            response.raise_for_status()
-            goes_on = response.status_code == 206
-            if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {there}-"):
-                os.truncate(self._part, 0)
-                raise _TryAgainError("the server sent another range, so it is fetched from its beginning", 0.0)
+            goes_on = self._check_answer(url, response, there if tag else None)
             if not goes_on:
                 os.truncate(self._part, 0)  # before the tag of the new file is written
-            self.name = _sent_name(response)
-            start = there if goes_on else 0
-            self._tag.write_text(_strong_tag(response))
-            length = response.headers.get("Content-Length")
-            with self._part.open("ab") as file, _bar(self._part, start, length) as bar:
-                for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
-                    file.write(piece)
-                    bar.update(len(piece))
-        size = self._part.stat().st_size
-        if length is not None and size - start != int(length):
-            raise _TryAgainError(f"{size - start:,} of {int(length):,} bytes came", None)
+            size = self._store(response, there if goes_on else 0)
         if self._known and size != self._known.size:
             os.truncate(self._part, 0)
             raise DownloadError(
                 f"{url} has {size:,} bytes, but checksums.tsv has {self._known.size:,}. If it changed on purpose, "
                 "record it again by --register_checksums."
             )
+
+    def _check_answer(self, url: str, response: requests.Response, asked: int | None) -> bool:
+        """Returns whether the response is the rest of the file from the byte that was asked for, not all of it.
+
+        Raises:
+            _TryAgainError: the server asks for patience, or answers with a part that was not asked for.
+            DownloadError: the response is not the file.
+        """
+        if response.status_code in (408, 425, 429, 500, 502, 503, 504):
+            raise _TryAgainError(f"status {response.status_code}", _retry_after(response))
+        if response.status_code == 416:  # what is there is not of this file any more
+            os.truncate(self._part, 0)
+            raise _TryAgainError("status 416, so it is fetched from its beginning", 0.0)
+        response.raise_for_status()
+        if response.status_code not in (200, 206):
+            raise DownloadError(f"{url}: the server answers with status {response.status_code}, without the file.")
+        if self._known is None and url.startswith("https:") and response.url.startswith("http:"):
+            raise DownloadError(
+                f"{url} leads to {response.url}, which anybody on the way can change. Give that URL if you trust it, "
+                "or record the checksum of this one in checksums.tsv."
+            )
+        goes_on = response.status_code == 206
+        if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {asked}-"):
+            os.truncate(self._part, 0)
+            raise _TryAgainError("the server sent another range, so it is fetched from its beginning", 0.0)
+        return goes_on
+
+    def _store(self, response: requests.Response, start: int) -> int:
+        """Appends a response to the partial file, and returns the bytes of that.
+
+        Raises:
+            _TryAgainError: not all came.
+        """
+        self.name = _sent_name(response)
+        is_packed = response.headers.get("Content-Encoding", "identity") != "identity"  # though not asked for
+        self._tag.write_text("" if is_packed else _strong_tag(response))
+        length = _number(response.headers.get("Content-Length"))
+        with self._part.open("ab") as file, _bar(self._part, start, None if is_packed else length) as bar:
+            for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
+                file.write(piece)
+                bar.update(len(piece))
+        came, size = response.raw.tell(), self._part.stat().st_size  # what came may have been unpacked
+        total = _number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
+        for got, wanted in ((came, length), (size, total)):
+            if wanted is not None and got != wanted:
+                raise _TryAgainError(f"{got:,} of {wanted:,} bytes came", None)
+        return size
 
 
 def _why_unreachable(error: Exception) -> Exception | None:
@@ -600,12 +658,17 @@ def _why_unreachable(error: Exception) -> Exception | None:
     return reason if isinstance(reason, urllib3.exceptions.NewConnectionError) else None
 
 
-def _bar(part: Path, start: int, length: str | None) -> Any:
+def _number(header: str | None) -> int | None:
+    """Returns the number that a header has; None for anything else."""
+    return int(header) if header and re.fullmatch("[0-9]{1,15}", header) else None
+
+
+def _bar(part: Path, start: int, length: int | None) -> Any:
     """Returns a bar of tqdm for a file's bytes, which shows nothing unless standard error is a terminal."""
     from tqdm import tqdm
 
     name = part.name.partition("-")[2].removesuffix(".part")
-    total = None if length is None else start + int(length)
+    total = None if length is None else start + length
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
     options["disable"] = None if show_progress else True  # None: without a terminal
     return tqdm(desc=f"Download {name}", total=total, initial=start, **options)
@@ -637,8 +700,8 @@ class _TryAgainError(Exception):
 def _retry_after(response: requests.Response) -> float | None:
     """Returns how many seconds a server asks to wait; it may also name a date."""
     value = response.headers.get("Retry-After", "")
-    if value.isdigit():
-        return float(value)
+    if (seconds := _number(value)) is not None:
+        return float(seconds)
     from email.utils import parsedate_to_datetime
 
     try:
@@ -654,7 +717,12 @@ def _sent_name(response: requests.Response) -> str:
     header = Message()
     header["Content-Disposition"] = response.headers.get("Content-Disposition", "")
     name = posixpath.basename((header.get_filename() or "").replace("\\", "/"))
-    return "".join(filter(str.isprintable, name))[-100:]
+    return _end_of("".join(filter(str.isprintable, name)))
+
+
+def _end_of(name: str) -> str:
+    """Returns the end of a file's name, so that no file system finds it too long."""
+    return name.encode("utf-8", "replace")[-100:].decode("utf-8", "ignore")
 
 
 def _strong_tag(response: requests.Response) -> str:

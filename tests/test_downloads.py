@@ -8,9 +8,11 @@ import multiprocessing
 import socket
 import tarfile
 import threading
+import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ class Server:
         self.faults: list[str] = []
         self.ranges: list[str | None] = []
         self.url = ""
+        self.name = 'attachment; filename="../a.json.gz"'
 
 
 @pytest.fixture
@@ -61,31 +64,38 @@ def server(monkeypatch: Any) -> Iterator[Server]:
             state.ranges.append(self.headers["Range"])
             if fault in ("429", "503"):
                 self.send_response(int(fault))
-                self.send_header("Retry-After", "1")
+                self.send_header("Retry-After", {"429": "²", "503": formatdate(1)}[fault])
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            if fault == "404" or self.path == "/missing":
-                self.send_error(404)
-                return
-            if self.path == "/moved/a.bin":
-                self.send_response(302)
-                self.send_header("Location", "/a.bin")
+            if fault in ("204", "302", "404", "loop") or self.path == "/moved/a.bin":
+                self.send_response(int(fault) if fault.isdecimal() else 302)
+                if fault in ("", "loop"):
+                    self.send_header("Location", "/a.bin")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
             body = CONTENT if fault != "wrong bytes" else CONTENT[:-1] + b"?"
             start = 0
-            if self.headers["Range"] and self.headers["If-Range"] == '"tag"':
+            if fault == "packed":
+                body = gzip.compress(CONTENT, 1)
+            if fault == "unasked":
+                body = body[:1000]
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes 0-999/{len(CONTENT)}")
+            elif self.headers["Range"] and self.headers["If-Range"] == '"tag"' and fault != "all":
                 start = int(self.headers["Range"][6:-1]) - (1000 if fault == "other range" else 0)
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
             else:
                 self.send_response(200)
             length = len(body) - start + (1000 if fault == "wrong length" else 0)
-            self.send_header("Content-Length", str(length))
+            if fault != "no length":
+                self.send_header("Content-Length", "many" if fault == "no number" else str(length))
+            if fault == "packed":
+                self.send_header("Content-Encoding", "gzip")
             if self.path == "/get?id=7":
-                self.send_header("Content-Disposition", 'attachment; filename="../a.json.gz"')
+                self.send_header("Content-Disposition", state.name)
             self.send_header("ETag", '"tag"' if fault != "other tag" else '"new"')
             self.end_headers()
             stop = len(body) // 2 if fault in ("cut", "other tag") else len(body)
@@ -113,6 +123,12 @@ def manager(directory: Path, **settings: Any) -> DownloadManager:
         ["wrong length"],
         ["cut", "other tag"],
         ["cut", "other range"],
+        ["cut", "all"],
+        ["unasked"],
+        ["packed"],
+        ["cut", "packed"],
+        ["no length"],
+        ["no number"],
     ],
     ids=",".join,
 )
@@ -144,12 +160,15 @@ def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -
     "faults, checksum, said",
     [
         (["404"], None, "404"),
+        (["204"], None, "status 204, without the file"),
+        (["302"], None, "status 302, without the file"),
+        (["loop"] * 99, None, "Exceeded 30 redirects"),
         (["503"] * 10, None, "6 attempts: status 503"),
         (["wrong length"] * 10, None, "6 attempts"),
         (["wrong bytes"], Checksum(len(CONTENT), SHA256), "not the recorded one"),
         ([], Checksum(5, SHA256), "checksums.tsv has 5"),
     ],
-    ids=["404", "503", "wrong length", "wrong bytes", "wrong size"],
+    ids=["404", "204", "302", "loop", "503", "wrong length", "wrong bytes", "wrong size"],
 )
 def test_an_error_leaves_nothing_that_could_be_used(
     server: Server, tmp_path: Path, faults: list[str], checksum: Checksum | None, said: str
@@ -231,6 +250,25 @@ def test_the_name_that_a_server_sends_is_kept_and_says_how_to_unpack(server: Ser
     assert manager(tmp_path, checksums=known).download_and_extract(url).name.endswith("-b.txt")
 
 
+@pytest.mark.parametrize("name", ["x.part", "..", "€" * 300 + ".gz"])
+def test_names_that_a_server_sends_are_names_of_files(server: Server, tmp_path: Path, name: str) -> None:
+    url, server.name = f"{server.url}/get?id=7", f"attachment; filename*=UTF-8''{urllib.parse.quote(name)}"
+    path = manager(tmp_path).download(url)
+    assert manager(tmp_path).download(url) == path
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert path.name.endswith(name[-20:])
+    assert len(server.ranges) == 1
+
+
+def test_a_redirect_to_http_needs_a_checksum(server: Server, tmp_path: Path, monkeypatch: Any) -> None:
+    url, get = "https://secure/a.bin", requests.get
+    monkeypatch.setattr(requests, "get", lambda _, **options: get(f"{server.url}/moved/a.bin", **options))
+    with pytest.raises(DownloadError, match="which anybody on the way can change"):
+        manager(tmp_path).download(url)
+    known = {url: Checksum(len(CONTENT), SHA256)}
+    assert manager(tmp_path, checksums=known).download(url).read_bytes() == CONTENT
+
+
 def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) -> None:
     url, file = f"{server.url}/a.bin", tmp_path / "checksums.tsv"
     manager(tmp_path, register_to=file).download([url, f"{server.url}/b.bin"])
@@ -239,7 +277,8 @@ def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) 
     server.faults = ["wrong bytes"]
     with pytest.raises(DownloadError, match="not the recorded one"):
         manager(tmp_path / "other", checksums=known).download(url)
-    with pytest.raises(DownloadError, match="no recorded checksum"):
+    manager(tmp_path, checksums=known).download(f"{server.url}/c.bin")
+    with pytest.raises(DownloadError, match="no recorded checksum"):  # also if it is there
         manager(tmp_path, checksums=known, force_checksums=True).download(f"{server.url}/c.bin")
     server.faults = ["wrong bytes"]  # the server has another file now: it is fetched and recorded again
     manager(tmp_path, checksums=known, register_to=file).download(url)
@@ -273,14 +312,34 @@ def test_on_a_worker_nothing_is_fetched(server: Server, tmp_path: Path) -> None:
 
 
 def test_the_manual_directory(tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match=r"manual does not exist.*Ask the author"):
-        _ = manager(tmp_path, instructions="Ask the author.").manual_dir
+    (tmp_path / "empty").mkdir()
+    for manual_dir in (None, tmp_path / "empty"):
+        with pytest.raises(DownloadError, match=r"(manual|empty) does not exist, or is empty.*Ask the author"):
+            _ = manager(tmp_path, instructions="Ask the author.", manual_dir=manual_dir).manual_dir
     (tmp_path / "by_hand").mkdir()
     (tmp_path / "by_hand" / "a.bin").write_bytes(CONTENT)
     found = manager(
         tmp_path, manual_dir=tmp_path / "by_hand", checksums={"http://x/y": Checksum(len(CONTENT), SHA256, "a.bin")}
     )
     assert found.download("http://x/y") == found.manual_dir / "a.bin"
+
+
+class ByHand(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[misc, name-defined]
+    VERSION = "1.0.0"
+    MANUAL_DOWNLOAD_INSTRUCTIONS = "Ask the author."
+    _info = Fetched._info
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        return {"train": self._generate_examples(dl_manager.manual_dir / "a.bin")}
+
+    def _generate_examples(self, path: Path) -> Any:
+        yield 0, {"size": path.stat().st_size}
+
+
+def test_a_file_that_is_missing_in_the_manual_directory(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    with pytest.raises(DownloadError, match=r"(?s)a\.bin'.*This file .* Ask the author\."):
+        ByHand(data_dir=tmp_path / "data").build(manual_dir=tmp_path, num_workers=1)
 
 
 FILES = {"a.txt": b"a" * 10_000, "deep/er/b.txt": b"b", ".hidden": b"h", "c~": b"c"}
@@ -331,12 +390,21 @@ def test_compressed_files(tmp_path: Path, module: Any, ending: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
-@pytest.mark.parametrize("member", ["../out", "/etc/out", "a/../../out", "..\\out", "C:\\out"])
+@pytest.mark.parametrize("member", ["../out", "/etc/out", "a/../../out", "..\\out", "\\\\host\\out", "C:\\out", "."])
 def test_paths_that_climb_out_are_refused(tmp_path: Path, name: str, member: str) -> None:
     path = write_archive(tmp_path / name, {"good": b"", member: b"x"})
     with pytest.raises(DownloadError, match="leads out of the archive"):
         manager(tmp_path).extract(path)
     assert not [file for file in tmp_path.rglob("*") if file.name in ("good", "out")]
+
+
+@pytest.mark.parametrize("names", ["a a/b", "a/b a", "x" * 300, "a/" * 2000 + "b"], ids=range(4))
+@pytest.mark.parametrize("kind", ["x.zip", "x.tar"])
+def test_paths_that_no_file_can_have(tmp_path: Path, names: str, kind: str) -> None:
+    path = write_archive(tmp_path / kind, dict.fromkeys(names.split(), b"x"))
+    with pytest.raises(DownloadError, match="x.(zip|tar) has a member that"):
+        manager(tmp_path).extract(path)
+    assert not list((tmp_path / "downloads" / "extracted").iterdir())
 
 
 def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:

@@ -64,7 +64,6 @@ dataset NAME_OR_FILE
   more than features or data keep, publish nothing, and keep the result to be published under another
 --resume [changed]  reuse what failed runs of this version had finished; refused if the dataset's code or options have
   changed since, unless --resume changed. A run with this option keeps what it has finished if it fails
---debug  show the traceback of an error
 {SHARDS.strip()}
 --max_examples_per_split N  keep the N of the lowest hashes
 --ignore_duplicates  keep one example of each key
@@ -157,11 +156,13 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
     with tempfile.TemporaryDirectory(prefix="beam_datasets-trial-") as folder, as_usage_errors("build"):
         with ProgressBar() as bar:
             options = _build_options(known, bar) | {"max_examples_per_split": count, "num_shards": 1}
-            directory = builder.elsewhere(folder, first=count).build(beam_options=beam_options, **options)
+            trial = builder.elsewhere(folder, first=count)
+            directory = trial.build(beam_options=beam_options, **options)
         for split in builder_from_directory(directory).info.splits:
             head.run([directory, "--split", split, "--count", str(count)])
             say("")
-    say("Nothing was published (--trial). Of a split that Beam makes the examples of the lowest hashes were taken.")
+    hashed = ", ".join(trial.uncut_splits)
+    say(f"Nothing was published (--trial).{hashed and f' Beam makes {hashed}: these have the lowest hashes.'}")
     return 0
 
 

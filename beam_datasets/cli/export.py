@@ -38,7 +38,6 @@ source SOURCE
 --storage{STORAGE.format("the store of --to")}
 --source_storage{STORAGE.format("the stores of sources")}
 --dry_run  say what would be written, and do nothing
---debug  show the traceback of an error
 {SHARDS}
 engine (they change no byte):
 --num_workers N  processes of a local run, 0 for one a core; default: this one

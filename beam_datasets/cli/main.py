@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
-from beam_datasets.cli.options import UsageError
+from beam_datasets.cli.options import Parser, UsageError, comma_separated
 from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.metadata.names import did_you_mean
@@ -56,6 +56,10 @@ Generates, describes and shows datasets.
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
   beam-datasets list --data_dir DIR                 what is published
   beam-datasets new NAME                            the files of a new dataset: builder, test, description
+
+Options of every command:
+  --imports MODULE_OR_FILE[,...]   imports code first: feature connectors or builders that it registers
+  --debug                          shows the traceback of an error
 """
 
 
@@ -66,10 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None for those of the process.
     """
     escape_unencodable()
-    args = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in args
+    debug = False
     try:
-        code = _run([arg for arg in args if arg != "--debug"])
+        args, imports, debug = _for_every_command(list(sys.argv[1:] if argv is None else argv))
+        if imports:
+            from beam_datasets.cli.resolve import import_code
+
+            import_code(imports)
+        code = _run(args)
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed why
@@ -89,6 +97,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         notes = getattr(error, "__notes__", [])
         say("\n".join([f"beam-datasets: {error if ours else _described(error, place)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
+    """Returns the arguments without the options that every command has, the code to import, and whether to debug."""
+    end = args.index("--") if "--" in args else len(args)
+    parser = Parser("beam-datasets", add_help=False, usage=argparse.SUPPRESS)
+    parser.add_argument("--imports", action="extend", type=comma_separated, default=[])
+    parser.add_argument("--debug", action="store_true")
+    known, rest = parser.parse_known_args(args[:end])
+    return [*rest, *args[end:]], known.imports, known.debug
 
 
 def _foreign_frame(error: Exception) -> str:

@@ -55,7 +55,6 @@ source SOURCE
 --storage{STORAGE.format("the store of --data_dir")}
 --source_storage{STORAGE.format("the stores of sources")}
 --dry_run  say what would be read and written, and do nothing
---debug  show the traceback of an error
 {SHARDS}
 {ENGINE}
 """,

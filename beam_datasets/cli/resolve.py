@@ -17,7 +17,7 @@ from beam_datasets.cli.options import UsageError
 from beam_datasets.metadata.names import DatasetName, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import ModuleType
 
     from beam_datasets.builders import DatasetBuilder
@@ -67,7 +67,7 @@ def resolve(text: str) -> Request:
         raise UsageError(f"{text}: {needed}, got {code['rest']!r}" if code else str(error)) from None
     if not code:
         return Request(_by_name(name.name), name.config, name.version, name.kwargs)
-    module = _load_file(code["where"]) if code["where"].endswith(".py") else _load_module(code["where"])
+    [module] = import_code([code["where"]])
     return Request(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
 
 
@@ -126,9 +126,16 @@ def _exists(module: str) -> bool:
         return False
 
 
+def import_code(names: Iterable[str]) -> list[ModuleType]:
+    """Returns modules that are given by their names or their files, imported."""
+    return [_load_file(name) if name.endswith(".py") else _load_module(name) for name in names]
+
+
 def _load_module(name: str) -> ModuleType:
     if not _exists(name):
-        raise UsageError(f"there is no module {name!r}; it must be importable from here (PYTHONPATH)")
+        raise UsageError(
+            f"there is no module {name!r}; it must be importable from here (PYTHONPATH). A file ends in .py"
+        )
     return importlib.import_module(name)
 
 

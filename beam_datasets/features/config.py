@@ -148,9 +148,12 @@ class UnknownFeature(FeatureConnector):
     def _refuse(self, path: str) -> NoReturn:
         raise FeatureTypeError(
             f"{path}: features of the class {self.python_class_name!r} are not known here. Import the "
-            "class and give it to features.register, leave this one out with decode.PartialDecoding, or get what is "
-            "stored with decode.SkipDecoding()"
+            "class and give it to features.register (on the command line: --imports MODULE_OR_FILE), leave this one "
+            "out with decode.PartialDecoding, or get what is stored with decode.SkipDecoding()"
         )
+
+    def __repr__(self) -> str:
+        return f"{self.python_class_name}(...) [not registered: --imports the module that registers it]"
 
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
         """Returns the feature's own name; there may be others below it."""

@@ -72,6 +72,27 @@ def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path, run):
     assert f"text/text: ['{dataset[0]['text']['text'][0].decode()}']\n" in out
 
 
+def test_imports_registers_what_a_dataset_needs(tmp_path, run):
+    directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [3]})
+    file = directory / "features.json"
+    file.write_text(file.read_text().replace("tensorflow_datasets.core.features.text_feature.Text", "bd_shouts.Shout"))
+    (tmp_path / "bd_shouts.py").write_text(
+        "from beam_datasets import features as F\n\n\n@F.register\nclass Shout(F.CustomFeature):\n"
+        "    def get_tensor_info(self):\n        return F.TensorInfo(shape=(), dtype='string')\n\n"
+        "    def decode_example(self, value):\n        return value.upper()\n\n"
+        "    encode_example = decode_example\n"
+    )
+    code, out, _ = run("info", directory)
+    assert code == 0
+    assert "bd_shouts.Shout(...) [not registered: --imports the module that registers it]" in out
+    code, _, err = run("head", directory, "--imports", tmp_path / "bd_nothing.py")
+    assert code == 2
+    assert "there is no file" in err
+    code, out, _ = run("head", directory, f"--imports={tmp_path / 'bd_shouts.py'}")
+    assert code == 0
+    assert re.findall("text: '(.*)'", out) == ["", "X", "XX"]
+
+
 def test_head_shows_examples_in_dataset_order(pets, run):
     code, out, _ = run("head", pets, "--split", "train[5:]", "--count", 4)
     assert code == 0
