@@ -36,7 +36,6 @@ new NEW  the version after it, likewise
 {STORAGE_OPTIONS}
 --split NAME...  compare this split only; may be repeated
 --examples N  how many to show of each kind of difference; default 3
---trust_checksums  take shards to be the same, unread, whose size and CRC-32C the manifests say to be the same
 --json  print it as JSON
 """,
     settings={"--examples": {"default": 3}},
@@ -56,7 +55,6 @@ def run(args: Sequence[str]) -> int:
                 new,
                 splits=known.split,
                 examples=known.examples,
-                trust_checksums=known.trust_checksums,
                 progress=bar and bar.update,
             )
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from beam_datasets import catalog, storage
-from beam_datasets.arguments import boolean
 from beam_datasets.diffing.features import Reader, compare_features
 from beam_datasets.diffing.result import KINDS, DatasetDiff, ExampleChange, Kind, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError
@@ -166,23 +165,15 @@ KEY_ROWS = 1 << 16  # keys that are compared at once
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True)
-class Options:
-    """How splits are compared.
-
-    Attributes:
-        examples: how many to show of each kind of difference.
-        trust_checksums: whether shards of the same published size and CRC-32C count as the same, unread.
-        progress: called with the number of examples, of both versions together, that were compared since the last call.
-    """
-
-    examples: int = 3
-    trust_checksums: bool = False
-    progress: Callable[[int], object] = lambda count: None
-
-
-def diff_split(old: ReadOnlyBuilder, new: ReadOnlyBuilder, name: str, reader: Reader, options: Options) -> SplitDiff:
-    """Returns how a split differs that one or both versions have.
+def diff_split(
+    old: ReadOnlyBuilder,
+    new: ReadOnlyBuilder,
+    name: str,
+    reader: Reader,
+    examples: int,
+    progress: Callable[[int], object] | None,
+) -> SplitDiff:
+    """Returns how a split differs that one or both versions have; for the last two arguments see `diff`.
 
     Raises:
         CorruptRecordError: a record is damaged, or cannot be decoded.
@@ -192,17 +183,19 @@ def diff_split(old: ReadOnlyBuilder, new: ReadOnlyBuilder, name: str, reader: Re
     before, after = (one.info.splits[name].num_examples if name in one.info.splits else None for one in (old, new))
     if before is None or after is None:
         return SplitDiff(name, before, after, removed=before or 0, added=after or 0)
-    return _diff_split(SplitRecords(old, name), SplitRecords(new, name), reader, options)
+    return _diff_split(SplitRecords(old, name), SplitRecords(new, name), reader, examples, progress)
 
 
-def _diff_split(old: SplitRecords, new: SplitRecords, reader: Reader, options: Options) -> SplitDiff:
+def _diff_split(
+    old: SplitRecords, new: SplitRecords, reader: Reader, examples: int, progress: Callable[[int], object] | None
+) -> SplitDiff:
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
     kinds: dict[Kind, _Some] = {kind: _Some() for kind in KINDS}
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
         changed = []
-        for pair in differing(old, new, pairs, trust_checksums=options.trust_checksums):
+        for pair in differing(old, new, pairs):
             if _alike(pair, reader, old, new):
                 rewritten += 1
             else:
@@ -211,7 +204,8 @@ def _diff_split(old: SplitRecords, new: SplitRecords, reader: Reader, options: O
         kinds["changed"].add(*np.array(changed, np.int64).reshape(-1, 2).T)
         kinds["removed"].add(old=pairs.removed)
         kinds["added"].add(new=pairs.added)
-        options.progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
+        if progress is not None:
+            progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
     sides = [kinds[kind].count + (kinds["changed"].count if why else 0) for kind in ("removed", "added")]
     unmatched = all(sides) and not (max(sides) <= MAX_MATCHED and reader.stores_all_alike)
     if all(sides) and not unmatched:
@@ -231,7 +225,7 @@ def _diff_split(old: SplitRecords, new: SplitRecords, reader: Reader, options: O
         unmatched=unmatched,
         keys_lost=orders[0].present and not orders[1].present and len(new) > 0,
         resharded=(len(lengths[0]), len(lengths[1])) if resharded else None,
-        examples=tuple(_examples(old, new, reader, kinds, options.examples)),
+        examples=tuple(_examples(old, new, reader, kinds, examples)),
     )
 
 
@@ -282,14 +276,12 @@ class SplitRecords:
             split: its name.
         """
         info = builder.info.splits[split]
-        published = builder.manifest.splits.get(split) if builder.manifest else None
         self.name = split
         self.offsets: Ints = info.offsets
         self.shard_lengths = list(info.shard_lengths)
         self._names = info.shard_names
         self._ascents = builder.ascents(split)
         self._indexed = builder.manifest is not None or not storage.is_remote(builder.dataset_dir)
-        self._checksums = published and list(zip(published.file_bytes, published.crc32c, published.index_crc32c))
         self._directory = builder.dataset_dir
         self._open: tuple[int, ShardPool] | None = None
         self._blocks: Iterator[Any] = iter(())
@@ -299,14 +291,10 @@ class SplitRecords:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def place(self, index: int) -> tuple[int, int]:
+    def _place(self, index: int) -> tuple[int, int]:
         """Returns the number of the shard that has the example at an index, and its number in the shard."""
         shard = int(np.searchsorted(self.offsets, index, side="right")) - 1
         return shard, index - int(self.offsets[shard])
-
-    def checksums(self, shard: int) -> tuple[int, int, int] | None:
-        """Returns size and CRC-32C of a shard, and CRC-32C of its index, as they were published; None if unknown."""
-        return self._checksums[shard] if self._checksums else None
 
     def key_order(self) -> KeyOrder:
         """Returns what the keys of the split are.
@@ -351,7 +339,7 @@ class SplitRecords:
             MetadataError: its index is damaged, or is not of this shard.
         """
         if not self._first <= index < self._stop:
-            shard, skip = self.place(index)
+            shard, skip = self._place(index)
             length = self.shard_lengths[shard]
             run = FileInstruction(self._names[shard], skip, length - skip, length)
             self._blocks, self._block = read_blocks(run, self._pool(shard)), []
@@ -368,7 +356,7 @@ class SplitRecords:
         Raises:
             CorruptRecordError: the record is damaged, or the function raises an error.
         """
-        number, record = self.place(index)
+        number, record = self._place(index)
         shard = self._shard(number)
         try:
             return function(shard.read_one(record))
@@ -409,16 +397,13 @@ class Differing(NamedTuple):
     new: bytes
 
 
-def differing(
-    old: SplitRecords, new: SplitRecords, pairs: Pairs, *, trust_checksums: bool = False
-) -> Iterator[Differing]:
+def differing(old: SplitRecords, new: SplitRecords, pairs: Pairs) -> Iterator[Differing]:
     """Yields the pairs whose records differ, in order; the others are the same, byte by byte.
 
     Args:
         old: the records of the old split.
         new: of the new one.
         pairs: of their examples.
-        trust_checksums: whether shards that were published with the same size and CRC-32C are skipped.
 
     Raises:
         CorruptRecordError: a record is damaged.
@@ -426,14 +411,11 @@ def differing(
     """
     for i, j, count in runs_of(pairs.old, pairs.new):
         while count:
-            step = _same_by_checksums(old, new, i, j) if trust_checksums else 0
-            if not step:
-                mine, theirs = old.records(i, count), new.records(j, count)
-                step = min(len(mine), len(theirs))
-                if mine[:step] != theirs[:step]:
-                    rows = zip(range(i, i + step), itertools.count(j), mine, theirs)
-                    yield from (Differing(*row) for row in rows if row[2] != row[3])
-            step = min(step, count)
+            mine, theirs = old.records(i, count), new.records(j, count)
+            step = min(len(mine), len(theirs))
+            if mine[:step] != theirs[:step]:
+                rows = zip(range(i, i + step), itertools.count(j), mine, theirs)
+                yield from (Differing(*row) for row in rows if row[2] != row[3])
             i, j, count = i + step, j + step, count - step
 
 
@@ -448,13 +430,6 @@ def runs_of(old: Ints, new: Ints) -> list[tuple[int, int, int]]:
     starts = np.append(0, np.flatnonzero((np.diff(old) != 1) | (np.diff(new) != 1)) + 1)
     counts = np.diff(np.append(starts, len(old)))
     return list(zip(old[starts].tolist(), new[starts].tolist(), counts.tolist()))
-
-
-def _same_by_checksums(old: SplitRecords, new: SplitRecords, i: int, j: int) -> int:
-    """Returns how many pairs from two indices on are in shards of the same checksums; 0 if their shards differ."""
-    (mine, place), (theirs, other) = old.place(i), new.place(j)
-    known = old.checksums(mine)
-    return 0 if known is None or known != new.checksums(theirs) or place != other else int(old.offsets[mine + 1]) - i
 
 
 # --------------------------------------------------------------------------------------------------------- differences
@@ -536,7 +511,6 @@ def diff(
     data_dir: str | os.PathLike[str] | None = None,
     splits: str | Iterable[str] | None = None,
     examples: int = 3,
-    trust_checksums: bool = False,
     progress: Callable[[int], object] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetDiff:
@@ -552,8 +526,6 @@ def diff(
         data_dir: root of the datasets, for names.
         splits: names of the splits to compare; None for all.
         examples: how many to return of each kind of difference in a split.
-        trust_checksums: whether shards that have the same size and CRC-32C in both manifests count as the same,
-            unread. Of shards that differ, one in four billion has the same CRC-32C.
         progress: called from time to time with the number of examples, of both versions together, that were compared
             since the last call.
         storage_options: of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`. For two
@@ -577,8 +549,7 @@ def diff(
     names = _chosen(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
     reader = Reader(one.info.features, other.info.features, shared)
-    options = Options(examples, boolean("trust_checksums", trust_checksums), progress or (lambda count: None))
-    found = {name: diff_split(one, other, name, reader, options) for name in names}
+    found = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
     return DatasetDiff(
         old=one.info.display_name,
         new=other.info.display_name,

@@ -139,16 +139,6 @@ def test_some_splits_and_no_examples(root, run):
     assert (code, "example" in out.replace("20 examples", "")) == (1, False)
 
 
-def test_shards_whose_checksums_are_trusted_are_not_read(tmp_path, run):
-    old, new = (PETS.write(tmp_path, version) for version in ("1.0.0", "1.0.1"))
-    for shard in new.glob("*train*-of-00002"):
-        shard.unlink()
-    assert run("diff", old, new, "--trust_checksums")[0] == 0
-    code, _, err = run("diff", old, new)
-    assert code == 2
-    assert "the file or directory does not exist" in err
-
-
 @pytest.mark.parametrize(
     "args, problem",
     [

@@ -137,11 +137,3 @@ def test_an_edit_needs(edit: str, old: Path, tmp_path: Path) -> None:
         assert found.verdict.kept == (order.index(given) >= order.index(needed))
         assert [r.needs for r in found.verdict.reasons][:1] == ([needed] if needed != "NONE" else [])
     assert str(found.verdict.lowest) == {"NONE": "1.2.3", "PATCH": "1.2.4", "MINOR": "1.3.0", "MAJOR": "2.0.0"}[needed]
-
-
-def test_checksums_are_trusted_where_that_is_said_as_a_bool(tmp_path: Path) -> None:
-    directory = PETS.write(tmp_path, "1.0.0")
-    assert diff(directory, directory, trust_checksums=np.bool_(True)) == diff(directory, directory)
-    for bad in ("no", "False", 2):
-        with pytest.raises(TypeError, match=f"trust_checksums must be True or False, not {bad!r}"):
-            diff(directory, directory, trust_checksums=bad)  # type: ignore[arg-type]
