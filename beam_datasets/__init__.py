@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.appending import append as append
     from beam_datasets.metadata.info import DatasetInfo as DatasetInfo
     from beam_datasets.metadata.info import MetadataDict as MetadataDict
+    from beam_datasets.metadata.split_by import SplitByHash as SplitByHash
+    from beam_datasets.metadata.split_by import SplitByTime as SplitByTime
+    from beam_datasets.metadata.split_by import SplitByValue as SplitByValue
     from beam_datasets.metadata.splits import ReadInstruction as ReadInstruction
     from beam_datasets.metadata.splits import SplitDict as SplitDict
     from beam_datasets.metadata.splits import SplitInfo as SplitInfo
@@ -52,6 +55,7 @@ _HOMES = {
     ".features": ("decode",),
     ".builders": ("BeamBasedBuilder", "BuilderConfig", "DatasetBuilder", "GeneratorBasedBuilder"),
     ".metadata.info": ("DatasetInfo", "MetadataDict"),
+    ".metadata.split_by": ("SplitByHash", "SplitByTime", "SplitByValue"),
     ".metadata.splits": ("ReadInstruction", "SplitDict", "SplitInfo", "even_splits", "split_for_jax_process"),
     ".metadata.version": ("BlockedVersions", "Experiment", "Version"),
     ".reading.config": ("ReadConfig",),

@@ -481,7 +481,7 @@ class DatasetBuilder:
         sources = self._sources(pipeline)
         if self._trial_examples is None:
             return sources
-        first = {name: _first_of(source, self._trial_examples) for name, source in sources.items()}
+        first = {name: _first_of(name, sources, self._trial_examples) for name in sources}
         self.uncut_splits = [name for name in sources if first[name] is sources[name]]
         return first
 
@@ -607,12 +607,16 @@ class DatasetBuilder:
         return state
 
 
-def _first_of(source: Source, count: int) -> Source:
-    """Returns a source of the first examples of another; what Beam makes is not cut."""
-    from beam_datasets.generate.units import SourceUnits
+def _first_of(split: str, sources: Mapping[str, Source], count: int) -> Source:
+    """Returns a source of the first examples of a split; what Beam makes is not cut."""
+    from beam_datasets.generate.units import SourceUnits, read_together
 
+    source = sources[split]
     if isinstance(source, SourceUnits):
-        return SourceUnits(["first"], functools.partial(_first_of_units, source, count))
+        units = {name: each for name, each in sources.items() if isinstance(each, SourceUnits)}
+        [together] = (names for names in read_together(units) if split in names)
+        keeps = {name: units[name].keep for name in together}
+        return SourceUnits(["first"], functools.partial(_first_of_units, split, source, keeps, count))
     if isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand")):
         return functools.partial(_first_of_iterable, source, count)
     return source
@@ -622,9 +626,12 @@ def _first_of_iterable(source: Any, count: int) -> Iterable[Any]:
     return itertools.islice(source() if callable(source) else source, count)
 
 
-def _first_of_units(source: Any, count: int, _: str) -> Iterable[Any]:
-    pairs = itertools.chain.from_iterable(map(source.read, source.units))
-    return itertools.islice((pair for pair in pairs if source.keep is None or source.keep(pair[0])), count)
+def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> Iterable[Any]:
+    from beam_datasets.generate.units import takers
+
+    items = itertools.chain.from_iterable(map(source.read, source.units))
+    taken = (takers(item, keeps) for item in items)
+    return itertools.islice((pair for pair, splits in taken if split in splits), count)
 
 
 def is_shell(cls: type) -> bool:

@@ -14,13 +14,13 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_datasets.beam.failures import SourceError, pair_of
+from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate.blocks import BlockBuilder, SpilledBlock, histogram_of, key_array, size_array
 from beam_datasets.generate.progress import reported
-from beam_datasets.generate.units import Checkpoint, checksum, choose, load_checkpoints, named_units
+from beam_datasets.generate.units import Checkpoint, checksum, choose, load_checkpoints, named_units, pair_of, takers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -106,13 +106,13 @@ class UnitReader:
 
     Attributes:
         units: (name, unit) of all units.
-        read: unit -> iterable of (key, example).
+        read: unit -> iterable of (key, example), or of (key, example, split).
         splits: split -> which keys belong to it; None for all.
         directories: with checkpoints of earlier runs.
     """
 
     units: Sequence[NamedUnit]
-    read: Callable[[Any], Iterable[tuple[Any, Any]]]
+    read: Callable[[Any], Iterable[tuple[Any, ...]]]
     splits: Mapping[str, Callable[[Any], bool] | None]
     directories: Sequence[str] = ()
 
@@ -251,15 +251,15 @@ class _EncodeUnits(beam.DoFn):
         name, unit = element
         pair: Any = None
         count = 0
-        encoders = [(self._encoders[split].process, keep) for split, keep in self._splits.items()]
+        encode = {split: encoder.process for split, encoder in self._encoders.items()}
         try:
             for pair in self._read(unit):
                 count += 1
-                for encode, keep in encoders:
-                    if keep is None or keep(pair_of(pair, self._label)[0]):
-                        outputs = encode(pair)
-                        if outputs is not None:
-                            yield from outputs
+                own, splits = takers(pair, self._splits)
+                for split in splits:
+                    outputs = encode[split](own)
+                    if outputs is not None:
+                        yield from outputs
         except Exception as error:
             self._reporting.close()
             if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):

@@ -67,21 +67,6 @@ class SourceError(Exception):
         return cls(f"{type(error).__name__}: {said} {where}").with_traceback(error.__traceback__)
 
 
-def pair_of(element: Any, split: str) -> tuple[Any, Any]:
-    """Returns the key and the example that an element of a split's source is.
-
-    Raises:
-        BeamDatasetsError: it is not a pair; nor is a dict or a text of two, as of an example whose key was forgotten.
-    """
-    try:
-        if not isinstance(element, (dict, str, bytes)):
-            key, example = element
-            return key, example
-    except (TypeError, ValueError):
-        pass
-    raise errors.BeamDatasetsError(f"split {split!r}: an element is {element!r:.200}; expected a pair (key, example).")
-
-
 def interrupted(error: BaseException | None, before: BaseException | None = None) -> bool:
     """Returns whether Ctrl-C caused an error; Beam may have wrapped it.
 

@@ -12,7 +12,6 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import UnitReader
-from beam_datasets.beam.failures import pair_of
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
 from beam_datasets.generate import compatibility
@@ -21,7 +20,7 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.resume import Resumable, command_to_resume, find_attempts, fingerprint
 from beam_datasets.generate.shard_records import ShardRecords
 from beam_datasets.generate.spill_dir import choose_spill_dir
-from beam_datasets.generate.units import SourceUnits, read_together
+from beam_datasets.generate.units import SourceUnits, pair_of, read_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

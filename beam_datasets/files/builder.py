@@ -6,7 +6,7 @@ import abc
 import datetime
 import decimal
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,10 +21,11 @@ from beam_datasets.files.fields import Field, override, parse_field, problems, t
 from beam_datasets.files.images import StorableImage, check_exif_orientation
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
-from beam_datasets.files.splits import Export, Share, export_of, shares
+from beam_datasets.files.splits import Assignment, Export, Patterns, SplitBy, assignment, export_of
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
-from beam_datasets.metadata.names import check_dataset_name
+from beam_datasets.metadata.names import check_dataset_name, did_you_mean
+from beam_datasets.metadata.split_by import SplitByValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 Key = str | int
 Example = dict[str, Any]
+Item = tuple[Key, Example] | tuple[Key, Example, str]
+"""An example with its key, and with its split if rows are assigned to splits."""
 
 SHOWN = 5  # bad rows of a piece that are shown if they are left out
 _LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
@@ -76,7 +79,7 @@ def place_of(file: InputFile, place: Place, offset: int) -> object:
 class Reader(Protocol):
     """Reads pieces of one format; it is pickled to the workers."""
 
-    def read(self, piece: Any) -> Iterator[tuple[Key, Example] | Bad]:
+    def read(self, piece: Any) -> Iterator[Item | Bad]:
         """Yields the rows of a piece; a row that cannot be used does not end it."""
         ...
 
@@ -92,6 +95,7 @@ class Rows:
         key: the column that has the keys; None for file and number.
         missing: texts that mean a missing value; None if values are not text.
         exif_orientation: of images; see `storable_image`.
+        assign: names the split of each row; None if all rows belong to one.
     """
 
     rows: Callable[[Piece], Iterator[Row]]
@@ -100,8 +104,9 @@ class Rows:
     key: str | None = None
     missing: tuple[str, ...] | None = None
     exif_orientation: str = "keep"
+    assign: Assignment | None = None
 
-    def read(self, piece: Piece) -> Iterator[tuple[Key, Example] | Bad]:
+    def read(self, piece: Piece) -> Iterator[Item | Bad]:
         """Yields the rows of a piece."""
         image = StorableImage(piece.file.path, self.exif_orientation)
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
@@ -114,10 +119,11 @@ class Rows:
                     raise ValueError(row)
                 example = convert(row)
                 key = f"{piece.file.name}:{number}" if self.key is None else self._key(self.key, row, example)
+                item = (key, example) if self.assign is None else (key, example, self.assign(key, row))
             except ValueError as error:
                 yield Bad(piece.file, str(error), place, number)
                 continue
-            yield key, example
+            yield item
 
     def _key(self, name: str, row: Mapping[str, Any], example: Example) -> Key:
         if self.missing is None:
@@ -143,7 +149,7 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")
 
 
-def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[tuple[Key, Example]]:
+def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[Item]:
     """Yields the rows of a piece.
 
     Raises:
@@ -174,6 +180,7 @@ def log_left_out(counters: Mapping[str, Any]) -> None:
 
 
 INFER_ROWS = 20_000
+MAX_FOUND_SPLITS = 100
 
 
 class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
@@ -226,7 +233,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     Args:
         pattern: path of the files of all splits; wildcards, and a folder for all below it.
         splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
-            their keys' hash.
+            their keys' hash; or what `split_by` says.
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
         key: the column that identifies a row; None for its file and place in it.
         infer_rows: how many rows, spread over all files, are looked at to find the schema.
@@ -244,13 +251,19 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         *,
         pattern: str | None = None,
         splits: Mapping[str, str | Sequence[str]] | None = None,
+        split_by: SplitBy | None = None,
+        train_until: str | None = None,
+        stratify: str | None = None,
         features: Mapping[str, str] | None = None,
         key: str | None = None,
         infer_rows: int = INFER_ROWS,
         **common: Any,
     ) -> None:
-        self._given_shares = shares(splits, pattern)
-        self._has_splits = bool(splits)
+        self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)
+        self._has_splits = bool(splits) or self._given_assign is not None
+        self._given: dict[str, Patterns] = {"train": pattern or ""}
+        if splits and self._given_assign is None:
+            self._given = {name: each if isinstance(each, str) else tuple(each) for name, each in splits.items()}
         self._specs = dict(features or {})
         self._key = key
         self._infer_rows = infer_rows
@@ -268,7 +281,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """What reads the rows of a piece."""
 
     def _rows_reader(self) -> Reader:
-        return Rows(self._rows, self._fields, self._dropped, self._key, self._missing, self._exif_orientation)
+        return Rows(
+            self._rows, self._fields, self._dropped, self._key, self._missing, self._exif_orientation, self._assign
+        )
 
     def _guess_of(
         self, rows: Callable[[Piece], Iterator[Row]], guess: Guess | None = None, kind_of: KindOf = kind_of_value
@@ -294,22 +309,39 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
         """The files of each pattern, or of several together."""
-        return {pattern: find(pattern) for pattern in dict.fromkeys(share.pattern for share in self._shares.values())}
+        return {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
 
     @cached_property
     def _export(self) -> Export | None:
         """The export that the files are of: of one pattern, or of the splits' together."""
         if self.EXPORT is None:
             return None
-        patterns = {share.pattern for share in self._given_shares.values()}
-        return export_of([file for pattern in patterns for file in find(pattern)], self.EXPORT)
+        return export_of([file for pattern in {*self._given.values()} for file in find(pattern)], self.EXPORT)
 
     @cached_property
-    def _shares(self) -> dict[str, Share]:
-        """The rows of each split: as given, else those of the export."""
-        if self._has_splits or self._export is None:
-            return self._given_shares
-        return {name: Share(paths) for name, paths in self._export.splits.items()}
+    def _patterns(self) -> Mapping[str, Patterns]:
+        """The files of each split: as given, else those of the export; one for all if rows are assigned to splits."""
+        return self._given if self._has_splits or self._export is None else self._export.splits
+
+    @cached_property
+    def _assign(self) -> Assignment | None:
+        """What names the split of each row; the splits are the values found in the files if none were given."""
+        given = self._given_assign
+        if given is None or given.column is None:
+            return given
+        split_of = given.split_of
+        if split_of is None:
+            self._fields  # noqa: B018  # looks at the rows
+            found = sorted({value.strip() for value in self._values_at(given.column)})
+            if not 0 < len(found) <= MAX_FOUND_SPLITS:
+                raise InputError(
+                    f"column {given.column!r}: expected values that name splits, got {len(found)} values in the rows "
+                    "that were looked at; name the splits: --split train=VALUE --split test=VALUE"
+                )
+            split_of = SplitByValue({value: value for value in found})
+            if given.missing not in (None, *found):
+                raise InputError(f"missing: expected one of the splits {found}, got {given.missing!r}")
+        return replace(given, split_of=split_of, missing_texts=self._missing or ())
 
     @cached_property
     def _all_files(self) -> list[InputFile]:
@@ -334,6 +366,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         found = self._found_fields()
         if self._key is not None and self._key not in {*found, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, found))}")
+        column = self._given_assign.column if self._given_assign else None
+        if column is not None and not {column, column.partition("/")[0]} & {*found, *self._specs}:
+            raise InputError(
+                f"expected a column of the files to split by ({', '.join(map(repr, found))}), got {column!r}."
+                f"{did_you_mean(column, found)}"
+            )
         exported = self._export.fields if self._export else {}
         specs = {name: field for name, field in exported.items() if name not in self._specs} | self._specs
         fields = override(found, specs, may_add=self._may_add)
@@ -358,9 +396,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Reads each pattern once, however many splits share its rows."""
         read = partial(read_piece, reader=self._rows_reader(), skip_bad=self._skip_bad)
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
-        return {name: units_of(share, pieces[share.pattern], read) for name, share in self._shares.items()}
+        sources = {name: SourceUnits(pieces[pattern], read) for name, pattern in self._patterns.items()}
+        return assigned(sources, self._assign)
 
 
-def units_of(share: Share, pieces: Sequence[Any], read: Callable[[Any], Iterator[tuple[Key, Example]]]) -> SourceUnits:
-    """Returns the source of a split that has a share of the rows of some pieces."""
-    return SourceUnits(pieces, read, None if share.is_all else share.has)
+def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict[str, SourceUnits]:
+    """Returns the source of each split, given those of the patterns; tries the first rows if a column names splits."""
+    if assign is None:
+        return sources
+    [source] = sources.values()
+    if assign.column is not None:
+        for _ in islice(source.read(source.units[0]), 100):  # raises now what would end the run at once
+            pass
+    return dict.fromkeys(assign.names, source)

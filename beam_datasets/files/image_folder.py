@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
-from beam_datasets.files.builder import Bad, FilesBuilder, read_piece, units_of
+from beam_datasets.files.builder import Bad, FilesBuilder, assigned, read_piece
 from beam_datasets.files.images import storable_image
 from beam_datasets.files.inputs import find, open_bytes
-from beam_datasets.files.splits import shares
+from beam_datasets.files.splits import Assignment, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from beam_datasets.files.builder import Example, Key
+    from beam_datasets.files.builder import Item
     from beam_datasets.files.inputs import InputFile
 
 _BATCH = 32  # images that a worker is given at once
@@ -37,14 +37,25 @@ class ImageFolder(FilesBuilder):
 
     Args:
         root: the folder above the labels, or above the splits.
-        splits: name -> percentage ("80%"), if the folders name labels alone.
+        splits: name -> percentage ("80%"), if the folders name labels alone; or what `split_by` says.
         common: see FilesBuilder.
     """
 
-    def __init__(self, *, root: str, splits: Mapping[str, str] | None = None, **common: Any) -> None:
+    def __init__(
+        self,
+        *,
+        root: str,
+        splits: Mapping[str, str | Sequence[str]] | None = None,
+        split_by: SplitBy | None = None,
+        stratify: str | None = None,
+        **common: Any,
+    ) -> None:
         self._images_root = root
-        self._shares = shares(splits, root)
-        self._has_splits = bool(splits)
+        self._assign = assignment(splits or {}, root, split_by, stratify=stratify)
+        if self._assign is not None:
+            column, columns = self._assign.column, ("label", "image/filename")
+            if column not in (None, *columns) or self._assign.split_of is None:
+                raise ValueError(f"expected a column of {columns} and the splits to split by, got {column!r}, {splits}")
         super().__init__(**common)
 
     @cached_property
@@ -56,7 +67,7 @@ class ImageFolder(FilesBuilder):
                 f"{len(folder.misplaced)} files are not in the folder of a label: {shown}\n"
                 "Move them away, or leave them out by --skip_bad."
             )
-        if folder.has_splits and self._has_splits:
+        if folder.has_splits and self._assign is not None:
             found = list(folder.splits)
             raise InputError(f"{self._images_root} has the splits {found} as folders; give none by --split")
         return folder
@@ -75,10 +86,8 @@ class ImageFolder(FilesBuilder):
             listed, misplaced = [*images, *misplaced], []
             batches = [listed[i : i + _BATCH] for i in range(0, len(listed), _BATCH)]
             rows[split] = batches
-        read = partial(read_piece, reader=ImageRows(self._exif_orientation), skip_bad=self._skip_bad)
-        if self._folder.has_splits:
-            return {name: SourceUnits(batches, read) for name, batches in rows.items()}
-        return {name: units_of(share, rows[""], read) for name, share in self._shares.items()}
+        read = partial(read_piece, reader=ImageRows(self._exif_orientation, self._assign), skip_bad=self._skip_bad)
+        return assigned({name or "train": SourceUnits(batches, read) for name, batches in rows.items()}, self._assign)
 
 
 @dataclass(frozen=True)
@@ -126,8 +135,9 @@ class ImageRows:
     """Reads images as examples with the features of TFDS's ImageFolder: image, image/filename, label."""
 
     exif_orientation: str = "keep"
+    assign: Assignment | None = None
 
-    def read(self, piece: Sequence[tuple[str, InputFile]]) -> Iterator[tuple[Key, Example] | Bad]:
+    def read(self, piece: Sequence[tuple[str, InputFile]]) -> Iterator[Item | Bad]:
         """Yields the images of a batch of (label, file); a file with an empty label is in no label's folder."""
         for label, file in piece:
             try:
@@ -135,7 +145,9 @@ class ImageRows:
                     raise ValueError("it is not in the folder of a label")
                 with open_bytes(file.path) as stream:
                     image = storable_image(stream.read(), self.exif_orientation)
+                example = {"image": image, "image/filename": file.name, "label": label}
+                split = self.assign and (self.assign(file.name, example),)
             except ValueError as error:
                 yield Bad(file, str(error), "")
             else:
-                yield file.name, {"image": image, "image/filename": file.name, "label": label}
+                yield (file.name, example, *(split or ()))

@@ -54,7 +54,9 @@ class Parquet(RowsBuilder):
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
-        return partial(rows, wanted={*self._fields, *([self._key] if self._key else [])})
+        column = self._assign.column if self._assign else None
+        other = (self._key, column, column and column.partition("/")[0])
+        return partial(rows, wanted={*self._fields, *filter(None, other)})
 
 
 def open_parquet(stream: Any, file: InputFile) -> Any:
@@ -182,6 +184,8 @@ def distinct(files: Sequence[InputFile], path: str) -> set[str]:
                     while pa.types.is_nested(values.type) and not pa.types.is_struct(values.type):
                         values = pc.list_flatten(values)
                     values = values if step is None else pc.struct_field(values, step)
+                if pa.types.is_struct(values.type):
+                    return set()
                 found.update(label_of(value) for value in pc.unique(values).to_pylist() if value is not None)
                 if len(found) >= MAX_LABELS:
                     return found

@@ -1,13 +1,10 @@
-"""Which rows make up which split: the files of a pattern, those of an export, or a share of all rows by key hash."""
+"""Which rows make up which split: the files of a pattern, those of an export, or rows that a value of each assigns."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from apache_beam.io.filesystems import FileSystems
@@ -18,98 +15,169 @@ from beam_datasets.features.class_label import format_names
 from beam_datasets.features.sequence import below
 from beam_datasets.files.fields import Field
 from beam_datasets.files.inputs import open_bytes
+from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, share_of
 
 if TYPE_CHECKING:
     from collections import abc
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from beam_datasets.features import FeatureConnector
     from beam_datasets.files.inputs import InputFile
 
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
-_WHOLE = 2**128
-_SALT = b"share of a split\x00"
+Patterns = str | tuple[str, ...]
+"""What finds files; several patterns are all files that match any of them."""
+Splits = Mapping[str, "str | abc.Sequence[str]"]
 
 
 @dataclass(frozen=True)
-class Share:
-    """The rows of a split: those of the files of `pattern` whose key's 128-bit hash lies in [start, stop).
+class SplitBy:
+    """The column that the rows are split by, instead of by their keys; one of `group`, `time` and `column`.
 
-    Several patterns are all files that match any of them.
+    Attributes:
+        group: rows with the same value of it land in one split, by its hash.
+        time: its ranges of time, or of numbers, are the splits.
+        column: its value names the split.
+        missing: the split of rows without a value; by default such a row is an error.
     """
 
-    pattern: str | tuple[str, ...]
-    start: int = 0
-    stop: int = _WHOLE
+    group: str | None = None
+    time: str | None = None
+    column: str | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Names the split of a row.
+
+    Attributes:
+        split_of: from values to the split; None for the values that are found in the files.
+        column: that has the value; None for the row's key.
+        with_key: the value and the key decide together.
+        missing: split of rows without a value; None if they are errors.
+        missing_texts: that mean a missing value.
+    """
+
+    split_of: SplitByHash | SplitByTime | SplitByValue | None
+    column: str | None = None
+    with_key: bool = False
+    missing: str | None = None
+    missing_texts: abc.Collection[str] = ()
 
     @property
-    def is_all(self) -> bool:
-        """Whether every row of the files belongs to it."""
-        return self.stop - self.start == _WHOLE
+    def names(self) -> tuple[str, ...]:
+        """The splits."""
+        return self.split_of.names if self.split_of else ()
 
-    def has(self, key: str | int) -> bool:
-        """Whether the row of this key belongs to it.
+    def __call__(self, key: str | int, row: Mapping[str, Any]) -> str:
+        """Returns the split of a row.
 
-        The answer depends only on the key: rows that are added later move no other row to another split.
+        Raises:
+            ValueError: it has no value, or one that belongs to no split.
         """
-        digest = hashlib.md5(_SALT + str(key).encode("utf-8", "surrogatepass")).digest()
-        return self.start <= int.from_bytes(digest, "big") < self.stop
+        assert self.split_of is not None
+        if self.column is None:
+            return self.split_of(key)
+        value = _value_at(row, self.column)
+        if isinstance(value, str):
+            value = value.strip()
+        is_missing = value is None or value != value or value in ("", b"", *self.missing_texts)
+        if isinstance(self.split_of, SplitByHash) and self.with_key:
+            return self.split_of("" if is_missing else value, key)
+        if is_missing and self.missing is not None:
+            return self.missing
+        if is_missing:
+            ways = "take such rows to a split by --split_by missing=SPLIT, or leave them out by --skip_bad"
+            raise ValueError(f"column {self.column!r}: expected a value to split by, got none; {ways}")
+        try:
+            return self.split_of(value)
+        except ValueError as error:
+            raise ValueError(f"column {self.column!r}: {error}") from None
 
 
-def shares(splits: Mapping[str, str | abc.Sequence[str]] | None, pattern: str | None) -> dict[str, Share]:
-    """Returns the share of each split.
+def _value_at(row: Any, path: str) -> Any:
+    """Returns the value of a column, or of field a/b of an object; None if there is none."""
+    if not isinstance(row, Mapping) or path in row:
+        return row.get(path) if isinstance(row, Mapping) else None
+    name, _, rest = path.partition("/")
+    return _value_at(row.get(name), rest) if rest else None
+
+
+def assignment(
+    splits: Splits,
+    pattern: str | None,
+    by: SplitBy | None = None,
+    train_until: str | None = None,
+    stratify: str | None = None,
+) -> Assignment | None:
+    """Returns what names the split of each row; None if files do.
 
     Args:
-        splits: split name -> the patterns of its files, or its percentage of the rows of `pattern`. Percentages add up
-            to 100 and are met on average only, for each row is assigned by itself.
-        pattern: the files of all splits, where they are given as percentages.
-
-    >>> halves = shares({"train": "50%", "test": "50%"}, "data/*.csv")
-    >>> halves["train"].stop == halves["test"].start == 2**127
-    True
+        splits: split -> the patterns of its files; or its share of the rows of `pattern`; or its range of time, or its
+            values of the column, as `by` says.
+        pattern: the files of all splits.
+        by: the column.
+        train_until: the ranges of `train` and `test`.
+        stratify: the column within whose values the shares hold.
 
     Raises:
-        ValueError: patterns and percentages are mixed, or the percentages do not add up to 100.
+        ValueError: the arguments do not fit each other.
     """
-    if not splits:
-        if pattern is None:
-            raise ValueError("no input: give a pattern (--pattern 'data/*') or splits (--split train='data/train*')")
-        return {"train": Share(pattern)}
-    percents = {name: _percent_of(name, value) for name, value in splits.items()}
-    named = [name for name, percent in percents.items() if percent is None]
-    if pattern is None:
-        if len(named) < len(splits):
-            raise ValueError(
-                f"splits {dict(splits)} have percentages, of which files? Give them by pattern (--pattern)."
-            )
-        return {name: Share(value if isinstance(value, str) else tuple(value)) for name, value in splits.items()}
-    if named:
+    ways = {name: column for name, column in vars(by or SplitBy()).items() if column and name != "missing"}
+    if stratify:
+        ways["stratify"] = stratify
+    if len(ways) > 1 or (by is not None and not ways):
         raise ValueError(
-            f"pattern is {pattern!r} and split {named[0]!r} is {splits[named[0]]!r}: with a pattern for all splits "
-            "give percentages (--split train=80% --split test=20%), or leave the pattern out"
+            f"expected one of --split_by group=COLUMN, time=COLUMN, column=COLUMN, and --stratify COLUMN, got {ways}"
         )
-    return _consecutive({name: percent for name, percent in percents.items() if percent is not None}, pattern)
+    [(way, column)] = ways.items() or [("key", None)]
+    if train_until is not None:
+        if way != "time" or splits:
+            raise ValueError("train_until: expected --split_by time=COLUMN and no --split")
+        splits = {"train": f"..{train_until}", "test": f"{train_until}.."}
+    if pattern is None:
+        wrong = next(
+            (name for name, value in splits.items() if not value or any(map(_is_share, _several(value)))), None
+        )
+        if ways or wrong is not None:
+            got = ways or f"{wrong!r}: {splits[wrong or '']!r}"
+            raise ValueError(f"expected the files of all splits (--pattern 'data/*') beside {got}, got none")
+        if not splits:
+            raise ValueError("no input: give a pattern (--pattern 'data/*') or splits (--split train='data/train*')")
+        return None
+    if not ways and not splits:
+        return None
+    split_of = _assigning(way, splits, pattern)
+    missing = by.missing if by else None
+    if missing is not None and split_of is not None and missing not in split_of.names:
+        raise ValueError(f"missing: expected one of the splits {list(split_of.names)}, got {missing!r}")
+    return Assignment(split_of, column, way == "stratify", missing)
 
 
-def _percent_of(name: str, value: str | abc.Sequence[str]) -> Fraction | None:
-    if isinstance(value, str):
-        return _percent(value)
-    if not value or any(map(_percent, value)):
-        raise ValueError(f"split {name!r} is {list(value)}; expected patterns of files, or one percentage")
-    return None
+def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
+    if way == "column":
+        return SplitByValue(splits) if splits else None
+    say = "train=..2026-01-01 --split test=2026-01-01.." if way == "time" else "train=80% --split test=20%"
+    one = {name: value for name, value in splits.items() if isinstance(value, str)}
+    if not splits or len(one) < len(splits):
+        raise ValueError(f"expected each split once, such as --split {say}, got {dict(splits)}")
+    if way == "time":
+        return SplitByTime(one)
+    wrong = next((name for name, value in one.items() if share_of(value) is None), None)
+    if wrong is not None and way == "key":
+        raise ValueError(
+            f"pattern is {pattern!r} and split {wrong!r} is {one[wrong]!r}: with a pattern for all splits give shares "
+            f"(--split {say}), or leave the pattern out"
+        )
+    return SplitByHash(one)
 
 
-def _percent(value: str) -> Fraction | None:
-    match = _PERCENT.fullmatch(value.strip())
-    return Fraction(match[1]) / 100 if match else None
+def _several(value: str | abc.Sequence[str]) -> abc.Sequence[str]:
+    return [value] if isinstance(value, str) else value
 
 
-def _consecutive(percents: Mapping[str, Fraction], pattern: str) -> dict[str, Share]:
-    total = sum(percents.values())
-    if total != 1:
-        raise ValueError(f"the percentages of splits {sorted(percents)} add up to {float(total * 100):g}, not 100")
-    ends = [int(end * _WHOLE) for end in accumulate(percents.values())]
-    return {name: Share(pattern, start, end) for name, start, end in zip(percents, [0, *ends], ends)}
+def _is_share(text: str) -> bool:
+    return text.strip().endswith("%") and share_of(text) is not None
 
 
 _NAME = "_export.json"

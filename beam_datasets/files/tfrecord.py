@@ -90,7 +90,11 @@ class Tfrecord(RowsBuilder):
         return partial(rows, decoder=partial(compile_decoder, self._known, decoders=stored))
 
     def _rows_reader(self) -> Reader:
-        return super()._rows_reader() if self._known is None else Rows(self._rows, None, key=self._key)
+        return (
+            super()._rows_reader()
+            if self._known is None
+            else Rows(self._rows, None, key=self._key, assign=self._assign)
+        )
 
 
 def _text(path: str) -> str:

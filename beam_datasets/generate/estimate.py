@@ -13,7 +13,7 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.levels import MergeLimits, level_sizes
 from beam_datasets.generate.plan import choose_shards
-from beam_datasets.generate.units import read_together
+from beam_datasets.generate.units import read_together, takers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,12 +101,12 @@ def take_samples(
 
 def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], began: float) -> bool:
     """Adds the examples of a unit; returns False if they took too long, and some were left out."""
-    for key, example in source.read(unit):
+    for item in source.read(unit):
+        (_, example), splits = takers(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
-        for split, keep in keeps.items():
-            if keep is None or keep(key):
-                found[split][0] += 1
-                found[split][1] += size
+        for split in splits:
+            found[split][0] += 1
+            found[split][1] += size
         if time.monotonic() - began > SAMPLE_SECONDS:
             return False
     return True

@@ -44,13 +44,13 @@ class SourceUnits:
 
     Attributes:
         units: what `read` is called with, on a worker.
-        read: unit -> iterable of (key, example).
-        keep: key -> whether the example belongs to the split; None for all. Splits with the same two objects as `units`
-            and `read` are read once.
+        read: unit -> iterable of (key, example), or of (key, example, split) if it chooses the split of each example.
+            Splits with the same two objects as `units` and `read` are read once.
+        keep: key -> whether the example belongs to the split; None for all.
     """
 
     units: Sequence[Any]
-    read: Callable[[Any], Iterable[tuple[Any, Any]]]
+    read: Callable[[Any], Iterable[tuple[Any, ...]]]
     keep: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
@@ -58,6 +58,41 @@ class SourceUnits:
             raise TypeError(f"units: expected a sequence such as a list of paths, got {self.units!r:.200}.")
         if not callable(self.read):
             raise TypeError(f"read: expected a function from a unit to (key, example) pairs, got {self.read!r:.200}.")
+
+
+def takers(item: Any, keeps: Mapping[str, Callable[[Any], bool] | None]) -> tuple[tuple[Any, Any], Collection[str]]:
+    """Returns the (key, example) of what `read` yields, and the splits that it belongs to.
+
+    Args:
+        item: what `read` yields.
+        keeps: split -> its `keep`, of the splits that are read together.
+
+    Raises:
+        BeamDatasetsError: it is neither a pair nor a pair with one of the splits.
+    """
+    if type(item) is tuple and len(item) == 3:
+        key, example, split = item
+        if split not in keeps:
+            known = ", ".join(map(repr, keeps))
+            raise BeamDatasetsError(f"key {key!r:.60}: expected one of the splits {known}, got {split!r:.60}.")
+        return (key, example), (split,)
+    pair = pair_of(item, ", ".join(keeps))
+    return pair, [split for split, keep in keeps.items() if keep is None or keep(pair[0])]
+
+
+def pair_of(element: Any, split: str) -> tuple[Any, Any]:
+    """Returns the key and the example that an element of a split's source is.
+
+    Raises:
+        BeamDatasetsError: it is not a pair; nor is a dict or a text of two, as of an example whose key was forgotten.
+    """
+    try:
+        if not isinstance(element, (dict, str, bytes)):
+            key, example = element
+            return key, example
+    except (TypeError, ValueError):
+        pass
+    raise BeamDatasetsError(f"split {split!r}: an element is {element!r:.200}; expected a pair (key, example).")
 
 
 def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -5,7 +5,8 @@ import traceback
 import pytest
 
 from beam_datasets import errors
-from beam_datasets.beam.failures import GenerationError, SourceError, pair_of, reason
+from beam_datasets.beam.failures import GenerationError, SourceError, reason
+from beam_datasets.generate.units import pair_of
 
 
 class Unlucky(Exception):

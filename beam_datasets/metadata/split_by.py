@@ -1,0 +1,234 @@
+"""Which split an example belongs to: by the hash of a value, by its time, or by a name that it holds.
+
+Each is a function of the value alone, so that an example never moves to another split when others are added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.metadata.names import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_HASHES = 2**128
+_SALT = b"share of a split\x00"
+
+
+@dataclass(frozen=True)
+class SplitByHash:
+    """Assigns values to splits by their hash: all examples with equal values land in one split.
+
+    Shares are met on average: of n values, a split of share p has p*n, give or take 2*sqrt(n*p*(1-p)) in 95% of cases.
+    1, 1.0, '1' and b'1' are the same value.
+
+    >>> split_of = SplitByHash({"train": "80%", "test": "20%"})
+    >>> split_of("user 17"), split_of("user 18"), split_of("user 19")
+    ('train', 'train', 'test')
+
+    Attributes:
+        shares: split -> its share, such as "80%" or 0.8; they add up to 1.
+
+    Raises:
+        ValueError: a share is not a number from 0 to 1, or they do not add up to 1.
+    """
+
+    shares: Mapping[str, str | float]
+
+    def __post_init__(self) -> None:
+        total = Fraction(0)
+        for split, share in self.shares.items():
+            fraction = share_of(share)
+            if fraction is None or not 0 <= fraction <= 1:
+                raise ValueError(f"split {split!r}: expected a share such as 80% or 0.8, got {share!r}")
+            total += fraction
+        if total != 1:
+            raise ValueError(f"the shares of splits {sorted(self.shares)} add up to {float(total * 100):g}%, not 100%")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The splits."""
+        return tuple(self.shares)
+
+    @cached_property
+    def _stops(self) -> list[int]:
+        return [int(stop * _HASHES) for stop in accumulate(share_of(each) or 0 for each in self.shares.values())]
+
+    def __call__(self, *values: Any) -> str:
+        """Returns the split of a value, or of several together.
+
+        Raises:
+            ValueError: a value is not a text, number, bool, date or time.
+        """
+        text = "\x00".join(map(_text, values)).encode("utf-8", "surrogatepass")
+        hashed = int.from_bytes(hashlib.md5(_SALT + text).digest(), "big")
+        return self.names[bisect_right(self._stops, hashed)]
+
+
+def share_of(text: str | float) -> Fraction | None:
+    """Returns the share that `80%`, `0.8` or a number means; None if it is something else."""
+    text = str(text).strip()
+    try:
+        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, (list, dict, np.ndarray)) or value is None:
+        raise ValueError(f"expected one value to split by, got {value!r:.60}")
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+@dataclass(frozen=True)
+class SplitByTime:
+    """Assigns times to splits by half-open ranges `START..STOP`: START belongs to the range, STOP to the next.
+
+    Times are dates or times of ISO 8601, `date` or `datetime`, in UTC if they have no zone; or all are numbers.
+
+    >>> split_of = SplitByTime({"train": "..2026-01-01", "test": "2026-01-01.."})
+    >>> split_of("2025-12-31T23:59:59"), split_of(datetime.date(2026, 1, 1))
+    ('train', 'test')
+
+    Attributes:
+        ranges: split -> its range; the first has no START, the last no STOP, and each begins where another ends.
+
+    Raises:
+        ValueError: a range cannot be read, or they leave a gap or overlap.
+    """
+
+    ranges: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        bounds = [(start, stop) for start, stop, _ in self._sorted]
+        if [None, *(stop for _, stop in bounds)] != [*(start for start, _ in bounds), None] or not bounds:
+            raise ValueError(
+                f"expected ranges that cover all times, such as ..2026-01-01 and 2026-01-01.., got {dict(self.ranges)}"
+            )
+
+    @cached_property
+    def _sorted(self) -> list[tuple[Any, Any, str]]:
+        """(start, stop, split) of the ranges in order; None for no bound."""
+        found: list[tuple[Any, Any, str]] = []
+        for split, text in self.ranges.items():
+            start, dots, stop = str(text).partition("..")
+            try:
+                if not dots:
+                    raise ValueError(f"expected a range START..STOP, such as ..2026-01-01, got {text!r}")
+                first, last = (_moment(bound) if bound.strip() else None for bound in (start, stop))
+                found.append((first, last, split))
+            except ValueError as error:
+                raise ValueError(f"split {split!r}: {error}") from None
+        bounds = [bound for start, stop, _ in found for bound in (start, stop) if bound is not None]
+        if len({isinstance(bound, datetime.datetime) for bound in bounds}) > 1:
+            raise ValueError(f"expected bounds that are all times or all numbers, got {dict(self.ranges)}")
+        return sorted(found, key=lambda each: (each[0] is not None, each[0] or 0))
+
+    @cached_property
+    def _starts(self) -> list[Any]:
+        return [start for start, _, _ in self._sorted[1:]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The splits."""
+        return tuple(self.ranges)
+
+    def __call__(self, value: Any) -> str:
+        """Returns the split of a time.
+
+        Raises:
+            ValueError: the value is not a time, or not a number if the ranges are of numbers.
+        """
+        moment = _moment(value)
+        if self._starts and isinstance(moment, datetime.datetime) != isinstance(self._starts[0], datetime.datetime):
+            kind = "number" if isinstance(moment, datetime.datetime) else "date or time"
+            raise ValueError(f"expected a {kind}, like the bounds of {dict(self.ranges)}, got {value!r:.60}")
+        return str(self._sorted[bisect_right(self._starts, moment)][2])
+
+
+def _moment(value: Any) -> Any:
+    """Returns a time as a datetime with a zone, and a number as an int or float."""
+    if isinstance(value, np.generic):
+        value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        text = value.strip()
+        for read in (_from_iso, float, int):  # of a text that several read, the last counts
+            with contextlib.suppress(ValueError):
+                value = read(text)
+    if isinstance(value, datetime.datetime):
+        return value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+    if isinstance(value, datetime.date):
+        return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.timezone.utc)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return value
+    raise ValueError(f"expected a date or time (2026-01-31, 2026-01-31T12:00) or a number, got {value!r:.60}")
+
+
+def _from_iso(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)  # Python 3.10: no Z
+
+
+@dataclass(frozen=True)
+class SplitByValue:
+    """Assigns values to the splits that name them.
+
+    >>> SplitByValue({"train": "train", "validation": ["val", "dev"]})("dev")
+    'validation'
+
+    Attributes:
+        values: split -> its value, or several.
+
+    Raises:
+        ValueError: two splits have the same value, or a split has none.
+    """
+
+    values: Mapping[str, str | Sequence[str]]
+
+    def __post_init__(self) -> None:
+        listed = [value for values in self.values.values() for value in _several(values)]
+        twice = sorted({value for value in listed if listed.count(value) > 1})
+        if twice or not all(map(_several, self.values.values())):
+            raise ValueError(f"expected values that differ for each split, got {dict(self.values)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The splits."""
+        return tuple(self.values)
+
+    @cached_property
+    def _split_of(self) -> dict[str, str]:
+        return {value: split for split, values in self.values.items() for value in _several(values)}
+
+    def __call__(self, value: Any) -> str:
+        """Returns the split of a value.
+
+        Raises:
+            ValueError: it is the value of none.
+        """
+        text = _text(value).strip()
+        if text not in self._split_of:
+            known = ", ".join(map(repr, self._split_of))
+            raise ValueError(f"expected a value of a split: {known}; got {text!r}.{did_you_mean(text, self._split_of)}")
+        return self._split_of[text]
+
+
+def _several(values: str | Sequence[str]) -> list[str]:
+    return [values] if isinstance(values, str) else list(map(str, values))
