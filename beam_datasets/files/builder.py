@@ -21,7 +21,7 @@ from beam_datasets.files.fields import Field, override, parse_field, problems, t
 from beam_datasets.files.images import StorableImage, check_exif_orientation
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
-from beam_datasets.files.splits import Assignment, Export, Patterns, SplitBy, assignment, export_of
+from beam_datasets.files.splits import Assignment, Patterns, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import check_dataset_name, did_you_mean
@@ -243,8 +243,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _guess = Guess()  # of the rows that were looked at
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
-    EXPORT: str | None = None
-    """The format as which `beam-datasets export` writes such files; None if it does not."""
 
     def __init__(
         self,
@@ -260,10 +258,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         **common: Any,
     ) -> None:
         self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)
-        self._has_splits = bool(splits) or self._given_assign is not None
-        self._given: dict[str, Patterns] = {"train": pattern or ""}
+        self._patterns: dict[str, Patterns] = {"train": pattern or ""}  # one for all if rows are assigned to splits
         if splits and self._given_assign is None:
-            self._given = {name: each if isinstance(each, str) else tuple(each) for name, each in splits.items()}
+            self._patterns = {name: each if isinstance(each, str) else tuple(each) for name, each in splits.items()}
         self._specs = dict(features or {})
         self._key = key
         self._infer_rows = infer_rows
@@ -310,18 +307,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
         """The files of each pattern, or of several together."""
         return {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
-
-    @cached_property
-    def _export(self) -> Export | None:
-        """The export that the files are of: of one pattern, or of the splits' together."""
-        if self.EXPORT is None:
-            return None
-        return export_of([file for pattern in {*self._given.values()} for file in find(pattern)], self.EXPORT)
-
-    @cached_property
-    def _patterns(self) -> Mapping[str, Patterns]:
-        """The files of each split: as given, else those of the export; one for all if rows are assigned to splits."""
-        return self._given if self._has_splits or self._export is None else self._export.splits
 
     @cached_property
     def _assign(self) -> Assignment | None:
@@ -372,9 +357,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 f"expected a column of the files to split by ({', '.join(map(repr, found))}), got {column!r}."
                 f"{did_you_mean(column, found)}"
             )
-        exported = self._export.fields if self._export else {}
-        specs = {name: field for name, field in exported.items() if name not in self._specs} | self._specs
-        fields = override(found, specs, may_add=self._may_add)
+        fields = override(found, self._specs, may_add=self._may_add)
         wrong = list(problems(fields))
         if len(wrong) > 1:
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")

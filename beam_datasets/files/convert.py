@@ -164,7 +164,7 @@ def _optional(field: Field) -> str:
     last = field
     while last.item is not None:
         last = last.item
-    if last.kind == "class" and not last.exact:
+    if last.kind == "class":
         return "class?" if last is field else f"{replace(field, item=Field('class'))}?"
     return "?" if last.exact or last.fields is not None or last.kind == UNKNOWN else f"{field}?"
 
@@ -176,7 +176,6 @@ def _scalar(field: Field, path: str, image: Convert | None) -> Convert:
         return _float(field, path)
     if field.kind == "class":
         return _label(field)
-    image = None if field.exact else image
     return {"bool": _bool, "image": image or image_value}.get(field.kind, _only_text if field.exact else as_text)
 
 
@@ -239,7 +238,7 @@ def _label(field: Field) -> Convert:
     index = {label: i for i, label in enumerate(labels)}
 
     def convert(value: Any) -> int:
-        found = None if field.exact and type(value) is int else index.get(label_of(value))
+        found = index.get(label_of(value))
         if found is None and type(value) is int and -1 <= value < len(labels):
             return value  # an index, as datasets of others hold labels; -1 is none
         if found is None:

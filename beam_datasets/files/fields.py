@@ -45,10 +45,9 @@ class Field:
         optional: the value may be missing; a missing list is an empty one.
         labels: of a `class`: names, or their number; None: the values in the files.
         item: of a `list` or `tensor`.
-        shape: of a `tensor`, or of an `image` if it is known.
+        shape: of a `tensor`.
         exact: of a `float32` that was inferred: digits that it does not keep are an error. Of a `string` that only most
-            rows have: other values are an error. Of a `class`: integers are indexes, never names. Of an `image`: its
-            bytes are stored without a check.
+            rows have: other values are an error.
         fields: of an `object`, by name.
         source: the Arrow type, of text that is made of other values.
         problem: why the field cannot be used as it was found, and what to do.
@@ -58,7 +57,7 @@ class Field:
     optional: bool = False
     labels: tuple[str, ...] | int | None = None
     item: Field | None = None
-    shape: tuple[int | None, ...] = ()
+    shape: tuple[int, ...] = ()
     exact: bool = False
     fields: Mapping[str, Field] | None = None
     source: str = ""
@@ -120,7 +119,7 @@ def advice(path: str, kind: str) -> str:
 
 def override(
     fields: Mapping[str, Field],
-    specs: Mapping[str, str | Field],
+    specs: Mapping[str, str],
     *,
     may_add: bool = False,
     inside_list: bool = False,
@@ -129,7 +128,7 @@ def override(
 
     Args:
         fields: as found in the files.
-        specs: name -> description, or the field itself.
+        specs: name -> description.
         may_add: add a name that was not found; rows that were not looked at may have it.
         inside_list: the fields are of objects in a list, where nothing can be missing.
 
@@ -140,7 +139,7 @@ def override(
     for name, spec in specs.items():
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
-        wanted = parse_field(spec) if isinstance(spec, str) else spec
+        wanted = parse_field(spec)
         if name not in result and inner and parent is not None and _has_fields(parent):
             result[outer] = _overridden(parent, {inner: spec}, may_add, inside_list)
         elif wanted.kind == FOUND and name in result:
@@ -184,7 +183,7 @@ def _has_fields(field: Field) -> bool:
     return field.fields is not None or (field.item is not None and _has_fields(field.item))
 
 
-def _overridden(field: Field, specs: Mapping[str, str | Field], may_add: bool, inside_list: bool) -> Field:
+def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, inside_list: bool) -> Field:
     if field.item is not None:
         return replace(field, item=_overridden(field.item, specs, may_add, True))
     return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, inside_list=inside_list))
@@ -244,7 +243,7 @@ def to_feature(field: Field) -> FeatureConnector:
         known = field.labels
         return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
     if field.kind == "image":
-        return features.Image(shape=field.shape or None)
+        return features.Image()
     if field.kind == "string" and not field.optional:
         return features.Text()
     return features.Tensor(shape=(), dtype=field.kind, **number)

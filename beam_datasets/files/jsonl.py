@@ -38,7 +38,6 @@ class Jsonl(RowsBuilder):
         common: see RowsBuilder.
     """
 
-    EXPORT = "jsonl"
     _may_add = True
 
     def __init__(self, *, encoding: str = "utf-8", **common: Any) -> None:
