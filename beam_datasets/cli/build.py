@@ -280,7 +280,7 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Name
         f"intermediate files: {size_text(found.spilled_bytes)}",
         f"requests to a store: {found.reads:,} reads, {found.writes:,} writes",
         f"machine hours, of one core: {found.core_hours:.2f}",
-        f"cost: {found.cost:.2f} for the run, {found.cost_a_month:.2f} a month for the version",
+        f"cost: {found.cost:.2f} for the run, {found.cost_a_month:.2f} a month for the version, in the prices' unit",
     ]
     return "\n".join(lines)
 

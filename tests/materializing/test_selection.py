@@ -366,3 +366,8 @@ def test_what_readers_may_not_expect(data):
         "bare", data, split={"big": "train+train"}, to="made", refuse_repeats=True
     ).notes  # there are no keys
     assert "not in hash order" in note
+
+
+def test_an_argument_that_is_misspelled_is_named(data):
+    with pytest.raises(TypeError, match="unexpected argument 'wheres'; of shards, the arguments are num_shards, "):
+        plan("one", data, split="train", to="x", wheres="id > 1")
