@@ -32,8 +32,6 @@ from beam_datasets.storage.files import memory_map as memory_map
 from beam_datasets.storage.files import open_reader as open_reader
 from beam_datasets.storage.files import open_writer as open_writer
 from beam_datasets.storage.files import read_bytes as read_bytes
-from beam_datasets.storage.files import read_range as read_range
-from beam_datasets.storage.files import read_ranges as read_ranges
 from beam_datasets.storage.files import remove as remove
 from beam_datasets.storage.files import remove_empty_dir as remove_empty_dir
 from beam_datasets.storage.files import remove_tree as remove_tree

@@ -133,7 +133,6 @@ class Backend(Protocol):
     def list_dir(self, path: str) -> list[str]: ...  # noqa: D102
     def make_dirs(self, path: str) -> None: ...  # noqa: D102
     def read_bytes(self, path: str) -> bytes: ...  # noqa: D102
-    def read_ranges(self, path: str, ranges: Sequence[Range]) -> list[bytes]: ...  # noqa: D102
     def open_reader(self, path: str, size: int | None = None) -> Reader: ...  # noqa: D102
     def open_writer(self, path: str) -> Writer: ...  # noqa: D102
     def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102

@@ -12,11 +12,11 @@ from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import copy_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from typing_extensions import Buffer
 
-    from beam_datasets.storage.backend import Backend, Range, Reader, Usage, Writer
+    from beam_datasets.storage.backend import Backend, Reader, Usage, Writer
     from beam_datasets.storage.paths import PathLike
 
 _FILES_AT_ONCE = 8
@@ -70,27 +70,6 @@ def read_bytes(path: PathLike) -> bytes:
     """
     backend, path = _at(path)
     return backend.read_bytes(path)
-
-
-def read_range(path: PathLike, start: int, stop: int) -> bytes:
-    """Returns bytes [start, stop) of the file, never fewer.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        StorageError: the file ends before `stop`.
-    """
-    return read_ranges(path, [(start, stop)])[0]
-
-
-def read_ranges(path: PathLike, ranges: Sequence[Range]) -> list[bytes]:
-    """Returns bytes [start, stop) of the file for each range; an object store is asked for all at once.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        StorageError: the file ends before a range does.
-    """
-    backend, path = _at(path)
-    return backend.read_ranges(path, ranges)
 
 
 def open_reader(path: PathLike, *, size: int | None = None) -> Reader:

@@ -6,12 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.errors import MissingDependencyError, PathNotFoundError, PathPermissionError, StorageError
-from beam_datasets.storage.backend import Range, Reader, check_range
+from beam_datasets.storage.backend import Reader
 from beam_datasets.storage.options import options_of, url
 from beam_datasets.storage.paths import basename
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 _TAGS = ("ETag", "etag", "mtime", "LastModified", "modified", "created")
 
@@ -64,14 +64,6 @@ def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
     with _file_system(path) as (fs, name):
         return bytes(fs.cat_file(name))
-
-
-def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
-    """Returns the ranges, one after another."""
-    reader = GenericReader(path)
-    for start, stop in ranges:
-        check_range(path, start, stop, reader.size)
-    return [bytes(data) for data in reader.read_many(ranges)]
 
 
 def _refuse(path: str, *_: object) -> NoReturn:

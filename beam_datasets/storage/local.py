@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
 from beam_datasets.native import core
-from beam_datasets.storage.backend import Range, Reader, Usage, Writer, copy_bytes, count_read, count_write
+from beam_datasets.storage.backend import Reader, Usage, Writer, copy_bytes, count_read, count_write
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -203,12 +203,6 @@ def read_bytes(path: str) -> bytes:
         data = file.read()
         count_read(len(data))
         return data
-
-
-def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
-    """Returns the ranges."""
-    with LocalReader(path) as reader:
-        return [bytes(reader.read(start, stop)) for start, stop in ranges]
 
 
 def open_reader(path: str, size: int | None = None) -> LocalReader:

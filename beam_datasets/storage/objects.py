@@ -66,8 +66,19 @@ class ObjectReader(Reader):
         super().__init__(path, int(found["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Returns the ranges, asked for together."""
-        return read_ranges(self.path, ranges)
+        """Returns the ranges, asked for together; near ones in one request."""
+        obstore, store, key = _at(self.path)
+        some = [(start, stop) for start, stop in ranges if start != stop]
+        for start, stop in some:
+            check_range(self.path, start, stop, stop)
+        with _named(self.path):
+            starts, stops = [start for start, _ in some], [stop for _, stop in some]
+            got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
+        count_read(sum(stop - start for start, stop in some), len(some))
+        data = [b"" if start == stop else bytes(next(got)) for start, stop in ranges]
+        for (start, stop), part in zip(ranges, data):
+            check_range(self.path, start, stop, start + len(part))
+        return data
 
     def _read(self, start: int, stop: int) -> Buffer:
         obstore, store, key = _at(self.path)
@@ -166,22 +177,6 @@ def read_bytes(path: str) -> bytes:
     with _named(path):
         data = bytes(obstore.get(store, key).bytes())
     count_read(len(data))
-    return data
-
-
-def read_ranges(path: str, ranges: Sequence[Range]) -> list[bytes]:
-    """Returns the ranges, asked for together; near ones in one request."""
-    obstore, store, key = _at(path)
-    some = [(start, stop) for start, stop in ranges if start != stop]
-    for start, stop in some:
-        check_range(path, start, stop, stop)
-    with _named(path):
-        starts, stops = [start for start, _ in some], [stop for _, stop in some]
-        got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
-    count_read(sum(stop - start for start, stop in some), len(some))
-    data = [b"" if start == stop else bytes(next(got)) for start, stop in ranges]
-    for (start, stop), part in zip(ranges, data):
-        check_range(path, start, stop, start + len(part))
     return data
 
 

@@ -7,7 +7,7 @@ request calls `before` first; what that returns decides the request's fate.
 import enum
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from typing_extensions import Buffer
@@ -125,13 +125,6 @@ class Store:
     def read_bytes(self, path: str) -> bytes:
         """Returns the whole object."""
         return bytes(self._request("get", path, lambda: self._get(path)))
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Returns ranges of the object."""
-        data = self.read_bytes(path)
-        for start, stop in ranges:
-            check_range(path, start, stop, len(data))
-        return [data[start:stop] for start, stop in ranges]
 
     def open_reader(self, path: str, size: int | None = None) -> Reader:
         """Returns a reader."""
@@ -322,7 +315,9 @@ class _Reader(Reader):
         super().__init__(path, store.size(path))
 
     def _read(self, start: int, stop: int) -> bytes:
-        return self._store.read_ranges(self.path, [(start, stop)])[0]
+        data = self._store.read_bytes(self.path)
+        check_range(self.path, start, stop, len(data))
+        return data[start:stop]
 
     def close(self) -> None:
         pass

@@ -54,8 +54,8 @@ def test_reads_from_a_web_server(server, tmp_path):
     path = f"{server}/d/x"
     assert storage.read_bytes(path) == bytes(range(200))
     assert storage.size(path) == 200
-    assert storage.read_ranges(path, [(5, 10), (150, 160)]) == [bytes(range(5, 10)), bytes(range(150, 160))]
     with storage.open_reader(path) as reader:
+        assert list(reader.read_many([(5, 10), (150, 160)])) == [bytes(range(5, 10)), bytes(range(150, 160))]
         assert bytes(reader.read(190)) == bytes(range(190, 200))
     assert storage.exists(path)
     assert not storage.exists(f"{server}/d/y")
@@ -86,8 +86,8 @@ def test_a_forked_process_says_so_and_does_not_hang(server, tmp_path):
 def test_errors_are_one_line_that_begins_with_the_path():
     path = f"memory://{uuid.uuid4().hex}/x"
     storage.write_bytes(path, b"1")
-    with pytest.raises(StorageError) as error:
-        storage.read_range(path, 5, 9)
+    with pytest.raises(StorageError) as error, storage.open_reader(path, size=9) as reader:
+        reader.read(5, 9)
     assert str(error.value).startswith(path)
     assert "\n" not in str(error.value)
 
@@ -127,7 +127,8 @@ def test_a_plain_http_endpoint_is_allowed_where_the_environment_names_one(server
     monkeypatch.setenv("AWS_ENDPOINT", server)
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     assert storage.read_bytes(f"s3://{bucket}/x") == b"hello"
-    assert storage.read_range(f"s3://{bucket}/x", 1, 3) == b"el"
+    with storage.open_reader(f"s3://{bucket}/x") as reader:
+        assert bytes(reader.read(1, 3)) == b"el"
     with pytest.raises(FileNotFoundError, match=f"^s3://{bucket}/y: "):
         storage.read_bytes(f"s3://{bucket}/y")
 

@@ -18,11 +18,10 @@ def test_reads_and_writes_are_counted(tmp_path, remote):
     assert storage.take_requests() == Requests(writes=1, bytes_written=1000)
     with storage.open_reader(path, size=1000) as reader:
         assert reader.read(10, 30) == bytes(20)
-        list(reader.read_many([(0, 100), (500, 600)]))
+        assert list(reader.read_many([(0, 100), (7, 7), (500, 600)])) == [bytes(100), b"", bytes(100)]
     assert storage.take_requests() == Requests(3, 220)
-    assert storage.read_ranges(path, [(0, 5), (7, 7), (100, 101)]) == [bytes(5), b"", bytes(1)]
     storage.read_bytes(path)
-    assert storage.take_requests() == Requests(3, 1006)
+    assert storage.take_requests() == Requests(1, 1000)
     assert storage.take_requests() == Requests()
 
 

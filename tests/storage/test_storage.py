@@ -41,13 +41,10 @@ def test_ranges_are_as_slices(root):
     storage.write_bytes(path, DATA)
     ranges = [(0, 3), (1000, 1024), (5, 5), (0, 1024), (2, 4), (1024, 1024)]
     expected = [DATA[start:stop] for start, stop in ranges]
-    got = storage.read_ranges(path, ranges)
-    assert got == expected
-    assert all(isinstance(data, bytes) for data in got)
-    assert [storage.read_range(path, start, stop) for start, stop in ranges] == expected
-    assert storage.read_ranges(path, []) == []
     with storage.open_reader(path) as reader:
         assert reader.size == len(DATA)
+        assert [bytes(data) for data in reader.read_many(ranges)] == expected
+        assert list(reader.read_many([])) == []
         assert [bytes(reader.read(start, stop)) for start, stop in ranges] == expected
         assert bytes(reader.read()) == DATA
         assert bytes(reader.read(1000)) == DATA[1000:]
@@ -59,17 +56,15 @@ def test_a_file_that_is_too_short_is_an_error(root, start, stop):
     path = storage.join(root, "b.bin")
     storage.write_bytes(path, DATA)
     with storage.open_reader(path) as reader:
-        for read in (storage.read_range, lambda _, *place: reader.read(*place)):
+        for read in (lambda: reader.read(start, stop), lambda: list(reader.read_many([(start, stop)]))):
             with pytest.raises(StorageError, match=r"b\.bin"):
-                read(path, start, stop)
+                read()
 
 
 def test_a_range_that_is_none(root):
     path = storage.join(root, "b.bin")
     storage.write_bytes(path, DATA)
     for start, stop in [(-1, 5), (5, 4)]:
-        with pytest.raises(ValueError, match="are not a range"):
-            storage.read_range(path, start, stop)
         with storage.open_reader(path) as reader, pytest.raises(ValueError, match="are not a range"):
             reader.read(start, stop)
 
@@ -107,7 +102,6 @@ def test_what_is_missing(root):
         storage.open_reader,
         storage.list_dir,
         storage.memory_map,
-        lambda path: storage.read_range(path, 0, 1),
     ):
         with pytest.raises(FileNotFoundError, match=f"^{path}: ") as error:
             act(path)
@@ -280,8 +274,8 @@ def test_fsspec_reads_as_the_disk(tmp_path):
     path = f"{root}/a/x"
     assert storage.size(path) == len(DATA)
     assert storage.read_bytes(path) == bytes(storage.memory_map(path)) == DATA
-    assert storage.read_ranges(path, [(3, 9), (0, 0)]) == [DATA[3:9], b""]
     with storage.open_reader(path) as reader:
+        assert list(reader.read_many([(3, 9), (0, 0)])) == [DATA[3:9], b""]
         assert bytes(reader.read(1000)) == DATA[1000:]
         with pytest.raises(StorageError, match="a/x"):
             reader.read(0, 2000)
