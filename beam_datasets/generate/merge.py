@@ -209,7 +209,10 @@ class Merge:
 
     def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
         """Yields the framed records at these places, in this order; reads the range of each block once."""
-        blocks, block_of = np.unique(self.block_of[places], return_inverse=True)
+        is_read = np.zeros(len(self.blocks), np.bool_)  # np.unique would sort all places
+        is_read[self.block_of[places]] = True
+        blocks = np.flatnonzero(is_read)
+        block_of = (np.cumsum(is_read) - 1)[self.block_of[places]]
         starts, sizes = self.starts[places], self.sizes[places].astype(np.int64)
         lows = np.full(len(blocks), np.iinfo(np.int64).max)
         highs = np.zeros(len(blocks), np.int64)
