@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, CorruptRecordError, DuplicateKeyError
 from beam_datasets.materializing import appending
 from tests.cases import cases
@@ -129,14 +131,14 @@ def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_dup
 
 @pytest.mark.slow
 @divided
-@cases(60)
+@cases(40)
 def test_many_divisions_and_orders(data, examples, ordered, rng):
     check_division(data, examples, ordered, rng)
 
 
 @pytest.mark.slow
 @changed
-@cases(100)
+@cases(60)
 def test_many_replacements_and_deletions(data, old, new, delete, on_duplicate, ordered):
     check_changes(data, old, new, delete, on_duplicate, ordered)
 
@@ -240,3 +242,14 @@ def test_a_damaged_record_is_named_and_nothing_is_published(tmp_path):
     with pytest.raises(CorruptRecordError, match=f"^{shard}, byte .*record 8"):
         bd.append("ds", "more", data_dir=tmp_path)
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+
+
+def test_in_an_object_store(tmp_path):
+    root = f"memory://{uuid.uuid4().hex}/data"
+    generate(root, {"train": {n: n for n in range(50)}}, num_shards=3)
+    generate(root, {"train": {n: n % 9 for n in range(40, 70)}}, name="more", num_shards=2)
+    directory = bd.append("ds", "more", data_dir=root, num_shards=4, on_duplicate="replace", delete=[3])
+    expected = {n: n if n < 40 else n % 9 for n in range(70) if n != 3}
+    whole, _, splits = content(generate(tmp_path, {"train": expected}, num_shards=4))
+    assert {name: bytes(storage.read_bytes(f"{directory}/{name}")) for name in whole} == whole
+    assert bd.builder_from_directory(directory).manifest.splits["train"].num_examples == splits["train"]["num_examples"]
