@@ -7,7 +7,7 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *items;  /* a sequence; NULL for none */
+    PyObject *items;  /* a sequence, a list of ours alone; NULL for none */
     PyObject *finish; /* NULL or None if items are handed out as they are */
     Py_ssize_t place; /* of the next item in the block */
     Py_ssize_t taken;
@@ -54,15 +54,27 @@ static int go_on(BlockIterator *self) {
     return 0;
 }
 
+/* Returns the next item. A list does not hold it any more, so that it is freed while a near cache has it. */
+static PyObject *take(BlockIterator *self) {
+    PyObject *item;
+    if (!PyList_CheckExact(self->items)) {
+        item = PySequence_GetItem(self->items, self->place);
+    } else if ((item = PyList_GetItem(self->items, self->place)) != NULL) {
+        Py_INCREF(item);
+        PyList_SetItem(self->items, self->place, Py_NewRef(Py_None));
+    }
+    if (item == NULL) return NULL;
+    self->place++;
+    self->taken++;
+    return item;
+}
+
 static PyObject *next(BlockIterator *self) {
     Py_ssize_t n;
     while ((n = left(self)) == 0)
         if (go_on(self) < 0) return NULL;
-    PyObject *item = n < 0 ? NULL : PySequence_GetItem(self->items, self->place);
-    if (item == NULL) return NULL;
-    self->place++;
-    self->taken++;
-    if (self->finish == NULL || self->finish == Py_None) return item;
+    PyObject *item = n < 0 ? NULL : take(self);
+    if (item == NULL || self->finish == NULL || self->finish == Py_None) return item;
     PyObject *made = PyObject_CallMethodObjArgs((PyObject *)self, finished, item, NULL);
     Py_DECREF(item);
     return made;

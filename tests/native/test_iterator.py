@@ -40,7 +40,7 @@ def made(kind: Any, blocks: Any, finish: Any = None) -> Any:
 
 @given(BLOCKS, st.lists(st.sampled_from(["next", "next", "next", "drop", "count", "finish", "plain"]), max_size=40))
 def test_does_what_the_type_in_python_does(blocks: list[list[int]], steps: list[str]) -> None:
-    iterators = [made(kind, blocks) for kind in KINDS]
+    iterators = [made(kind, map(list, blocks)) for kind in KINDS]
 
     def done(iterator: Any, step: str) -> Any:
         if step == "drop":
