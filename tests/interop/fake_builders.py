@@ -538,6 +538,11 @@ _IMAGES: dict[str, Source] = {
     },
 }
 _AUDIO: dict[str, Source] = {
+    "crema_d": {
+        "crema_d.txt": b"",
+        "summaryTable": lines('"{i}","100{i}_ITH_HAP_XX"', '"","FileName"', 9),
+        "AudioWAV": wav(900),
+    },
     "yes_no": {"": {"waves_yesno/0_0_1_1.wav|waves_yesno/1_0.wav": wav(800, 8000)}},
     "gtzan": {"": _each("blues rock", "genres/{kind}/{kind}.0000{i}.wav", wav(800, 22050))},
     "gtzan_music_speech": {"": _each("music speech", "music_speech/{kind}_wav/{kind}{i}.wav", wav(700, 22050))},
@@ -626,6 +631,14 @@ _MANUAL: dict[str, Source] = {
             ",".join(["", "y", "treat", *(f"X{i}" for i in range(1, 21))]),
         )
     },
+    "user_libri_text": {
+        "manual/google_userlibri": {
+            "UserLibri/lm_data": {
+                "metadata.tsv": lines("{i}\t5\t2.5", "Book ID\tNum Text Examples\tAverage Words Per Example", 2),
+                "0_lm_train.txt|1_lm_train.txt": lines("line {i}\n"),
+            }
+        }
+    },
     "wikihow/all": {
         "": lines("Title{i}"),
         "manual/wikihowAll.csv": lines('"short","Title {i}","a long text, of some sentences"', "headline,title,text"),
@@ -658,6 +671,23 @@ _CONFIGS: dict[str, Source] = {
                 "|".join(f"docs/r{i}.txt" for i in range(ROWS)): b"good",
             }
         }
+    },
+    "hellaswag": {
+        "": b"".join(
+            jsonl(
+                {
+                    "ctx": f"c{{i}} {split_type}",
+                    "endings": ["a", "b"],
+                    "activity_label": "l",
+                    "label": I,
+                    "split_type": split_type,
+                    "source_id": f"{source}~{{i}}",
+                },
+                2,
+            )
+            for split_type in ("indomain", "zeroshot")
+            for source in ("activitynet", "wikihow")
+        )
     },
     "cos_e": {
         "/v1.11/": jsonl({"id": "{i}", "explanation": {"open-ended": "o", "selected": "s"}}),
