@@ -143,7 +143,7 @@ def test_many_replacements_and_deletions(data, old, new, delete, on_duplicate, o
     check_changes(data, old, new, delete, on_duplicate, ordered)
 
 
-@pytest.mark.parametrize(("kills", "races"), [(2, 1), pytest.param(60, 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "races"), [(2, 1), pytest.param(30, 20, marks=pytest.mark.slow)])
 def test_killed_and_concurrent_appends_publish_the_right_version_or_nothing(tmp_path, kills, races):
     command = [sys.executable, "-m", "tests.materializing.append_trials", tmp_path, str(kills), str(races)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
