@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
@@ -155,6 +156,12 @@ def without_beam(what: str, error: ImportError) -> ImportError:
     """Returns the error that says that something needs Apache Beam, if that is what could not be imported."""
     if error.name != "apache_beam":
         return error
-    return MissingDependencyError(
-        f"{what} needs Apache Beam, which is not installed: pip install 'beam_datasets[beam]'"
-    )
+    return MissingDependencyError(f"{what} needs Apache Beam, which is not installed: {install_command('beam')}")
+
+
+def install_command(extra: str) -> str:
+    """Returns the command that installs an extra; this package is on no index, so a checkout is given by its path."""
+    checkout = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.exists(os.path.join(checkout, "setup.py")):
+        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+    return f"pip install 'beam_datasets[{extra}]'"  # it is installed, so that pip needs no index for it

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import beam_datasets
+from beam_datasets import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
@@ -72,3 +73,13 @@ def test_probe_sees_what_is_loaded() -> None:
 def test_each_public_name_is_where_the_table_has_it() -> None:
     for name in beam_datasets.__all__:
         assert getattr(beam_datasets, name) is not None, name
+
+
+def test_errors_name_the_checkout_to_install_from(monkeypatch, tmp_path):
+    """No index has the package, so that its name alone would not be found, or would be another's."""
+    package = tmp_path / "my checkout" / "beam_datasets"
+    monkeypatch.setattr(errors, "__file__", str(package / "errors.py"))
+    assert errors.install_command("image") == "pip install 'beam_datasets[image]'"
+    package.mkdir(parents=True)
+    (package.parent / "setup.py").touch()
+    assert errors.install_command("image") == f"pip install -e '{package.parent}[image]'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import MissingDependencyError, install_command
 
 
 def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
@@ -25,6 +25,4 @@ def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
         problem = "" if missing else f" (the installed one cannot be imported: {error})"
-        raise MissingDependencyError(
-            f"{needed_by} needs {name}{problem}: pip install 'beam_datasets[{extra}]'"
-        ) from error
+        raise MissingDependencyError(f"{needed_by} needs {name}{problem}: {install_command(extra)}") from error

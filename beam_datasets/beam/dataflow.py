@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import MissingDependencyError, install_command
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -54,7 +54,7 @@ def prepare(options: PipelineOptions, num_workers: int | None) -> None:
         ValueError: an option is missing or unusable.
     """
     if not _is_installed():
-        raise MissingDependencyError("DataflowRunner needs Google's libraries: pip install 'beam_datasets[gcp]'")
+        raise MissingDependencyError(f"DataflowRunner needs Google's libraries: {install_command('gcp')}")
     if num_workers is not None:
         options.view_as(WorkerOptions).num_workers = num_workers
     cloud = options.view_as(GoogleCloudOptions)

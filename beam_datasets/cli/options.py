@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
+from beam_datasets.errors import BeamDatasetsError, MissingDependencyError, install_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -235,7 +235,7 @@ def import_beam() -> None:
     try:
         from beam_datasets import beam  # noqa: F401
     except ImportError as error:
-        raise MissingDependencyError("this needs Apache Beam: pip install 'beam_datasets[beam]'") from error
+        raise MissingDependencyError(f"this needs Apache Beam: {install_command('beam')}") from error
     finally:
         gc.enable()
 

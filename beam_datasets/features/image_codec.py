@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import MissingDependencyError, install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +197,7 @@ def _imagecodecs() -> ModuleType:
     try:
         import imagecodecs
     except ImportError as error:
-        raise MissingDependencyError("images need imagecodecs: pip install 'beam_datasets[image]'") from error
+        raise MissingDependencyError(f"images need imagecodecs: {install_command('image')}") from error
     logger = logging.getLogger("imagecodecs")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)  # it warns of each interlaced PNG, for instance
@@ -209,6 +209,6 @@ def _pillow() -> ModuleType:
         from PIL import Image
     except ImportError as error:
         raise MissingDependencyError(
-            "images other than PNG and JPEG need Pillow: pip install 'beam_datasets[image]'"
+            f"images other than PNG and JPEG need Pillow: {install_command('image')}"
         ) from error
     return Image

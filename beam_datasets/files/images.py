@@ -8,7 +8,7 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import MissingDependencyError, install_command
 from beam_datasets.files.convert import image_value
 from beam_datasets.files.inputs import count, open_bytes
 
@@ -82,7 +82,7 @@ def storable_image(data: bytes, exif_orientation: str = "keep") -> Any:
         import PIL.Image
         import PIL.ImageOps
     except ImportError as error:
-        raise MissingDependencyError("checking images needs Pillow: pip install 'beam_datasets[image]'") from error
+        raise MissingDependencyError(f"checking images needs Pillow: {install_command('image')}") from error
     if not data:
         raise ValueError("the file is empty")
     try:

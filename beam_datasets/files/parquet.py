@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import InputError, MissingDependencyError
+from beam_datasets.errors import InputError, MissingDependencyError, install_command
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
@@ -67,7 +67,7 @@ def open_parquet(stream: Any, file: InputFile) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise MissingDependencyError("Parquet files need pyarrow: pip install 'beam_datasets[files]'") from error
+        raise MissingDependencyError(f"Parquet files need pyarrow: {install_command('files')}") from error
     try:
         return pq.ParquetFile(stream)
     except (pa.ArrowInvalid, OSError) as error:

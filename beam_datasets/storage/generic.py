@@ -5,7 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from beam_datasets.errors import MissingDependencyError, PathNotFoundError, PathPermissionError, StorageError
+from beam_datasets.errors import (
+    MissingDependencyError,
+    PathNotFoundError,
+    PathPermissionError,
+    StorageError,
+    install_command,
+)
 from beam_datasets.storage.backend import Reader
 from beam_datasets.storage.options import options_of, url
 from beam_datasets.storage.paths import basename
@@ -85,7 +91,7 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
 
         yield fsspec.core.url_to_fs(url(path), **options.values)
     except ImportError as error:
-        needed = "another package for fsspec" if error.name != "fsspec" else "pip install 'beam_datasets[remote]'"
+        needed = "another package for fsspec" if error.name != "fsspec" else install_command("remote")
         raise MissingDependencyError(f"{path} needs {needed}: {error}") from error
     except FileNotFoundError as error:
         raise PathNotFoundError(f"{path}: the file or directory does not exist") from (None if options else error)

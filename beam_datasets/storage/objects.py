@@ -14,6 +14,7 @@ from beam_datasets.errors import (
     PathNotFoundError,
     PathPermissionError,
     StorageError,
+    install_command,
 )
 from beam_datasets.storage.backend import (
     Range,
@@ -288,7 +289,7 @@ def _at(path: str) -> tuple[Any, Any, str]:
     try:
         import obstore
     except ImportError as error:
-        raise MissingDependencyError(f"{path} needs obstore: pip install 'beam_datasets[remote]'") from error
+        raise MissingDependencyError(f"{path} needs obstore: {install_command('remote')}") from error
     root, key = split_remote(path)
     if not key and _is_web(path):
         raise StorageError(f"{path}: names a server, but no file on it")

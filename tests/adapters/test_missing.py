@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import MissingDependencyError, install_command
 from tests.adapters.conftest import flat, ids
 
 
@@ -25,7 +26,7 @@ def test_names_what_to_install(
     three: Any, monkeypatch: pytest.MonkeyPatch, method: str, module: str, name: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # so that it cannot be imported
-    message = rf"^{method}\(\) needs {name}: pip install 'beam_datasets\[{extra}\]'$"
+    message = rf"^{method}\(\) needs {name}: {re.escape(install_command(extra))}$"
     with pytest.raises(MissingDependencyError, match=message):
         getattr(three.as_dataset("train"), method)()
 

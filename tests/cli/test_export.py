@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from beam_datasets.beam import main as module
+from beam_datasets.errors import install_command
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 SOURCE = ["spec_inter", "--data_dir", str(DATA), "--num_workers", "1"]
@@ -55,7 +56,7 @@ TO = ["--format", "jsonl", "--to", "{}/out"]
         (
             [*SOURCE, *TO, "--format", "webdataset"],
             1,
-            "needs the package webdataset: pip install 'beam_datasets[export]'",
+            f"needs the package webdataset: {install_command('export')}",
         ),
         ([*SOURCE, *TO, "--to", "{}/file/out"], 1, "{}/file/out: this directory cannot be made: Not a directory"),
         ([*SOURCE, *TO, "--to", "{}/file/deep/out"], 1, "{}/file/deep: this directory cannot be made: Not a directory"),

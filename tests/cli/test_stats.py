@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.errors import install_command
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text, saved_path
 from beam_datasets.statistics.summary import prepare
@@ -112,7 +113,7 @@ def test_one_process_computes_without_beam(copy, run, monkeypatch):
     assert (copy.parent / ".stats" / "1.0.0.json").read_text() == out
     for options in (["--runner", "FlinkRunner"], ["--report", "r.json"], ["--num_workers", "2"]):
         code, out, err = run("stats", copy, "--again", *options)
-        assert (code, out, err) == (1, "", "beam-datasets: this needs Apache Beam: pip install 'beam_datasets[beam]'\n")
+        assert (code, out, err) == (1, "", f"beam-datasets: this needs Apache Beam: {install_command('beam')}\n")
 
 
 class Page(HTMLParser):
