@@ -459,7 +459,8 @@ class Values(View):
         if self.unpack is not bytes:
             return super().batch(column, n, pad, fills)
         fill = fills.get(self.paths[0])
-        return [objects(column if fill is None else [fill if text is None else text for text in column])]
+        is_filled = fill is None or all(column)  # neither missing nor empty, which is seen in C
+        return [objects(column if is_filled else [fill if text is None else text for text in column])]
 
 
 @dataclass(kw_only=True)
