@@ -18,11 +18,14 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from beam_datasets import __version__ as __version__
 from beam_datasets import builders, downloads
 from beam_datasets import features as connectors
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import decode as decode
+from beam_datasets.features import image_codec
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.features.numbers import connectors_in, convert_as_tfds
 from beam_datasets.metadata.info import DatasetInfo, MetadataDict
@@ -353,6 +356,11 @@ def parse_bool(value: bool | int | str) -> bool:
     return meaning
 
 
+def to_rgb_jpeg(image_bytes: bytes, quality: int = 100) -> bytes:
+    """Returns an image file as JPEG of red, green and blue: `png_to_jpeg` and `jpeg_cmyk_to_rgb`."""
+    return image_codec.encode(image_codec.decoder(3, np.dtype(np.uint8))(image_bytes), "jpeg", quality)
+
+
 def gcs_path(*relative: str) -> str:
     """Returns a path within the public bucket of TensorFlow Datasets."""
     return "/".join(("gs://tfds-data", *relative))
@@ -427,6 +435,8 @@ _utils = _Names(
     Experiment=Experiment,
     tfds_path=tfds_path,
     gcs_path=gcs_path,
+    png_to_jpeg=to_rgb_jpeg,
+    jpeg_cmyk_to_rgb=to_rgb_jpeg,
     memoize=lambda: functools.lru_cache(maxsize=None),
     lazy_imports_utils=_LazyModules("core.utils.lazy_imports_utils"),
     type_utils=_Names("core.utils.type_utils", PathLike=Any),

@@ -1,6 +1,7 @@
 """The names of TensorFlow Datasets, and builders that are written with them."""
 
 import importlib
+import io
 import operator
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import beam_datasets as bd
 from beam_datasets import tfds
@@ -189,3 +191,14 @@ def test_text_that_is_not_a_number_of_the_dtype_is_an_error(dtype: Any, text: st
     convert_as_tfds(feature)
     with pytest.raises(FeatureError, match="^v: "):
         compile_encoder(feature)({"v": text})
+
+
+def test_image_files_become_rgb_jpeg() -> None:
+    gray = np.full((8, 9, 3), 100, np.uint8)
+    for mode, kind in (("RGB", "PNG"), ("CMYK", "JPEG")):
+        file = io.BytesIO()
+        Image.fromarray(gray).convert(mode).save(file, kind)
+        convert = tfds.core.utils.png_to_jpeg if kind == "PNG" else tfds.core.utils.jpeg_cmyk_to_rgb
+        made = Image.open(io.BytesIO(convert(file.getvalue())))
+        assert (made.format, made.mode) == ("JPEG", "RGB")
+        assert abs(np.asarray(made).astype(int) - gray).max() <= 3

@@ -35,12 +35,13 @@ _PILLOW_FORMATS = ("BMP", "GIF", "JPEG", "PPM", "TIFF", "WEBP")
 _PILLOW_MODES = {"1": "L", "L": "L", "LA": "LA", "RGB": "RGB", "RGBA": "RGBA"}  # as they are, or as these
 
 
-def encode(pixels: NDArray[Any], kind: str) -> bytes:
+def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> bytes:
     """Returns the file of an array of shape (height, width, channels).
 
     Args:
-        pixels: uint8 or uint16 with 1 to 4 channels for PNG, uint8 with 1 or 3 for JPEG (which has quality 95).
+        pixels: uint8 or uint16 with 1 to 4 channels for PNG, uint8 with 1 or 3 for JPEG.
         kind: "png" or "jpeg".
+        quality: of JPEG, 1 to 100.
 
     Raises:
         ValueError: the format cannot hold the array, for instance one without pixels.
@@ -50,7 +51,7 @@ def encode(pixels: NDArray[Any], kind: str) -> bytes:
     array = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels, pixels.dtype.newbyteorder("="))
     try:
         if kind == "jpeg":
-            return bytes(codecs.jpeg8_encode(array, _JPEG_QUALITY, subsampling="420"))
+            return bytes(codecs.jpeg8_encode(array, quality, subsampling="420"))
         row_filter = _PNG_PLAIN if array.nbytes < _PNG_SMALL else _PNG_PAETH
         return bytes(codecs.png_encode(array, level=1, strategy=_PNG_RUNS, filter=row_filter))
     except RuntimeError as error:
