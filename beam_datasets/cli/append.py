@@ -39,8 +39,7 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --source_data_dir DIR  root for names of SOURCE; default: --data_dir, then its default
 --storage{STORAGE.format("the store of --data_dir")}
 --source_storage{STORAGE.format("the stores of SOURCE")}
---dry_run  print what would be read and written, and do nothing but that
---debug  show the traceback of an error
+--dry_run  print what would be read and written, and publish nothing; a builder of --from is built to find out
 {SHARDS}
 """,
     usage="NAME_OR_DIR --from SOURCE [options]",
@@ -71,8 +70,9 @@ def run(args: Sequence[str]) -> int:
     with as_usage_errors("append"):
         keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
         new = [_builder(text) if re.search(r"\.py(:|/|$)", text) else text for text in known.new or ()]
+        options |= {"delete": keys, "num_shards": count}
         with built(known.dataset, new, options) as sources:
-            plan = plan_append(known.dataset, sources, delete=keys, num_shards=count, **options)
+            plan = plan_append(known.dataset, sources, **options)
             say(_to_come(plan))
             if known.dry_run or not plan.has_changes:
                 unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."

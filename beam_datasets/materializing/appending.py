@@ -9,7 +9,9 @@ memory holds a few ranges and the index of each shard that is being written.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,7 +43,7 @@ from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_director
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -167,7 +169,7 @@ class KeyRanges:
 
     @contextlib.contextmanager
     def reading(self) -> Any:
-        """Provides `map` for functions that read: of object stores that of several threads."""
+        """Provides `map`; for object stores, one that reads on several threads."""
         if not self.is_remote:
             yield map
             return
@@ -431,23 +433,23 @@ def plan_append(
     source_data_dir: NameOrDir | None = None,
     storage_options: Mapping[str, Any] | None = None,
     source_storage_options: Mapping[str, Any] | None = None,
-    **shards: Any,
+    num_shards: int | Mapping[str, int | None] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
 ) -> AppendPlan:
-    """Returns what the next version holds; for the arguments see `beam_datasets.append`, for others `ShardingOptions`.
+    """Returns what the next version holds; for the arguments see `beam_datasets.append`.
 
     Reads the indexes of all sources, and the records whose keys exist if they are compared.
 
     Raises:
         DuplicateKeyError: keys exist, and that is an error.
         VersionError: the number promises more than the changes keep.
+        AlreadyPublishedError: the version is published already.
         BeamDatasetsError: any other reason why it cannot be done; the message says which.
-        ValueError: an argument is unusable.
+        TypeError, ValueError: an argument is unusable.
     """
-    if on_duplicate not in ON_DUPLICATE:
-        raise ValueError(f"on_duplicate: expected one of {', '.join(ON_DUPLICATE)}, got {on_duplicate!r}.")
-    sharding = ShardingOptions.of(**shards)
-    parent = open_parent(source, data_dir, storage_options)
-    info = _next_info(parent, version)
+    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
+    parent, info = _checked(source, version, on_duplicate, delete, data_dir, storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
     appended = [_opened(one, Sources(roots, {}, source_storage_options, parent.dataset_dir)) for one in new]
     datasets, merged = _selected(parent, appended, split)
@@ -472,6 +474,25 @@ def plan_append(
         tuple(key for i, key in enumerate(deleted) if i in found),
         tuple(key for i, key in enumerate(deleted) if i not in found),
     )
+
+
+def _checked(
+    source: NameOrDir,
+    version: VersionOrStr,
+    on_duplicate: str,
+    delete: Iterable[Key],
+    data_dir: NameOrDir | None,
+    storage_options: Mapping[str, Any] | None,
+) -> tuple[ReadOnlyBuilder, DatasetInfo]:
+    """Returns the published version and the description of the next one, after checking what needs no other source."""
+    if on_duplicate not in ON_DUPLICATE:
+        raise ValueError(f"on_duplicate: expected one of {', '.join(ON_DUPLICATE)}, got {on_duplicate!r}.")
+    if isinstance(delete, (str, bytes)) or not isinstance(delete, Iterable):
+        raise TypeError(f"delete: expected a list of keys, got {type(delete).__name__}: {delete!r:.100}")
+    parent = open_parent(source, data_dir, storage_options)
+    info = _next_info(parent, version)
+    publishing.check_free(info.data_dir, info.display_name)
+    return parent, info
 
 
 def _selected(
@@ -544,6 +565,11 @@ def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> An
         raise BeamDatasetsError(
             f"{runs[0].name}, split {name!r}: expected keys that ascend, got a concatenation of {len(parts[0].runs)} "
             "parts. Materialize it in a new order first (--reshuffle), or append to what it was made of."
+        )
+    if len(runs) > 1 and len(runs[0].rules) > 1:  # equal keys of two rules are stored as different ones
+        raise BeamDatasetsError(
+            f"split {name!r}: expected keys made by one rule, got {_described_rules(runs[0])}, by which repeated keys "
+            "are not found. Append to what it was made of, and materialize that again."
         )
     for run in runs[1:]:
         if run.rules != runs[0].rules:
@@ -708,7 +734,7 @@ def append(
         CorruptRecordError: a record is damaged; nothing was published.
         BeamDatasetsError: the features differ, the keys of a dataset are not recorded, or any other reason why nothing
             was published.
-        ValueError: an argument is unusable.
+        TypeError, ValueError: an argument is unusable.
     """
     with built(source, list(new) if isinstance(new, (list, tuple)) else [new], options) as sources:
         plan = plan_append(source, sources, **options)
@@ -725,12 +751,18 @@ def built(source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any]) -> 
         options: of `plan_append`.
 
     Raises:
+        AlreadyPublishedError: the next version is published already.
         StorageError: a builder is given, and the dataset is in an object store.
+        TypeError, ValueError: an option is unusable.
     """
     if not any(hasattr(one, "elsewhere") for one in new):
         yield list(new)
         return
-    parent = open_parent(source, options.get("data_dir"), options.get("storage_options"))
+    given = inspect.signature(plan_append).bind(source, new, **options)
+    given.apply_defaults()
+    ShardingOptions.of(**{name: given.arguments[name] for name in ("num_shards", "min_shard_size", "max_shard_size")})
+    names = ("source", "version", "on_duplicate", "delete", "data_dir", "storage_options")
+    parent, _ = _checked(*(given.arguments[name] for name in names))
     if storage.is_remote(parent.dataset_dir):
         raise StorageError(
             f"{parent.dataset_dir}: expected a local path to build what is appended beside it. Build it first, and "

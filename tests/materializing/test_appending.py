@@ -208,6 +208,12 @@ def test_what_cannot_be_appended(tmp_path):
     generate(tmp_path, {"train": {9: 9}}, name="other", features=other)
     generate(tmp_path, {"train": {9: 9}}, name="integers", ordered=True)
     write_dataset(tmp_path / "tfds" / "1.0.0", {"train": [5]}, indexed=False)
+    with pytest.warns(UserWarning, match="occur more than once"):
+        bd.materialize("ds", split={"train": "train+train"}, to="salted", reshuffle="x", data_dir=tmp_path)
+
+    class More:  # a builder, of which nothing is asked before the other arguments are checked
+        elsewhere = None
+
     with pytest.warns(UserWarning, match="concatenation"):
         bd.materialize("ds", split={"train": "train[4:]+train[:4]"}, to="joined", data_dir=tmp_path)
     for source, new, options, error in [
@@ -223,12 +229,23 @@ def test_what_cannot_be_appended(tmp_path):
         ("integers", (), {"delete": ["a"]}, "expected an integer"),
         ("ds", "ds", {"delete": [3]}, "ds:1.0.0:train.* have the same key"),
         ("ds", (), {"delete": [1]}, "split 'test': all examples would be deleted"),
+        ("ds", (), {"delete": "12"}, "delete: expected a list of keys, got str: '12'"),
+        ("ds", (), {"delete": b"12"}, "delete: expected a list of keys, got bytes"),
+        ("salted", "salted", {}, "expected keys made by one rule, got hashes of 'train', shuffled by 'x' and hashes"),
+        ("ds", "more", {"ignore_duplicates": True}, "unexpected keyword argument 'ignore_duplicates'"),
+        ("ds", More(), {"max_examples_per_split": 5}, "unexpected keyword argument 'max_examples_per_split'"),
+        ("ds", More(), {"on_duplicate": "keep"}, "expected one of error, keep_old"),
+        ("ds", More(), {"version": "1.1.0"}, "expected version 2.0.0 or higher"),
+        ("ds", More(), {"num_shards": 0}, "num_shards is 0"),
+        ("ds", More(), {"delete": "12"}, "delete: expected a list of keys"),
     ]:
-        with pytest.raises((BeamDatasetsError, ValueError), match=error):
+        with pytest.raises((BeamDatasetsError, TypeError, ValueError), match=error):
             bd.append(source, new, data_dir=tmp_path, **options)
     bd.append("ds", "more", data_dir=tmp_path)
     with pytest.raises(AlreadyPublishedError):
-        bd.append("ds:1.0.0", "more", data_dir=tmp_path)
+        bd.append("ds:1.0.0", More(), data_dir=tmp_path)
+    with pytest.raises(AlreadyPublishedError):
+        appending.plan_append("ds:1.0.0", ["more"], data_dir=tmp_path)
     assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == ["1.0.0", "2.0.0"]
 
 
