@@ -627,10 +627,10 @@ def _first_of_iterable(source: Any, count: int) -> Iterable[Any]:
 
 
 def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> Iterable[Any]:
-    from beam_datasets.generate.units import takers
+    from beam_datasets.generate.units import pair_and_splits
 
     items = itertools.chain.from_iterable(map(source.read, source.units))
-    taken = (takers(item, keeps) for item in items)
+    taken = (pair_and_splits(item, keeps) for item in items)
     return itertools.islice((pair for pair, splits in taken if split in splits), count)
 
 

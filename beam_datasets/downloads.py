@@ -179,7 +179,7 @@ class DownloadSettings:
         """Says what belongs into the manual directory, if an error of a run is that a file is not there.
 
         Raises:
-            DownloadError: it is so.
+            DownloadError: a file of the manual directory is missing.
         """
         if "No such file" in str(error) and f"{self.manual_files}{os.sep}" in str(error):
             raise DownloadError(
@@ -331,7 +331,11 @@ class DownloadManager:
         if path.is_file():
             return path
         key = path.name.partition("-")[0]
-        return next(filter(Path.is_file, path.parent.glob(f"{key}-*")), path)
+        for found in filter(Path.is_file, path.parent.glob(f"{key}-*")):
+            is_part = found.name.endswith(".part.etag") or Path(f"{found}.etag").exists()  # which earlier versions left
+            if not is_part:
+                return found
+        return path
 
     def _fetch(self, url: str, known: Checksum | None) -> Path:
         try:
@@ -580,7 +584,7 @@ class _Fetcher:
         """Fetches what is missing to the partial file.
 
         Raises:
-            _TryAgainError: not all came, or the server asks for patience.
+            _TryAgainError: not all came, or the server says that it is busy.
             DownloadError: the file has another size than was recorded.
         """
         import requests
@@ -606,7 +610,7 @@ class _Fetcher:
         """Returns whether the response is the rest of the file from the byte that was asked for, not all of it.
 
         Raises:
-            _TryAgainError: the server asks for patience, or answers with a part that was not asked for.
+            _TryAgainError: the server says that it is busy, or answers with a part that was not asked for.
             DownloadError: the response is not the file.
         """
         if response.status_code in (408, 425, 429, 500, 502, 503, 504):
@@ -617,9 +621,11 @@ class _Fetcher:
         response.raise_for_status()
         if response.status_code not in (200, 206):
             raise DownloadError(f"{url}: the server answers with status {response.status_code}, without the file.")
-        if self._known is None and url.startswith("https:") and response.url.startswith("http:"):
+        asked_of = [answer.url for answer in (*response.history, response)]
+        plain = [one for one in asked_of if one.startswith("http:")]
+        if self._known is None and url.startswith("https:") and plain:
             raise DownloadError(
-                f"{url} leads to {response.url}, which anybody on the way can change. Give that URL if you trust it, "
+                f"{url} leads to {plain[0]}, which anybody on the way can change. Give that URL if you trust it, "
                 "or record the checksum of this one in checksums.tsv."
             )
         goes_on = response.status_code == 206

@@ -20,7 +20,15 @@ from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate.blocks import BlockBuilder, SpilledBlock, histogram_of, key_array, size_array
 from beam_datasets.generate.progress import reported
-from beam_datasets.generate.units import Checkpoint, checksum, choose, load_checkpoints, named_units, pair_of, takers
+from beam_datasets.generate.units import (
+    Checkpoint,
+    checksum,
+    choose,
+    load_checkpoints,
+    named_units,
+    pair_and_splits,
+    pair_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -255,7 +263,7 @@ class _EncodeUnits(beam.DoFn):
         try:
             for pair in self._read(unit):
                 count += 1
-                own, splits = takers(pair, self._splits)
+                own, splits = pair_and_splits(pair, self._splits)
                 for split in splits:
                     outputs = encode[split](own)
                     if outputs is not None:

@@ -13,7 +13,7 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.levels import MergeLimits, level_sizes
 from beam_datasets.generate.plan import choose_shards
-from beam_datasets.generate.units import read_together, takers
+from beam_datasets.generate.units import pair_and_splits, read_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,7 +102,7 @@ def take_samples(
 def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], began: float) -> bool:
     """Adds the examples of a unit; returns False if they took too long, and some were left out."""
     for item in source.read(unit):
-        (_, example), splits = takers(item, keeps)
+        (_, example), splits = pair_and_splits(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
         for split in splits:
             found[split][0] += 1

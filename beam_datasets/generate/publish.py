@@ -157,6 +157,7 @@ def announce(
         StorageError: the storage cannot be published to.
         VersionError: the version's number promises more than its features and description keep.
     """
+    shard_writer.take_core_seconds()  # those before are not the run's
     storage.check_can_create(dataset_dir)
     check_free(dataset_dir, info.display_name)
     if check_against:

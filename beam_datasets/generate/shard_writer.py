@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import os
+import threading
 import time
 import uuid
 from dataclasses import dataclass, field, replace
@@ -224,15 +225,26 @@ def sum_requests(requests: Iterable[storage.Requests]) -> storage.Requests:
     return functools.reduce(storage.Requests.plus, requests, storage.Requests())
 
 
-_counted = (0, 0.0)  # the process, and how much of its processor time was taken
+_taken_seconds = 0.0
+_lock = threading.Lock()
+
+
+def _begin_anew() -> None:
+    """In a process that was forked, the clock begins anew; a thread of the other one may have held the lock."""
+    global _taken_seconds, _lock
+    _taken_seconds, _lock = 0.0, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def take_core_seconds() -> float:
     """Returns the processor time that this process has used since the last call."""
-    global _counted
-    process, before = _counted
-    _counted = (os.getpid(), time.process_time())
-    return _counted[1] - (before if process == _counted[0] else 0.0)  # the clock of a forked process begins anew
+    global _taken_seconds
+    with _lock:
+        before, _taken_seconds = _taken_seconds, time.process_time()
+        return _taken_seconds - before
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:

@@ -60,7 +60,9 @@ class SourceUnits:
             raise TypeError(f"read: expected a function from a unit to (key, example) pairs, got {self.read!r:.200}.")
 
 
-def takers(item: Any, keeps: Mapping[str, Callable[[Any], bool] | None]) -> tuple[tuple[Any, Any], Collection[str]]:
+def pair_and_splits(
+    item: Any, keeps: Mapping[str, Callable[[Any], bool] | None]
+) -> tuple[tuple[Any, Any], Collection[str]]:
     """Returns the (key, example) of what `read` yields, and the splits that it belongs to.
 
     Args:

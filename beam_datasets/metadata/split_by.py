@@ -11,6 +11,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -91,8 +92,8 @@ def _text(value: Any) -> str:
         value = value.item()
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, (list, dict, np.ndarray)) or value is None:
-        raise ValueError(f"expected one value to split by, got {value!r:.60}")
+    if not isinstance(value, (str, int, float, Decimal, datetime.date)) or value != value:
+        raise ValueError(f"expected a text, number, bool, date or time to split by, got {value!r:.60}")
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 

@@ -7,7 +7,7 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *items;  /* a sequence, a list of ours alone; NULL for none */
+    PyObject *items;  /* a sequence, a list that nobody else has; NULL for none */
     PyObject *finish; /* NULL or None if items are handed out as they are */
     Py_ssize_t place; /* of the next item in the block */
     Py_ssize_t taken;
@@ -47,7 +47,7 @@ static int go_on(BlockIterator *self) {
     Py_CLEAR(self->items); /* no items in memory while the next ones are read */
     PyObject *items = PyObject_CallMethodObjArgs((PyObject *)self, next_block, NULL);
     if (items == NULL) return -1;
-    PyObject *before = self->items; /* not NULL if another thread was as far */
+    PyObject *before = self->items; /* not NULL if another thread has set it meanwhile */
     self->items = items;
     self->place = 0;
     Py_XDECREF(before);

@@ -136,8 +136,9 @@ class PlainBlockIterator:
     """Hands out the items of blocks one by one and counts them.
 
     A subclass defines `_next_block()`, which returns the next block or raises StopIteration, and `_finished(item)`,
-    which returns what is handed out in place of an item if `_finish` is not None. `_taken` counts the item before
-    `_finished` is called. The subclass may set `_taken` at any time, and `_items` to `()` to drop the block.
+    which returns what is handed out in place of an item if `_finish` is not None. Nobody else may keep a block that is
+    a list: the native type empties it. `_taken` counts the item before `_finished` is called. The subclass may set
+    `_taken` at any time, and `_items` to `()` to drop the block.
     """
 
     _items: Items = ()

@@ -114,8 +114,8 @@ def test_refused(kind, splits, message):
         kind(splits)
 
 
-@pytest.mark.parametrize("value", [None, [1], {"a": 1}, np.zeros(2)])
+@pytest.mark.parametrize("value", [None, [1], {"a": 1}, np.zeros(2), {1, 2}, (1,), object(), float("nan")])
 def test_only_single_values_have_a_hash(value):
-    with pytest.raises(ValueError, match="expected one value"):
+    with pytest.raises(ValueError, match="expected a text, number, bool, date or time to split by"):
         SplitByHash(SHARES)(value)
     assert SplitByHash(SHARES)(decimal.Decimal("1.50")) == SplitByHash(SHARES)("1.50")
