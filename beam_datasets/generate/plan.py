@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,16 +102,7 @@ class ShardingOptions:
     def of(
         cls, *, min_shard_size: int | None = None, max_shard_size: int | None = None, **options: Any
     ) -> ShardingOptions:
-        """Returns the options, with the default limits of the size rule where they are None.
-
-        Raises:
-            TypeError: there is no such option.
-        """
-        names = [field.name for field in fields(cls)]
-        if unknown := sorted(set(options) - set(names)):
-            raise TypeError(
-                f"got an unexpected argument {unknown[0]!r}; of shards, the arguments are {', '.join(names)}."
-            )
+        """Returns the options, with the default limits of the size rule where they are None."""
         limits: dict[str, Any] = {"min_shard_size": min_shard_size, "max_shard_size": max_shard_size}
         return cls(**{name: limit for name, limit in limits.items() if limit is not None}, **options)
 

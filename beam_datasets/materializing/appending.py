@@ -21,7 +21,14 @@ import crc32c
 import numpy as np
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError, StorageError, VersionError
+from beam_datasets.errors import (
+    BeamDatasetsError,
+    DuplicateKeyError,
+    InvalidKeyError,
+    LostExamplesError,
+    StorageError,
+    VersionError,
+)
 from beam_datasets.features.sequence import difference
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
@@ -32,7 +39,7 @@ from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
-from beam_datasets.materializing.plan import described, target_dir
+from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
 from beam_datasets.materializing.selection import Sources, keys_of, named_splits, select_splits
@@ -353,6 +360,7 @@ class MergedSplit:
 
         Raises:
             CorruptRecordError: a record of a source is damaged; it names file, byte and record.
+            LostExamplesError: a range keeps another number of examples than planned.
             StorageError: a file cannot be read or written.
         """
         first, stop = self._borders[shard : shard + 2]
@@ -364,6 +372,12 @@ class MergedSplit:
         with self.ranges.reading() as for_all, storage.open_writer(path) as writer:
             for number in ranges:
                 merge, _ = self.ranges.resolve(number, openers, for_all)
+                if len(merge) != self.lengths[number]:
+                    raise LostExamplesError(
+                        f"split {self.split!r}: expected {self.lengths[number]} examples in a range of keys, got "
+                        f"{len(merge)}: a source was changed after this was planned. Nothing was published; run it "
+                        "again."
+                    )
                 before = int(self._starts[number])
                 merge = merge.slice(max(first - before, 0), stop - before)
                 sizes.append(merge.sizes[merge.order])
@@ -394,6 +408,7 @@ class AppendPlan:
         libraries: whose versions determined bytes of the examples.
         deleted: keys to delete that were found.
         not_found: keys to delete that no split has.
+        sources: the directories of what is read, in the order of the lineage.
     """
 
     info: DatasetInfo
@@ -404,6 +419,7 @@ class AppendPlan:
     libraries: tuple[str, ...]
     deleted: tuple[Key, ...]
     not_found: tuple[Key, ...]
+    sources: tuple[str, ...]
 
     @property
     def dataset_dir(self) -> str:
@@ -473,6 +489,7 @@ def plan_append(
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
         tuple(key for i, key in enumerate(deleted) if i in found),
         tuple(key for i, key in enumerate(deleted) if i not in found),
+        tuple(one.dataset_dir for one in datasets),
     )
 
 
@@ -674,7 +691,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
     Raises:
         AlreadyPublishedError: the version is published already, maybe by another append in the meantime.
         CorruptRecordError: a record of a source is damaged.
-        BeamDatasetsError: any other reason why nothing was published.
+        BeamDatasetsError: a source was changed after the plan, or any other reason why nothing was published.
     """
     publication = publishing.announce(
         plan.info,
@@ -691,6 +708,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
     with publishing.staging(publication), watching, _threads() as pool:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         written = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
+        check_unchanged(plan.sources, plan.lineage)
         publishing.publish(publication, plan, written)
     return publication.dataset_dir
 

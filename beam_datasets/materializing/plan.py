@@ -31,6 +31,7 @@ from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, Spli
 from beam_datasets.metadata.names import DatasetName, did_you_mean
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version
+from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -177,9 +178,11 @@ def plan_job(
     refuse_repeats: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     source_storage_options: Mapping[str, Any] | None = None,
-    **shards: Any,
+    num_shards: int | Mapping[str, int | None] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
 ) -> Job:
-    """Returns what is to be done; for the arguments see `beam_datasets.materialize`, for others `ShardingOptions`.
+    """Returns what is to be done; for the arguments see `beam_datasets.materialize`.
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
@@ -188,7 +191,7 @@ def plan_job(
     """
     if reshuffle is not None and not isinstance(reshuffle, str):
         raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
-    sharding = ShardingOptions.of(**shards)
+    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [root, None]
     opened = Sources(roots, dict(sources or {}), source_storage_options, root)
@@ -383,6 +386,21 @@ def described(builder: ReadOnlyBuilder) -> SourceDataset:
     for file in (INFO_FILE, catalog.FEATURES_FILE, *sorted(builder.info.features.label_files())):
         digest.update(storage.read_bytes(storage.join(builder.dataset_dir, file)))
     return SourceDataset(*name, digest.hexdigest(), "metadata")
+
+
+def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
+    """Checks that the directories of sources still hold what a lineage records, in its order.
+
+    Raises:
+        BeamDatasetsError: one was built again in the meantime, so that what was read of it may be of either.
+    """
+    for directory, planned in zip(sources, lineage.datasets, strict=True):
+        found = described(builder_from_directory(directory)).digest
+        if found != planned.digest:
+            raise BeamDatasetsError(
+                f"{directory}: expected {planned.full_name} with the digest {planned.digest}, got {found}: it was "
+                "built again while it was read. Nothing was published; run it again."
+            )
 
 
 def _lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:

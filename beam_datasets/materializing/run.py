@@ -23,7 +23,7 @@ from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
 from beam_datasets.generate.spill_dir import check_payload, choose_spill_dir
 from beam_datasets.materializing.copying import copy_shards, plan_prepared
-from beam_datasets.materializing.plan import with_counts
+from beam_datasets.materializing.plan import check_unchanged, with_counts
 from beam_datasets.materializing.records import blocks, prepare
 
 if TYPE_CHECKING:
@@ -110,10 +110,12 @@ def run_in_process(
     if progress is not None:
         watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
-        if job.reshuffle is None:
-            publishing.publish(*_copy(job, publication))
-        else:
-            publishing.publish(publication, *_shuffle(job, publication, block_size))
+        made: tuple[Publication, publishing.AnyPlan, list[WrittenShard]]
+        made = (
+            _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))
+        )
+        check_unchanged(job.sources, job.lineage)
+        publishing.publish(*made)
     return publication.dataset_dir
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, CorruptRecordError, DuplicateKeyError
 from beam_datasets.materializing import appending
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.run import run_in_process
 from tests.cases import cases
 from tests.materializing.generated import FEATURES, content, generate
 from tests.reading.conftest import write_dataset
@@ -259,6 +262,22 @@ def test_a_damaged_record_is_named_and_nothing_is_published(tmp_path):
     with pytest.raises(CorruptRecordError, match=f"^{shard}, byte .*record 8"):
         bd.append("ds", "more", data_dir=tmp_path)
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+
+
+@pytest.mark.parametrize("key", [9, 8], ids=["same keys", "another key"])
+def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_published(tmp_path, key):
+    generate(tmp_path, {"train": {n: n for n in range(9)}})
+    more = generate(tmp_path, {"train": {9: 9}}, name="more")
+    plan = appending.plan_append("ds", ["more"], data_dir=tmp_path, on_duplicate="keep_old")
+    job = plan_job("ds", split="train=train+more:train", to="copy", data_dir=tmp_path, reshuffle="x")
+    shutil.rmtree(more)
+    generate(tmp_path, {"train": {key: 2}}, name="more")
+    with pytest.raises(BeamDatasetsError, match=f"^{more}: .*more:1.0.0.*run it again" if key == 9 else "run it again"):
+        appending.run_append(plan)
+    with pytest.raises(BeamDatasetsError, match=f"^{more}: .*more:1.0.0.*run it again"):
+        run_in_process(job)
+    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+    assert not (tmp_path / "copy").exists()
 
 
 def test_in_an_object_store(tmp_path):

@@ -369,5 +369,5 @@ def test_what_readers_may_not_expect(data):
 
 
 def test_an_argument_that_is_misspelled_is_named(data):
-    with pytest.raises(TypeError, match="unexpected argument 'wheres'; of shards, the arguments are num_shards, "):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wheres'"):
         plan("one", data, split="train", to="x", wheres="id > 1")
