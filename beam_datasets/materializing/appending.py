@@ -67,6 +67,10 @@ RANGE_FILES = 4
 RANGES_COUNTED = 64
 """Consecutive ranges that one thread counts, so that it opens each index once."""
 
+MAX_OPEN_SHARDS = 128
+"""Local shards of ranges that all threads keep open, and as many again for the ranges that follow; each shard needs up
+to two file descriptors, and a process often has 1024."""
+
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
 NEXT = "next"
 _BUILDER = "beam_datasets:append"  # part of the digests of published manifests, so it stays
@@ -105,10 +109,14 @@ class _RangeCount(NamedTuple):
 
 
 class _ShardBlock:
-    """Records of a shard as a block of a `Merge`."""
+    """Records of a shard as a block of a `Merge`; one that does not keep the shard open opens it for each read."""
 
-    def __init__(self, records: Records) -> None:
-        self._records, self._start = records, int(records.offsets[0])
+    def __init__(self, records: Records, *, keeps_open: bool) -> None:
+        self._shard = records.shard if keeps_open else None
+        if not keeps_open:  # a view of the keys would keep the index open
+            keys = None if records.keys is None else records.keys.copy()
+            records = replace(records, keys=keys, shard=None)  # type: ignore[arg-type]
+        self.records, self._start = records, int(records.offsets[0])
 
     def read(self, start: int, stop: int) -> bytes:
         """Returns framed records, which lie in bytes [start, stop) of the block, checked.
@@ -116,8 +124,12 @@ class _ShardBlock:
         Raises:
             CorruptRecordError: one is damaged; it names file, byte and record.
         """
-        records, (low, high) = self._records, (self._start + start, self._start + stop)
-        buffer = records.shard.reader.read(low, high)
+        records, (low, high) = self.records, (self._start + start, self._start + stop)
+        if self._shard is not None:
+            buffer = self._shard.reader.read(low, high)
+        else:
+            with storage.open_reader(records.file.filename) as reader:
+                buffer = reader.read(low, high)
         first, last = np.searchsorted(records.offsets, [low, high]).tolist()
         records.check(first, records.offsets[first : last + 1] - low, buffer)
         return bytes(buffer)
@@ -196,7 +208,7 @@ class KeyRanges:
         """
         blocks, run_of = self._open(number, openers)
         merge = _merge(blocks, for_all, ON_DISK if not self.is_remote else IN_STORE)
-        origin = np.repeat(run_of, [len(block.offsets) - 1 for block in blocks])[merge.order]
+        origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
         published = (origin == 0) & self.has_published
         num_new = len(merge) - int(published.sum())
         found, listed = self._listed(merge)
@@ -224,13 +236,18 @@ class KeyRanges:
         counts = Counts(added, replaced, deleted, num_new - added - replaced)
         return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, found)
 
-    def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[Records], list[int]]:
+    def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
         """Returns the records of a range, shard by shard, and the run of each."""
-        blocks, run_of = [], []
+        blocks: list[_ShardBlock] = []
+        run_of, most = [], max(1, MAX_OPEN_SHARDS // _num_threads())
         for place, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
             start, stop = self.cuts[number : number + 2, place].tolist()
+            is_remote = storage.is_remote(run.files.filename(0))
+            if place >= most and not is_remote:
+                opener = Opener()
             for file in run.files.part(start, stop):
-                blocks.append(opener.open(file, keyed=True))
+                records = opener.open(file, keyed=True)
+                blocks.append(_ShardBlock(records, keeps_open=is_remote or len(blocks) < most))
                 run_of.append(place)
         return blocks, run_of
 
@@ -289,16 +306,17 @@ def _places(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
     return places
 
 
-def _merge(blocks: Sequence[Records], for_all: Any, read_size: Any) -> Merge:
+def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge:
     """Returns the merge of records; of equal keys, the block that comes first is first."""
-    keys = key_array(b"".join([records.keys.tobytes() for records in blocks if records.keys is not None]))
-    sizes = [np.diff(records.offsets) for records in blocks]
+    parts = [block.records for block in blocks]
+    keys = key_array(b"".join([records.keys.tobytes() for records in parts if records.keys is not None]))
+    sizes = [np.diff(records.offsets) for records in parts]
     return Merge(
-        [_ShardBlock(records) for records in blocks],
+        blocks,
         keys,
         np.concatenate([np.empty(0, np.int64), *sizes]).astype(np.uint32),
         np.repeat(np.arange(len(blocks), dtype=np.int32), [len(some) for some in sizes]),
-        np.concatenate([np.empty(0, np.int64), *(records.offsets[:-1] - records.offsets[0] for records in blocks)]),
+        np.concatenate([np.empty(0, np.int64), *(records.offsets[:-1] - records.offsets[0] for records in parts)]),
         sort_order(keys),
         read_size,
         for_all,
@@ -675,10 +693,14 @@ def _lineage(
 # ---------------------------------------------------------------------------------------------------------------- run
 
 
+def _num_threads() -> int:
+    return min(os.cpu_count() or 1, MAX_THREADS)
+
+
 @contextlib.contextmanager
 def _threads() -> Any:
     """Provides threads: reading, checksums, sorting, gathering and writing release the interpreter lock."""
-    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "beam_datasets-append")
+    pool = ThreadPoolExecutor(_num_threads(), "beam_datasets-append")
     try:
         yield pool
     finally:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+import weakref
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, CorruptRecordError, DuplicateKeyError
-from beam_datasets.materializing import appending
+from beam_datasets.materializing import appending, records
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.run import run_in_process
 from tests.cases import cases
@@ -30,11 +31,12 @@ numbers = st.dictionaries(keys, st.integers(0, 9), min_size=1, max_size=40)
 
 
 @contextlib.contextmanager
-def ranges_of(records, files):
-    """Cuts keys into ranges of so many records and files."""
+def ranges_of(num_records, files):
+    """Cuts keys into ranges of so many records and files, of which about as many shards as records stay open."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appending, "RANGE_RECORDS", records)
+        patch.setattr(appending, "RANGE_RECORDS", num_records)
         patch.setattr(appending, "RANGE_FILES", files)
+        patch.setattr(appending, "MAX_OPEN_SHARDS", num_records)
         yield
 
 
@@ -278,6 +280,26 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_pub
         run_in_process(job)
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
     assert not (tmp_path / "copy").exists()
+
+
+def test_few_shards_of_many_sources_are_open_at_once(tmp_path, monkeypatch):
+    alive, most = weakref.WeakSet(), []
+
+    class Counted(records.Shard):
+        def __init__(self, *args):
+            super().__init__(*args)
+            alive.add(self)
+            most.append(len(alive))
+
+    monkeypatch.setattr(records, "Shard", Counted)
+    monkeypatch.setattr(appending, "MAX_OPEN_SHARDS", 3)
+    monkeypatch.setattr(appending, "_num_threads", lambda: 1)
+    examples = [{n: n for n in range(i * 9, i * 9 + 9)} for i in range(10)]
+    made = [generate(tmp_path, {"train": some}, name=f"d{i}", num_shards=3) for i, some in enumerate(examples)]
+    directory = bd.append(made[0], made[1:])
+    assert max(most) <= 3 + 3 + 1
+    whole = {n: n for some in examples for n in some}
+    assert {e["n"] for e in bd.builder_from_directory(directory).as_dataset("train")} == set(whole)
 
 
 def test_in_an_object_store(tmp_path):
