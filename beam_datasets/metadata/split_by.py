@@ -36,7 +36,7 @@ class SplitByHash:
     1, 1.0, '1' and b'1' are the same value.
 
     >>> split_of = SplitByHash({"train": "80%", "test": "20%"})
-    >>> split_of("user 17"), split_of("user 18"), split_of("user 19")
+    >>> split_of("user 21"), split_of("user 22"), split_of("user 23")
     ('train', 'train', 'test')
 
     Attributes:
