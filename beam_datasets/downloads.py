@@ -12,6 +12,7 @@ import csv
 import enum
 import gzip
 import hashlib
+import io
 import logging
 import lzma
 import os
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, MissingDependencyError, install_command
 
 if TYPE_CHECKING:
     import requests
@@ -341,7 +342,7 @@ class DownloadManager:
         try:
             import pooch
         except ImportError as error:
-            raise BeamDatasetsError(f"downloads need pooch ({error}). Install the extra 'download'.") from error
+            raise MissingDependencyError(f"downloads need pooch ({error}): {install_command('download')}") from error
         path = self._place(url, known)
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
@@ -407,7 +408,8 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
         parts = posixpath.normpath(name).split("/")
         if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
             continue
-        yield posixpath.normpath(name) if name else "", _guarded(Path(path), open_member)
+        member = io.BufferedReader(_MemberFile(Path(path), _guarded(Path(path), open_member)))
+        yield posixpath.normpath(name) if name else "", member
 
 
 def extract(path: Path, method: ExtractMethod, target: Path) -> None:
@@ -500,6 +502,36 @@ def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
         if isinstance(e, OSError) and e.errno is not None:
             raise
         raise DownloadError(f"{path} is damaged, or no such archive: {type(e).__name__}: {e}") from e
+
+
+class _MemberFile(io.RawIOBase):
+    """A file of an archive, whose damage is a `DownloadError` where it is read."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file, self.name = path, file, getattr(file, "name", "")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        place: int = _guarded(self._path, self._file.seek, offset, whence)
+        return place
+
+    def readall(self) -> bytes:
+        data: bytes = _guarded(self._path, self._file.read)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = _guarded(self._path, self._file.read, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _zip_members(path: Path) -> Generator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import multiprocessing
+import os
 import socket
 import tarfile
 import threading
@@ -453,4 +454,19 @@ def test_damaged_archives(tmp_path: Path, name: str) -> None:
         path.write_bytes(damaged)
         with pytest.raises(DownloadError, match="is damaged"):
             manager(tmp_path).extract(path)
+        for read in (lambda file: file.read(), lambda file: file.readlines()):
+            with pytest.raises(DownloadError, match="is damaged"):
+                [read(file) for _, file in iter_archive(path)]
     assert not [f for f in (tmp_path / "downloads" / "extracted").rglob("*") if f.is_file()]
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
+def test_a_file_of_an_archive_is_like_any_other(tmp_path: Path, name: str) -> None:
+    for member, file in iter_archive(write_archive(tmp_path / name, {"a/b.txt": CONTENT})):
+        assert (member, file.seekable(), file.readable()) == ("a/b.txt", True, True)
+        assert file.seek(-10, os.SEEK_END) == file.tell() == len(CONTENT) - 10
+        assert file.read() == CONTENT[-10:]
+        assert file.seek(3) == 3
+        assert file.readline() == io.BytesIO(CONTENT[3:]).readline()
+        file.close()
+        assert file.closed

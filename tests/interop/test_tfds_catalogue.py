@@ -39,17 +39,28 @@ def value_for(feature: Any, rng: random.Random) -> Any:
     if name in ("Sequence", "Dataset"):
         count = feature._length or rng.randrange(1, 4)
         items = [value_for(feature.feature, rng) for _ in range(count)]
+        items = items[:1] * count if "Image(shape=(None" in repr(feature) else items  # TFDS stacks them
         return None if any(item is None for item in items) else items
     if name == "Text":
         return rng.choice(["", "a", "naïve text", "x" * 300])
     if name == "ClassLabel":
         return rng.randrange(feature.num_classes) if feature.num_classes else None
     if name == "BBoxFeature":
-        return [0.0, 0.25, 0.5, 1.0]
-    if name not in ("Tensor", "Scalar"):
+        return ours.BBox(0.0, 0.25, 0.5, 1.0)
+    if name == "Video":
+        return [value_for(feature.feature, rng)] * (feature.shape[0] or 2)
+    if name == "Audio" and feature._lazy_decode:  # TFDS takes files alone
+        return None
+    if name not in ("Tensor", "Scalar", "Image", "LabeledImage", "Audio"):
         return None
     shape = tuple(size or rng.randrange(1, 4) for size in feature.shape)
     dtype = np.dtype(feature.np_dtype)
+    if name in ("Image", "LabeledImage"):
+        large = int(np.prod(shape)) > 100_000
+        pixels = (np.zeros(shape) if large else np.random.default_rng(rng.randrange(99)).integers(0, 2, shape)).astype(
+            dtype
+        )
+        return pixels if dtype.kind == "f" else bytes(imagecodecs.png_encode(pixels))
     if dtype.kind in "OSU":
         return np.array([b"some bytes"] * int(np.prod(shape)), object).reshape(shape) if shape else b"some bytes"
     if dtype.kind not in "biuf" or int(np.prod(shape)) > 100_000:
