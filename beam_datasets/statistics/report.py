@@ -143,13 +143,16 @@ def save(statistics: Statistics) -> str:
 
 
 def read_saved(request: Request) -> Statistics | None:
-    """Returns the saved statistics of a whole dataset; None if there are none, or not of this digest and format."""
+    """Returns the saved statistics of a whole dataset; None if there are none, or not of this digest and format.
+
+    Neither are they returned if they lack a feature whose class is known now.
+    """
     try:
         content = json.loads(storage.read_bytes(saved_path(request.directory)))
         found = Statistics.from_json(content, request.directory)
     except (StorageError, MetadataError, ValueError, RecursionError):
         return None
-    return found if found.digest == request.digest else None
+    return found if found.digest == request.digest and {*found.unknown} <= {*request.unknown} else None
 
 
 def json_text(statistics: Statistics) -> str:

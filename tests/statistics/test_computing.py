@@ -359,6 +359,8 @@ def test_saved_ones_that_are_damaged_are_not_read(tmp_path):
         assert read_saved(request) is None, text
     path.write_text(json.dumps(content))
     assert read_saved(request) == found  # another layout of the same
+    path.write_text(json.dumps({**content, "unknown": ["colour"]}))  # whose class is known now
+    assert read_saved(request) is None
     path.unlink()
     assert read_saved(request) is None
 
