@@ -145,7 +145,7 @@ test-prism: .venv/.ready
 	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines -k prism $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
-	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q -n 2 $(FULL) $(PYTEST_ARGS)
+	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q -n 2 $(PYTEST_ARGS)
 
 lint: ruff codespell mypy
 

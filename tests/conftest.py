@@ -16,6 +16,7 @@ from beam_datasets.native import core
 settings.register_profile("full", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", settings.get_profile("full"), derandomize=False, max_examples=1000)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=30)
+settings.register_profile("few", settings.get_profile("full"), max_examples=5)
 settings.load_profile("quick")
 
 # Without a compiler all works, and no warning of it disturbs what a test or a page expects, also in other processes.

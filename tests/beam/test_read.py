@@ -69,7 +69,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
     st.sampled_from(["train", "train[10%:70%]", "train[-3:]+test", "train[:0]", "test[1:3]+train[5%:60%]"]),
     st.integers(1, 3000),
 )
-@cases(12)
+@cases(6)
 def test_yields_the_slice_once(
     datasets: Any, lengths: tuple[int, ...], indexed: bool, split: str, range_bytes: int
 ) -> None:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from beam_datasets import SplitByHash, SplitByTime, SplitByValue
 
 SHARES = {"train": "70%", "val": 0.125, "test": "17.5%"}
-VALUES = st.one_of(st.text(max_size=9), st.integers(), st.binary(max_size=9), st.floats(), st.booleans(), st.dates())
+VALUES = st.one_of(
+    st.text(max_size=9), st.integers(), st.binary(max_size=9), st.floats(allow_nan=False), st.booleans(), st.dates()
+)
 
 
 @given(st.lists(VALUES, max_size=30), st.randoms(use_true_random=False))
