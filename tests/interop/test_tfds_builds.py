@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import io
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -38,9 +40,28 @@ def fake_web(source: Source) -> Any:
     return mock.patch.object(requests.adapters.HTTPAdapter, "send", send)
 
 
+class AtOnce(concurrent.futures.Executor):
+    """Does what is submitted before it returns: the promises of TFDS sometimes wait for threads for ever."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Any:
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        try:
+            future.set_result(function(*arguments, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 def built_by_tfds(tfds: Any, cls: Any, config: str | None, root: Path, manual: Path) -> Any:
     core = "tensorflow_datasets.core.download"
+    at_once = SimpleNamespace(futures=SimpleNamespace(**{**vars(concurrent.futures), "ThreadPoolExecutor": AtOnce}))
     with (
+        mock.patch(f"{core}.downloader.concurrent", at_once),
+        mock.patch(f"{core}.extractor.concurrent", at_once),
+        mock.patch(f"{core}.download_manager.concurrent", at_once),
         mock.patch.object(cls, "url_infos", {}),
         mock.patch(f"{core}.checksums.get_all_url_infos", dict),
         mock.patch(f"{core}.kaggle.download_kaggle_data", lambda name, _: manual / name.replace("/", "_")),
