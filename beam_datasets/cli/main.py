@@ -83,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed why
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt as pressed:
-        say(f"interrupted; {str(pressed) or 'nothing was published'}", file=sys.stderr)
+        said = f"interrupted; {str(pressed) or 'nothing was published'}"
+        say("\n".join([said, *getattr(pressed, "__notes__", [])]), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of the output has closed it, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
