@@ -174,7 +174,7 @@ class DownloadSettings:
     @property
     def manual_files(self) -> Path:
         """Where the user has put what cannot be fetched, if there is anything."""
-        return self.manual_dir or self.download_dir / "manual"
+        return (self.manual_dir or self.download_dir / "manual").absolute()
 
     def check_manual_dir(self, error: Exception) -> None:
         """Says what belongs into the manual directory, if an error of a run is that a file is not there.
@@ -209,13 +209,14 @@ class DownloadManager:
         """Where the user has put what cannot be fetched.
 
         Raises:
-            DownloadError: there is no such directory, or nothing in it; the message says what must be there.
+            DownloadError: the directory does not exist or is empty; the message says what must be there.
         """
         directory = self._settings.manual_files
         if not directory.is_dir() or not any(directory.iterdir()):
+            problem = "is empty" if directory.is_dir() else "is not a directory"
             raise DownloadError(
-                f"{directory} does not exist, or is empty. This dataset's sources cannot be downloaded: put them there "
-                f"by hand, or give their place by --manual_dir. {self._settings.instructions}".rstrip()
+                f"{directory} {problem}. This dataset's sources cannot be downloaded: put them there by hand, "
+                f"or give their place by --manual_dir. {self._settings.instructions}".rstrip()
             )
         return directory
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.build import publishing_in
-from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, UsageError, as_usage_errors, num_shards
+from beam_datasets.cli.options import SHARDS, SOURCES, SOURCES_NAMES, Command, UsageError, as_usage_errors, num_shards
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
 from beam_datasets.cli.resolve import resolve
 
@@ -27,7 +27,7 @@ generating all examples anew would give. Records are not decoded. If nothing cha
     f"""
 dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --from SOURCE...  what is appended: a published dataset (name or directory), or the file of a builder, path/to/file.py,
-  which is built in a temporary directory; can be repeated
+  which is built in a temporary directory, also by --dry_run; can be repeated
 --split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
   appended to the one of its name
 --version VERSION  of the result: 'next' (the default), the lowest that the change allows, or one that is not lower.
@@ -35,24 +35,11 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --on_duplicate {{error,keep_old,replace,skip_identical}}  what to do about a key that exists: fail (the default), keep
   the published example, take the new one, or keep it if the records are equal and fail if not
 --delete FILE  keys whose examples are left out, published and new ones; one a line, in UTF-8
---data_dir DATA_DIR  {DATA_DIR_HELP}
---source_data_dir DIR  root for names of SOURCE; default: --data_dir, then its default
---storage{STORAGE.format("the store of --data_dir")}
---source_storage{STORAGE.format("the stores of SOURCE")}
---dry_run  print what would be read and written, and publish nothing; a builder of --from is built to find out
+{SOURCES}
 {SHARDS}
 """,
     usage="NAME_OR_DIR --from SOURCE [options]",
     settings={"--from": {"dest": "new"}},
-)
-_REQUEST = (
-    "split",
-    "data_dir",
-    "source_data_dir",
-    "min_shard_size",
-    "max_shard_size",
-    "storage_options",
-    "source_storage_options",
 )
 SHOWN = 20  # keys of a list
 
@@ -64,7 +51,7 @@ def run(args: Sequence[str]) -> int:
     known = COMMAND.parse(args)
     if not (known.new or known.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
-    options: dict[str, Any] = {name: getattr(known, name) for name in _REQUEST}
+    options: dict[str, Any] = {name: getattr(known, name) for name in SOURCES_NAMES}
     options |= {name: value for name in ("version", "on_duplicate") if (value := getattr(known, name)) is not None}
     started = time.monotonic()
     with as_usage_errors("append"):

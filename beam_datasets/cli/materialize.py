@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from beam_datasets.catalog import is_published
 from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
-    DATA_DIR_HELP,
     ENGINE,
     SHARDS,
-    STORAGE,
+    SOURCES,
+    SOURCES_NAMES,
     Command,
     UsageError,
     as_usage_errors,
@@ -44,38 +44,20 @@ source SOURCE
 --split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. SOURCE:train means a split
   of another dataset. Default: all splits as they are
 --to NAME[/CONFIG][:VERSION]  what to write; default, also of each part: as the source
---data_dir DATA_DIR  root for what is written: {DATA_DIR_HELP}
---source_data_dir DIR  root for names of sources; default: --data_dir, then its default
 --source LABEL=SOURCE...  another dataset, for expressions
 --features A,B/C  keep only these features; can be nested
 --filter MODULE:FUNCTION  keep examples of which it returns True; or path/to/file.py:FUNCTION
 --where CONDITION  keep examples for which a condition on features holds: "label = 'dog' and length(text) > 100"
 --reshuffle SALT  a new order, by this salt and the keys; default: the order is kept
 --refuse_repeats  refuse keys that occur more than once in a split
---storage{STORAGE.format("the store of --data_dir")}
---source_storage{STORAGE.format("the stores of sources")}
---dry_run  say what would be read and written, and do nothing
+{SOURCES}
 {SHARDS}
 {ENGINE}
 """,
     usage="SOURCE [options] [options of Beam]",
     settings={"--source": {"dest": "sources"}},
 )
-_REQUEST = (
-    "split",
-    "to",
-    "data_dir",
-    "source_data_dir",
-    "features",
-    "filter",
-    "where",
-    "reshuffle",
-    "refuse_repeats",
-    "min_shard_size",
-    "max_shard_size",
-    "storage_options",
-    "source_storage_options",
-)
+_REQUEST = (*SOURCES_NAMES, "to", "features", "filter", "where", "reshuffle", "refuse_repeats")
 
 
 def run(args: Sequence[str]) -> int:

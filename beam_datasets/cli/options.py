@@ -188,6 +188,18 @@ shards (they decide the bytes):
 --min_shard_size SIZE  default 64MiB
 --max_shard_size SIZE  default 1GiB
 """
+SOURCES = f"""
+--data_dir DATA_DIR  root for what is written: {DATA_DIR_HELP}
+--source_data_dir DIR  root for names of sources; default: --data_dir, then its default
+--storage{STORAGE.format("the store of --data_dir")}
+--source_storage{STORAGE.format("the stores of sources")}
+--dry_run  print what would be read and written, and publish nothing
+""".strip()
+"""Options of commands that make a dataset of others; `SOURCES_NAMES` are those that a plan takes as they are."""
+SOURCES_NAMES = (
+    *("split", "data_dir", "source_data_dir", "storage_options", "source_storage_options"),
+    *("min_shard_size", "max_shard_size"),
+)
 ENGINE = """
 engine (they change no byte):
 --num_workers N  worker processes of a local run, 0 for one a core; default: one a core, of materialize this process

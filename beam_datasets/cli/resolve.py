@@ -134,7 +134,7 @@ def import_code(names: Iterable[str]) -> list[ModuleType]:
 def _load_module(name: str) -> ModuleType:
     if not _exists(name):
         raise UsageError(
-            f"there is no module {name!r}; it must be importable from here (PYTHONPATH). A file ends in .py"
+            f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file ends in .py"
         )
     return importlib.import_module(name)
 

@@ -62,7 +62,7 @@ class ExportRequest:
         target = target_dir(self.to, self.storage_options)
         if (format := FORMATS.get(self.format)) is None:
             known = f"known are {', '.join(FORMATS)}.{did_you_mean(self.format, FORMATS)}"
-            raise BeamDatasetsError(f"there is no format {self.format!r}; {known}")
+            raise BeamDatasetsError(f"unknown format {self.format!r}; {known}")
         options = self.source_storage_options
 
         def located(path: NameOrDir) -> str:
