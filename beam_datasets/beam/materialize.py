@@ -30,7 +30,7 @@ from beam_datasets.generate.blocks import histogram_of
 from beam_datasets.generate.shard_writer import Destination
 from beam_datasets.materializing import run as running
 from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_prepared
-from beam_datasets.materializing.plan import plan_job, with_counts
+from beam_datasets.materializing.plan import check_unchanged, plan_job, with_counts
 from beam_datasets.materializing.records import blocks, prepare
 
 if TYPE_CHECKING:
@@ -185,7 +185,9 @@ class _Flow(beam.PTransform):
             | "ReshuffleShards" >> beam.Reshuffle()
             | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
         )
-        return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), beam.pvalue.AsList(shards))
+        written = beam.pvalue.AsList(shards)
+        start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
+        return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written)
 
     def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Builds the flow that makes a new order."""
@@ -201,6 +203,7 @@ class _Flow(beam.PTransform):
             begin
             | "Start" >> beam.Create([publication], reshuffle=False)
             | "CheckRead" >> beam.Map(_check_read, beam.pvalue.AsSingleton(sources), beam.pvalue.AsList(read[_NUMBERS]))
+            | "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, beam.pvalue.AsList(read[_NUMBERS]))
         )
         return write_blocks(
             read.blocks,
@@ -240,6 +243,11 @@ def _with_keys(
 
 def _check_read(publication: Publication, ranges: RecordRanges, numbers: Iterable[int]) -> Publication:
     ranges.check_all_read(numbers)
+    return publication
+
+
+def _check_sources(publication: Publication, sources: Sequence[str], lineage: Lineage, _: Any) -> Publication:
+    check_unchanged(sources, lineage)  # after all is read: the last argument is what was made of it
     return publication
 
 

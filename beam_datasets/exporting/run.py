@@ -24,7 +24,7 @@ from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.runs import EXPORT_FILE
 from beam_datasets.generate.shard_writer import new_dir
-from beam_datasets.materializing.plan import record_names
+from beam_datasets.materializing.plan import check_unchanged, record_names
 from beam_datasets.reading.decoding import Decode, Map, Raw
 from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.shards import ShardPool
@@ -163,12 +163,14 @@ def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
         LostExamplesError: the files do not hold just the examples that were planned.
         PathExistsError: something else is in its place, or another run has reserved it.
         AbandonedError: this run was given up.
+        BeamDatasetsError: a source was built again in the meantime.
     """
     files = {split.split: publish.complete_split(split, written) for split in plan.splits}
     texts = _metadata(plan, files)
     if _is_done(plan, texts):
         storage.remove_tree(plan.run.staging_dir)  # an engine that ran all again has staged all again
         return plan.directory
+    check_unchanged(plan.sources, plan.lineage)
     chosen = {file.path: (file.num_bytes, file.crc32c) for split in files.values() for file in split}
     try:
         staged = publish.stage(plan.run, texts, chosen)

@@ -1,6 +1,7 @@
 """Materialize in anybody's pipeline, and what goes wrong: one clear error, nothing published, nothing left behind."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_in_a_pipeline(source, tmp_path, asked):
     again = bd.materialize(source, split=slices, to="made:2.0.0", data_dir=tmp_path / "again", num_workers=1, **asked)
     assert digests(made) == digests(again)
     assert not [path for path in made.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"filter": lambda e: bool(e["id"] % 2)}, {"reshuffle": "x"}], ids=["copy", "filter", "new"]
+)
+def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_published(source, tmp_path, asked):
+    made = Materialize(source, split="train", to="made", data_dir=tmp_path / "out", **asked)
+    shutil.rmtree(source)
+    write_dataset(source, {"train": [40, 30, 50], "test": [21]}, manifest=True)
+    with (
+        pytest.raises(errors.BeamDatasetsError, match=f"{source}: expected .*it was built again while it was read"),
+        beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as pipeline,
+    ):
+        pipeline | made
+    assert not list((tmp_path / "out").rglob("dataset_info.json"))
 
 
 def test_two_in_one_pipeline_and_not_behind_something(source, tmp_path):

@@ -1,7 +1,9 @@
 """An export as a whole: what is refused before it begins, how it becomes visible, what it says of itself."""
 
 import contextlib
+import functools
 import json
+import shutil
 import sys
 import tracemalloc
 import uuid
@@ -17,9 +19,10 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets import features as F
+from beam_datasets.beam import export as beam_export
 from beam_datasets.exporting.jsonl import JsonLines
 from beam_datasets.exporting.plan import FORMATS
-from beam_datasets.exporting.run import finish, staged_bytes, staging, write_shard
+from beam_datasets.exporting.run import finish, run_in_process, staged_bytes, staging, write_shard
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
@@ -267,6 +270,18 @@ def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
     plan = replace(plan, format=Lossy(), splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
     with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"), staging(plan):
         write_shard(plan, *next(plan.shards()))
+
+
+@pytest.mark.parametrize("how", ["here", "beam"])
+def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_exported(tmp_path: Path, how: str) -> None:
+    source = write_dataset(tmp_path / "source" / "1.0.0", {"train": [40], "test": [20]}, manifest=True)
+    plan = plan_export(source, tmp_path / "out", "jsonl", split="train")
+    shutil.rmtree(source)
+    write_dataset(source, {"train": [40], "test": [21]}, manifest=True)
+    run: Any = run_in_process if how == "here" else functools.partial(beam_export.run, num_workers=1)
+    with pytest.raises(errors.BeamDatasetsError, match=f"{source}: expected .*it was built again while it was read"):
+        run(plan)
+    assert not (tmp_path / "out").exists()
 
 
 # ----------------------------------------------------------------------------------------------- what it says of itself
