@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, records: list[bytes]) -> Pa
         ("N % 2 = 0 -- even", lambda row: row["n"] % 2 == 0),
         ("true", lambda row: True),
         ("len(list_filter(tags, lambda x: x = 'new')) = 1", lambda row: "new" in row["tags"]),
+        ("n + 1 > 3 and -n < 2", lambda row: row["n"] > 2),
         ("n <\n 3", lambda row: row["n"] < 3),
     ],
 )
@@ -113,6 +115,17 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
 def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: str, words: str) -> None:
     with pytest.raises(BeamDatasetsError, match=words):
         plan_job(str(source), to="some", data_dir=str(tmp_path), where=expression)
+
+
+def test_times_are_in_utc(records: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        chosen = Where("'2020-01-01 00:00:00'::timestamptz = '2020-01-01 00:00:00+00'::timestamptz").compile(TREE)
+        assert chosen(records) == list(range(len(records)))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_bytes_that_are_not_text() -> None:
