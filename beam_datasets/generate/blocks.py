@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
 KEY_BYTES = 16
 SIZE_BYTES = 4
@@ -283,7 +284,7 @@ def spill(
     split: str,
     keys: bytes,
     sizes: bytes,
-    payload: Iterable[bytes],
+    payload: Iterable[Buffer],
     num_bytes: int,
     directory: str,
     *,

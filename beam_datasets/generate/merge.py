@@ -3,12 +3,14 @@
 Memory holds the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
 payload that came inline; more of that waits in a temporary file of this machine. A chunk grows with the number of
 blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
-512 MiB in all. Ranges of objects are asked for together.
+512 MiB in all. Ranges of objects are asked for together. Records that follow each other in a block, as most do of a
+version that little is appended to, are written from where they were read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
@@ -26,14 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
     from beam_datasets.generate.blocks import AnyBlock
 
 INLINE_BYTES = 32 << 20  # of inline payload that memory holds
-MIN_CHUNK_BYTES = 4 << 20  # small buffers are used again, large ones cost fresh pages
+MIN_CHUNK_BYTES = 1 << 20  # fits the processor's cache; small buffers are used again, large ones cost fresh pages
 MAX_OPEN_FILES = 500
 READS_AT_ONCE = 16
 PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
+MIN_RUN_BYTES = 16 << 10  # of records that follow each other, on average, so that they need not be gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +186,11 @@ class Merge:
 
     def repeats(self) -> NDArray[np.intp]:
         """Returns the ranks whose key is that of the rank before."""
-        keys = self.keys[self.order]
-        return np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1)) + 1
+        high, low = (self.keys[:, half] for half in (0, 1))
+        high = high[self.order]
+        ranks = np.flatnonzero(high[1:] == high[:-1]) + 1
+        repeats: NDArray[np.intp] = ranks[low[self.order[ranks]] == low[self.order[ranks - 1]]]
+        return repeats
 
     def without_duplicates(self) -> Merge:
         """Returns the merge in which of records with the same key only the smallest is left."""
@@ -197,8 +204,8 @@ class Merge:
         keep[repeats - 1] = False
         return replace(self, order=order[keep])
 
-    def chunks(self, chunk_bytes: int | None = None) -> Iterator[bytes]:
-        """Yields the framed records in order, `PIECE_BYTES` at a time; reads about chunk_bytes of them at once."""
+    def chunks(self, chunk_bytes: int | None = None) -> Iterator[list[Buffer]]:
+        """Yields the framed records in order, in buffers to be written together; reads about chunk_bytes at once."""
         sizes = self.sizes[self.order]
         if chunk_bytes is None:
             num_bytes = int(sizes.sum(dtype=np.int64))
@@ -207,7 +214,7 @@ class Merge:
         for start, stop in _cuts(sizes, chunk_bytes):
             yield from self._gather(self.order[start:stop])
 
-    def _gather(self, places: NDArray[np.intp]) -> Iterator[bytes]:
+    def _gather(self, places: NDArray[np.intp]) -> Iterator[list[Buffer]]:
         """Yields the framed records at these places, in this order; reads the range of each block once."""
         is_read = np.zeros(len(self.blocks), np.bool_)  # np.unique would sort all places
         is_read[self.block_of[places]] = True
@@ -222,13 +229,18 @@ class Merge:
         ranges: list[bytes] = list(
             self.for_all(lambda block, low, high: block.read(low, high), some, lows.tolist(), highs.tolist())
         )
-        if len(ranges) == 1 and (starts[1:] == (starts + sizes)[:-1]).all():
-            yield ranges[0]
-            return
         starts -= lows[block_of]
+        ends = starts + sizes
+        follows = (starts[1:] == ends[:-1]) & (block_of[1:] == block_of[:-1])
+        if (len(follows) + 1 - np.count_nonzero(follows)) * MIN_RUN_BYTES <= sizes.sum():
+            views, cuts = [memoryview(some) for some in ranges], np.flatnonzero(~follows)
+            firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(follows))
+            runs = zip(block_of[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist())
+            yield [views[block][start:stop] for block, start, stop in runs]
+            return
         for first, stop in _cuts(sizes, PIECE_BYTES):
             piece = slice(first, stop)
-            yield gather(ranges, block_of[piece], starts[piece], sizes[piece])
+            yield [gather(ranges, block_of[piece], starts[piece], sizes[piece])]
 
 
 def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlock:
@@ -238,7 +250,7 @@ def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlock:
         merge = Merge.of(blocks, stack)
         keys, sizes = merge.ordered_keys().tobytes(), merge.sizes[merge.order]
         num_bytes = int(sizes.sum(dtype=np.int64))
-        payload = merge.chunks()
+        payload = itertools.chain.from_iterable(merge.chunks())
         return spill(blocks[0].split, keys, sizes.astype("<u4").tobytes(), payload, num_bytes, spill_dir, kind="run")
 
 

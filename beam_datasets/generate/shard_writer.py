@@ -138,19 +138,25 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         merge = merge.slice(group.skip, group.skip + sum(group.takes))
         chunks = merge.chunks(destination.chunk_bytes)
         if len(group.takes) > 1:
-            payload = memoryview(b"".join(chunks))
+            payload = memoryview(b"".join(itertools.chain.from_iterable(chunks)))
             return _write_together(group, payload, _index(merge, group, destination), destination)
         path = destination.group_path(group)
-        checksum = 0
         with storage.open_writer(path) as writer:
-            for chunk in chunks:
-                checksum = crc32c.crc32c(chunk, checksum)
-                writer.write([chunk])
+            checksum = write_chunks(writer, chunks)
         index = _index(merge, group, destination)
         del merge, chunks  # an index takes as much memory
     content = index.to_bytes()
     storage.write_bytes(path + ".index", content)
     return [_written(group, 0, path, index, checksum, crc32c.crc32c(content))]
+
+
+def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksum: int = 0) -> int:
+    """Writes the chunks of a `Merge`; returns the CRC-32C of what was written, continued from `checksum`."""
+    for chunk in chunks:
+        for buffer in chunk:
+            checksum = crc32c.crc32c(buffer, checksum)
+        writer.write(chunk)
+    return checksum
 
 
 def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:

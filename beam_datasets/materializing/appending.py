@@ -38,7 +38,7 @@ from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.generate.progress import watch
-from beam_datasets.generate.shard_writer import Destination, WrittenShard
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, write_chunks
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
@@ -64,7 +64,7 @@ RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4
 """A range has at most so many records of a file, and records of about so many files, of each run."""
 
-RANGES_COUNTED = 64
+RANGES_COUNTED = 16
 """Consecutive ranges that one thread counts, so that it opens each index once."""
 
 MAX_OPEN_SHARDS = 128
@@ -400,9 +400,7 @@ class MergedSplit:
                 merge = merge.slice(max(first - before, 0), stop - before)
                 sizes.append(merge.sizes[merge.order])
                 keys.append(merge.ordered_keys())
-                for chunk in merge.chunks():
-                    checksum = crc32c.crc32c(chunk, checksum)
-                    writer.write([chunk])
+                checksum = write_chunks(writer, merge.chunks(), checksum)
         index = Index(
             np.cumsum(np.concatenate(sizes), dtype=np.uint64), np.concatenate(keys), ordered=destination.ordered
         )

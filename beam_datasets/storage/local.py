@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _WRITE_BUFFER = 128 << 10  # what is larger is written as it is; through the buffer it would be copied once more
+_MAX_BUFFERS = 1000  # written together; Linux and macOS allow 1024
 _WRITEBACK_BYTES = 8 << 20  # written before the disk is asked to begin with them
 _SYNC_FILE_RANGE_WRITE = 2
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
@@ -105,7 +106,11 @@ class LocalWriter(Writer):
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Appends the buffers; on an error the temporary file is gone."""
         with _named(self.path, self.abort):
-            self._file.writelines(buffers)
+            if isinstance(buffers, list) and len(buffers) > 1:
+                self._file.flush()
+                _write_together(self._file.fileno(), buffers)
+            else:
+                self._file.writelines(buffers)
             if self._file.tell() - self._flushed >= _WRITEBACK_BYTES:
                 self._flushed = self._file.tell()
                 _start_writeback(self._file.fileno())
@@ -134,6 +139,18 @@ class LocalWriter(Writer):
             self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
+
+
+def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
+    """Writes buffers with as few system calls as possible: the system then takes large pages, which costs less."""
+    views = [memoryview(buffer).cast("B") for buffer in buffers]
+    for i in range(0, len(views), _MAX_BUFFERS):
+        some = views[i : i + _MAX_BUFFERS]
+        done = os.writev(descriptor, some) if hasattr(os, "writev") else 0  # Windows has none
+        for view in some:  # what is left, because a disk gets full or a signal comes
+            rest, done = view[done:], max(0, done - len(view))
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, CorruptRecordError, DuplicateKeyError
+from beam_datasets.generate import merge
 from beam_datasets.materializing import appending, records
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.run import run_in_process
@@ -32,11 +33,15 @@ numbers = st.dictionaries(keys, st.integers(0, 9), min_size=1, max_size=40)
 
 @contextlib.contextmanager
 def ranges_of(num_records, files):
-    """Cuts keys into ranges of so many records and files, of which about as many shards as records stay open."""
+    """Cuts keys into ranges of so many records and files, of which about as many shards as records stay open.
+
+    Runs of so many bytes are written from where they were read.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(appending, "RANGE_RECORDS", num_records)
         patch.setattr(appending, "RANGE_FILES", files)
         patch.setattr(appending, "MAX_OPEN_SHARDS", num_records)
+        patch.setattr(merge, "MIN_RUN_BYTES", num_records)
         yield
 
 

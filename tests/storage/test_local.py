@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import threading
+from array import array
 from pathlib import Path
 
 import pytest
@@ -338,6 +339,26 @@ def test_a_read_that_the_system_cuts_goes_on(tmp_path, monkeypatch):
         (tmp_path / "x").write_bytes(data[:50])
         with pytest.raises(StorageError, match=f"^{tmp_path}/x ended at byte 50"):
             reader.read(3, 90)
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_buffers_that_are_written_together_follow_each_other_also_if_the_system_cuts_them(
+    has_call, tmp_path, monkeypatch
+):
+    real = os.write
+    if has_call:
+        monkeypatch.setattr(os, "writev", lambda file, some: real(file, b"".join(some)[:2500]))
+    else:
+        monkeypatch.delattr(os, "writev")
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:7]))
+    parts = [bytes([i % 256]) * (i % 5) for i in range(2200)]
+    with storage.open_writer(tmp_path / "a") as writer:
+        writer.write([b"first", b""])
+        writer.write([b"one"])
+        writer.write([*parts, array("q", [1, 2])])
+        writer.write([b"last"])
+    expected = b"firstone" + b"".join(parts) + array("q", [1, 2]).tobytes() + b"last"
+    assert (tmp_path / "a").read_bytes() == expected
 
 
 def test_permissions_of_a_new_file_follow_the_umask(tmp_path):
