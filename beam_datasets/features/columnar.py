@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import math
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
@@ -324,6 +325,7 @@ class Numbers(View):
 
     def __post_init__(self) -> None:
         self._lift = lift(self.dtype, "")
+        self._size = math.prod(self.shape)
 
     def rows(self, column: Any) -> list[Any]:
         """Returns NumPy scalars or arrays of their own; None if missing."""
@@ -341,8 +343,14 @@ class Numbers(View):
             return self.rows
         if not self.shape:
             return functools.partial(np.frombuffer, dtype=self.dtype)
-        shape = (-1, *self.shape)
-        return lambda column: _own(np.frombuffer(column, self.dtype).reshape(shape))
+        return self._stored_rows
+
+    def _stored_rows(self, column: bytearray) -> list[Any]:
+        """Returns arrays of their own."""
+        numbers = np.frombuffer(column, self.dtype)
+        if len(numbers) == self._size:
+            return [numbers.reshape(self.shape)]
+        return [row.copy() for row in numbers.reshape(-1, *self.shape)]
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
         """Returns the parts of one array."""

@@ -7,6 +7,8 @@ typedef struct {
     Py_ssize_t at;        /* of a feature, where its values begin; of a nest, how many keys it has */
 } Place;
 
+enum { FEW_PLACES = 64 }; /* the space of a plan grows by so many */
+
 typedef struct {
     Place *places;
     Py_ssize_t n;
@@ -18,14 +20,12 @@ static int plan_add(Plan *plan, PyObject *key, PyObject *nest, PyObject *values,
     Py_ssize_t number = is_nest ? PyDict_Size(nest) : PyLong_AsSsize_t(nest);
     if (number == -1 && PyErr_Occurred()) return -1;
     if (!is_nest && (number < 0 || number >= PyList_Size(values)))
-        PyErr_Format(PyExc_IndexError, "no feature %zd", number);
-    else if (key != NULL && !PyUnicode_CheckExact(key)) /* it could change the dict while it is compared */
-        PyErr_Format(PyExc_TypeError, "expected a key of type str, got %R", key);
-    if (PyErr_Occurred()) return -1;
-    if ((plan->n & (plan->n - 1)) == 0) { /* there is space for a power of two */
-        Place *places = PyMem_Realloc(plan->places, (size_t)(2 * plan->n + 1) * sizeof *places);
-        if (places == NULL) PyErr_NoMemory();
-        if (places == NULL) return -1;
+        return PyErr_Format(PyExc_IndexError, "no feature %zd", number), -1;
+    if (key != NULL && !PyUnicode_CheckExact(key)) /* it could change the dict while it is compared */
+        return PyErr_Format(PyExc_TypeError, "expected a key of type str, got %R", key), -1;
+    if (plan->n % FEW_PLACES == 0) {
+        Place *places = PyMem_Realloc(plan->places, (size_t)(plan->n + FEW_PLACES) * sizeof *places);
+        if (places == NULL) return PyErr_NoMemory(), -1;
         plan->places = places;
     }
     plan->places[plan->n++] = (Place){Py_XNewRef(key), is_nest ? Py_NewRef(nest) : NULL, is_nest ? number : number * n};

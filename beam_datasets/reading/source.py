@@ -207,7 +207,7 @@ class Source(Operation):
         file = self._files.get(run)
         shard = self._shard(run) if file is None else self.pool.open(*file)
         data = shard.read_one(record)
-        return self._with_ids([data], run, [record])[0]
+        return self._with_ids([data], run, [record])[0] if self._config.add_tfds_id else data
 
     def fetch_indices(self, indices: Ints) -> Items:
         """Returns the records at indices in [0, length) of the dataset order; a damaged one is an error."""
