@@ -179,7 +179,7 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
     stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)
     for path, value, leaf in leaves_with_features(stored, features):
         if isinstance(leaf, _PICTURES):
-            files = [value] if isinstance(value, bytes) else list(_files_in(value))
+            files = [value] if isinstance(value, bytes) else list(files_in(value))
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
             for number, data in zip(numbers, files):
                 data = _visible(data, leaf)
@@ -189,12 +189,13 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
     return written
 
 
-def _files_in(value: Any) -> Iterator[bytes]:
+def files_in(value: Any) -> Iterator[bytes]:
+    """Yields the files of a value that was not decoded, in order."""
     if isinstance(value, bytes):
         yield value
     elif value is not None:
         for item in value.flat_values if isinstance(value, RaggedArray) else value:
-            yield from _files_in(item)
+            yield from files_in(item)
 
 
 def _visible(data: bytes, feature: FeatureConnector) -> bytes:

@@ -86,18 +86,23 @@ def _splits_json(info: DatasetInfo) -> dict[str, Any]:
     }
 
 
+def lineage_facts(lineage: Lineage) -> Iterator[str]:
+    """Yields how a materialized dataset was made of its sources."""
+    for name, split in lineage.splits.items():
+        yield f"{name} = {split.expression}"
+    for name, counts in (lineage.appended or {}).items():
+        yield f"{name}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}"
+    if lineage.features is not None:
+        yield f"only the features {', '.join(lineage.features)}"
+    if lineage.filter is not None:
+        yield f"only examples that pass {lineage.filter}"
+    if lineage.reshuffle is not None:
+        yield f"in a new order, of the salt {lineage.reshuffle!r}"
+
+
 def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
     """Yields where a materialized dataset came from, a fact a line, and where that came from, indented."""
-    for name, split in lineage.splits.items():
-        yield f"{indent}{name} = {split.expression}"
-    for name, counts in (lineage.appended or {}).items():
-        yield f"{indent}{name}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}"
-    if lineage.features is not None:
-        yield f"{indent}only the features {', '.join(lineage.features)}"
-    if lineage.filter is not None:
-        yield f"{indent}only examples that pass {lineage.filter}"
-    if lineage.reshuffle is not None:
-        yield f"{indent}in a new order, of the salt {lineage.reshuffle!r}"
+    yield from (f"{indent}{fact}" for fact in lineage_facts(lineage))
     for number, dataset in enumerate(lineage.datasets):
         words = "of" if number == 0 else "and of"
         yield f"{indent}{words} {dataset.full_name} (SHA-256 of its {dataset.digest_of}: {dataset.digest[:12]}...)"
@@ -113,7 +118,7 @@ def run_list(args: Sequence[str]) -> int:
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
-    found = [listed for name in names for listed in _list_dataset(name, root)]
+    found = [listed for name in names for listed in list_dataset(name, root)]
     if known.json:
         say(json.dumps(found, indent=1))
     elif not found:
@@ -123,23 +128,22 @@ def run_list(args: Sequence[str]) -> int:
     return 0
 
 
-def _list_dataset(name: str, root: str) -> list[dict[str, Any]]:
+def list_dataset(name: str, root: str) -> list[dict[str, Any]]:
     """Returns what is listed of a dataset: its versions, or why they are unknown."""
     try:
-        return [_listed(full_name, root) for full_name in catalog.list_published(name, root)]
+        return [listed(full, storage.join(root, full.replace(":", "/"))) for full in catalog.list_published(name, root)]
     except PathPermissionError as error:
         return [{"dataset": name, "directory": storage.join(root, name), "error": str(error)}]
 
 
-def _listed(name: str, root: str) -> dict[str, Any]:
+def listed(name: str, directory: str) -> dict[str, Any]:
     """Returns what is listed of a version: its splits, or why they are unknown."""
-    listed: dict[str, Any] = {"dataset": name}
+    found: dict[str, Any] = {"dataset": name, "directory": directory}
     try:
-        listed["directory"] = str(directory := catalog.find_dataset_dir(name, root))
         path = storage.join(directory, INFO_FILE)
-        return listed | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
+        return found | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
     except BeamDatasetsError as error:
-        return listed | {"error": str(error)}
+        return found | {"error": str(error)}
 
 
 def _row(listed: dict[str, Any]) -> list[Any]:

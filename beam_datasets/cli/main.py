@@ -29,6 +29,7 @@ COMMANDS = {  # name -> module of this package, function in it; only the module 
     "head": ("head", "run"),
     "slices": ("slices", "run"),
     "stats": ("stats", "run"),
+    "explore": ("explore", "run"),
     "diff": ("diff", "run"),
     "verify": ("verify", "run"),
     "publish": ("publish", "run"),
@@ -50,6 +51,7 @@ Generates, describes and shows datasets.
   beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples
   beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
   beam-datasets stats NAME_OR_DIR                   what its features hold, as a table or a page with plots
+  beam-datasets explore [NAME_OR_DIR]               datasets in a browser: rows, images, filters, comparisons
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets verify NAME_OR_DIR                  whether a dataset is whole; --repair restores what it can
   beam-datasets publish RESULT --version V          publish a refused result under another version number

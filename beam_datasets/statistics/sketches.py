@@ -407,7 +407,7 @@ def histogram(spread: Spread) -> dict[str, Any]:
     whole = spread.kind != "f"
     lows, highs = (bounds.tolist() for bounds in spread.bounds())
     totals: list[int] = [0, *accumulate(spread.counts.tolist())]
-    edges = _edges(*_range(spread), whole=whole)
+    edges = bar_edges(*_range(spread), whole=whole)
 
     def below(edge: Any) -> int:
         place = bisect_left(highs, edge)
@@ -433,7 +433,8 @@ def _range(spread: Spread) -> tuple[Any, Any]:
     return (first, last) if first < last and high / 2 - low / 2 > _WIDE * (last / 2 - first / 2) else (low, high)
 
 
-def _edges(first: Any, last: Any, *, whole: bool) -> list[Any]:
+def bar_edges(first: Any, last: Any, *, whole: bool) -> list[Any]:
+    """Returns the edges of bars of one width for the numbers from `first` to `last`, both included."""
     if whole:
         width = -(-(last - first + 1) // BARS)
         return [first + width * bar for bar in range(-(-(last - first + 1) // width) + 1)]

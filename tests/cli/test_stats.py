@@ -152,7 +152,7 @@ def test_a_page(tmp_path, run):
     assert "script" not in page.tags
     assert "i" not in page.tags
     assert "<script>alert('1')</script>" in page.text
-    assert target.read_text().count('<div class="plot"') == 2
+    assert target.read_text().count('<svg class="plot"') == 2
     assert all(link.startswith("#") for link in page.links)
     assert "http" not in target.read_text()
 

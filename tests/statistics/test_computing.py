@@ -255,7 +255,7 @@ def test_large_integers_are_whole(tmp_path, dtype):
         assert f"{value:,} " in text
         assert f"{value:,}<" in html
     assert f"{min(numbers):,}" in text
-    assert f'title="{edges[0]:,} to {edges[1] - 1:,}: {counts[0]:,}"' in html
+    assert f"<title>{edges[0]:,} to {edges[1] - 1:,}: {counts[0]:,}</title>" in html
 
 
 def test_an_empty_slice_has_no_shares():

@@ -1,0 +1,1 @@
+"""`beam-datasets explore`: a web application that shows datasets, on this machine."""

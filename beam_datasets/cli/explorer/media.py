@@ -1,0 +1,116 @@
+"""Images and sounds of examples as files that a browser shows: PNG in a small size, and WAV.
+
+Nothing that is stored is sent as it is, except sounds in a known format: what a browser makes of it could be more than
+an image.
+"""
+
+from __future__ import annotations
+
+import io
+import wave
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.cli.examples import leaves_with_features
+from beam_datasets.cli.head import files_in, to_image
+from beam_datasets.errors import DatasetNotFoundError, FeatureValueError
+from beam_datasets.features import Audio, Image, Video
+from beam_datasets.features.config import UnknownFeature
+from beam_datasets.features.decode import skip_decoding
+from beam_datasets.features.sequence import below, innermost
+from beam_datasets.formats.endings import ending_of
+from beam_datasets.statistics.summary import image_size
+
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
+    from beam_datasets.reading.opening import ReadOnlyBuilder
+
+PICTURES, SOUNDS = (Image, Video), (Audio,)
+MAX_PIXELS = 30_000_000  # that are decoded for a small image
+MAX_SHOWN = 4  # images of a value
+_MAX_SECONDS, _DEFAULT_RATE = 600, 16_000
+_TYPES = {"wav": "audio/wav", "flac": "audio/flac", "mp3": "audio/mpeg", "ogg": "audio/ogg"}
+
+
+def stored_features(features: FeatureConnector) -> Any:
+    """Returns the decoders that leave images, files of sound and what is not known as they are stored."""
+    return skip_decoding(features, UnknownFeature, *PICTURES, *SOUNDS)
+
+
+def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
+    """Returns the images or sounds of a value: `item` counts them, `note` describes one that is not shown.
+
+    None for a value of another kind.
+    """
+    if isinstance(leaf, SOUNDS):
+        return [{"item": 0, "note": ""}] if isinstance(value, (bytes, np.ndarray)) else None
+    if not isinstance(leaf, PICTURES):
+        return None
+    return [{"item": number, "note": _too_large(data)} for number, data in enumerate(files_in(value))]
+
+
+def _too_large(data: bytes) -> str:
+    height, width, _ = image_size(data) or (0, 0, 0)
+    return f"{width:,} x {height:,}, too large to be shown" if height * width > MAX_PIXELS else ""
+
+
+def media(
+    published: ReadOnlyBuilder, expression: str, index: int, path: str, item: int, pixels: int
+) -> tuple[bytes, str]:
+    """Returns an image or a sound of an example, and its media type.
+
+    Args:
+        published: the dataset.
+        expression: of the slice.
+        index: of the example in it.
+        path: of the feature.
+        item: which one of the feature's images.
+        pixels: the longer side of the image that is returned, at most.
+
+    Raises:
+        DatasetNotFoundError: the example has none there.
+        FeatureValueError: the image is damaged, or too large.
+    """
+    features = published.info.features
+    sounds = [leaf for _, _, feature in below(features) if isinstance(leaf := innermost(feature), Audio)]
+    as_files = any(sound.lazy_decode for sound in sounds)  # these need not be decoded, nor what reads them installed
+    decoders = stored_features(features) if as_files else skip_decoding(features, UnknownFeature, *PICTURES)
+    example = published.as_dataset(expression, decoders=decoders)[index]
+    for found, value, leaf in leaves_with_features(example, features):
+        if found == path and isinstance(leaf, SOUNDS) and value is not None:
+            return _sound(value, leaf)
+        if found == path and isinstance(leaf, PICTURES):
+            files = list(files_in(value))
+            if 0 <= item < len(files):
+                return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
+    raise DatasetNotFoundError(f"{published.info.display_name}: example {index} has no image or sound {path!r} {item}")
+
+
+def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
+    if note := _too_large(data):
+        raise FeatureValueError(f"{path}: the image has {note}")
+    array = leaf.unpacker(path)(data)
+    step = max(1, max(array.shape[:2]) // (2 * pixels))  # so that colours are converted of few pixels
+    image = to_image(array[::step, ::step])
+    image.thumbnail((pixels, pixels))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
+    if isinstance(value, bytes):
+        return value, _TYPES.get(ending_of(value), "application/octet-stream")
+    rate = leaf.sample_rate or _DEFAULT_RATE
+    samples = np.asarray(value)[: rate * _MAX_SECONDS]
+    highest = float(np.abs(samples.astype(np.float64)).max(initial=0))
+    unit = 1.0 if samples.dtype.kind == "f" else 32768.0
+    scaled = samples.astype(np.float64) / max(highest, unit)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(samples.shape[1] if samples.ndim > 1 else 1)
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes((np.nan_to_num(scaled) * 32767).astype("<i2").tobytes())
+    return file.getvalue(), "audio/wav"

@@ -1,0 +1,286 @@
+"""What the pages of `beam-datasets explore` show, as plain values; nothing here knows HTTP or HTML."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets import catalog
+from beam_datasets.cli.examples import leaves_with_features, value_text
+from beam_datasets.cli.explorer.media import SOUNDS, media_of, stored_features
+from beam_datasets.cli.info import lineage_facts, list_dataset, listed
+from beam_datasets.cli.printing import size_text
+from beam_datasets.diffing.features import compare_features
+from beam_datasets.errors import DatasetNotFoundError
+from beam_datasets.features import NestedDataset, RaggedArray
+from beam_datasets.features.sequence import below
+from beam_datasets.materializing.where import Where
+from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.metadata.splits import AbstractSplit
+from beam_datasets.reading.opening import builder_from_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from beam_datasets.reading.opening import ReadOnlyBuilder
+
+PAGE_ROWS = 20
+CELL = 120  # characters of a value among the rows
+MAX_TEXT = 20_000  # characters on the page of an example
+MAX_SCANNED, MAX_SECONDS, BLOCK = 100_000, 1.0, 2048  # of a request with a condition
+_MAX_BARS = 400  # of shards
+_MAX_ITEMS = 100  # of a sequence on the page of an example
+
+opened = lru_cache(64)(builder_from_directory)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The datasets that are shown.
+
+    Attributes:
+        root: their `data_dir`.
+        only: of a single dataset its name and directory; None for all below the root.
+    """
+
+    root: str
+    only: tuple[str, str] | None = None
+
+    def open(self, name: str) -> ReadOnlyBuilder:
+        """Returns the version of a name; a path is not a name.
+
+        Raises:
+            DatasetNotFoundError, ValueError: there is none.
+        """
+        if self.only is None:
+            return opened(catalog.find_dataset_dir(name, self.root))
+        if name != self.only[0]:
+            raise DatasetNotFoundError(f"only {self.only[0]} is shown here, got {name!r}")
+        return opened(self.only[1])
+
+    def index(self) -> dict[str, Any]:
+        """Returns the versions by dataset, and the errors of those that cannot be read."""
+        if self.only is not None:
+            found = [listed(*self.only)]
+        else:
+            found = [one for name in catalog.list_datasets(self.root) for one in list_dataset(name, self.root)]
+        rows = [one | _totals(one.get("splits", {})) for one in found]
+        return {"root": self.root, "datasets": rows}
+
+    def load_code(self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: str = "") -> dict[str, str]:
+        """Returns what loads the examples of a page: Python, and a command that makes a dataset of them."""
+        name, directory = published.info.display_name, published.dataset_dir
+        source = repr(directory) if self.only else f"{name!r}, data_dir={self.root!r}"
+        split = next(iter({part.splitname for part in _parts(published, expression)}), "selection")
+        target = f"{published.name}_part"
+        command = ["beam-datasets", "materialize", directory if self.only else name, "--data_dir", self.root]
+        command += ["--split", f"{split}={expression}", *(["--where", where] if where else []), "--to", target]
+        if where:
+            chosen = f"split={{{split!r}: {expression!r}}}, where={where!r}, to={target!r}"
+            python = (
+                f"bd.materialize({source}, {chosen})"
+                if not self.only
+                else (f"bd.materialize({source}, data_dir={self.root!r}, {chosen})")
+            )
+        else:
+            opening = f"bd.builder_from_directory({source})" if self.only else f"bd.builder({source})"
+            python = f"ds = {opening}.as_dataset(split={expression!r})" + (f"\nexamples = ds[{rows}]" if rows else "")
+        return {"python": f"import beam_datasets as bd\n\n{python}", "command": shlex.join(command)}
+
+
+def _totals(splits: Mapping[str, Any]) -> dict[str, Any]:
+    examples, num_bytes = (sum(split[what] for split in splits.values()) for what in ("examples", "bytes"))
+    return {"examples": examples, "size": size_text(num_bytes)}
+
+
+def _parts(published: ReadOnlyBuilder, expression: str) -> list[Any]:
+    return AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
+
+
+# ----------------------------------------------------------------------------------------------------------- a dataset
+
+
+def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
+    """Returns what a version is: description, features, splits, shards and lineage."""
+    published = catalogue.open(name)
+    info = published.info
+    return {
+        "info": info,
+        "directory": published.dataset_dir,
+        "digest": published.digest,
+        "features": [
+            (path, _described(feature), getattr(feature, "doc", None)) for path, _, feature in below(info.features)
+        ],
+        "splits": [_split(published, split) for split in info.splits],
+        "lineage": None if published.lineage is None else _lineage(published.lineage),
+        "versions": [] if catalogue.only else catalog.list_published(info.name, catalogue.root),
+        "code": catalogue.load_code(published, next(iter(info.splits), "train")),
+    }
+
+
+def _described(feature: Any) -> str:
+    return " ".join(repr(feature).split())
+
+
+def _split(published: ReadOnlyBuilder, name: str) -> dict[str, Any]:
+    """Returns the sizes of a split's shards; if there are many, a bar has the largest of some."""
+    split = published.info.splits[name]
+    lengths = list(map(int, split.shard_lengths))
+    each = -(-len(lengths) // _MAX_BARS) or 1
+    bars = [max(lengths[start : start + each]) for start in range(0, len(lengths), each)]
+    sizes = published.manifest.splits[name].num_bytes if published.manifest else ()
+    return {
+        "name": name,
+        "examples": split.num_examples,
+        "size": size_text(split.num_bytes or 0),
+        "shards": len(lengths),
+        "lengths": (min(lengths), int(np.median(lengths)), max(lengths)) if lengths else (0, 0, 0),
+        "largest": size_text(max(sizes)) if sizes else "",
+        "bars": bars,
+        "highest": max(bars, default=0) or 1,
+    }
+
+
+def _lineage(lineage: Lineage) -> dict[str, Any]:
+    """Returns the facts of a lineage, and its sources with theirs."""
+    sources = []
+    for source in lineage.datasets:
+        path = f"the lineage of {source.full_name}"
+        deeper = None if source.source is None else _lineage(Lineage.from_json(source.source, path=path))
+        sources.append({"name": source.full_name, "digest": source.digest, "lineage": deeper})
+    return {"facts": list(lineage_facts(lineage)), "sources": sources}
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+@lru_cache(64)
+def read(published: ReadOnlyBuilder, expression: str) -> Any:
+    """Returns a slice whose images and sounds are the bytes that are stored."""
+    return published.as_dataset(expression, decoders=stored_features(published.info.features))
+
+
+def rows_page(
+    catalogue: Catalogue, name: str, expression: str = "", start: int = 0, where: str = "", key: str = ""
+) -> dict[str, Any]:
+    """Returns rows of a slice from an index on: all, or those for which a condition holds.
+
+    A condition is evaluated on at most `MAX_SCANNED` examples, for about `MAX_SECONDS`; `next` is where it goes on.
+
+    Raises:
+        BeamDatasetsError: the dataset, the slice, the condition or the key is of no use.
+    """
+    published = catalogue.open(name)
+    expression = expression or next(iter(published.info.splits), "train")
+    dataset = read(published, expression)
+    total, found = len(dataset), None
+    if key:
+        found = dataset.find(key)
+        start = start if found is None else found
+    start = min(max(start, 0), max(total - 1, 0))
+    if where:
+        indices, stop = _chosen(dataset, published.info.features, where, start)
+    else:
+        stop = min(start + PAGE_ROWS, total)
+        indices = list(range(start, stop))
+    cells = [_cells(dataset[index], published.info.features, CELL) for index in indices]
+    return {
+        "name": published.info.display_name,
+        "slice": expression,
+        "splits": list(published.info.splits),
+        "where": where,
+        "key": key,
+        "found": found,
+        "total": total,
+        "start": start,
+        "stop": stop,
+        "previous": None if where or not start else max(start - PAGE_ROWS, 0),
+        "next": stop if stop < total else None,
+        "last": None if where or not total else (total - 1) // PAGE_ROWS * PAGE_ROWS,
+        "columns": [cell["path"] for cell in cells[0]] if cells else [],
+        "rows": list(zip(indices, cells)),
+        "code": catalogue.load_code(published, expression, where, f"{start}:{stop}"),
+    }
+
+
+def _chosen(dataset: Any, features: Any, where: str, start: int) -> tuple[list[int], int]:
+    """Returns the indices of examples for which a condition holds, a page at most, and where the search ended."""
+    places, records = Where(where).compile(features), dataset.raw()
+    found: list[int] = []
+    until, deadline = min(start + MAX_SCANNED, len(dataset)), time.monotonic() + MAX_SECONDS
+    while start < until and time.monotonic() < deadline:
+        stop = min(start + BLOCK, until)
+        found += [start + place for place in places(records[start:stop])]
+        start = stop
+        if len(found) >= PAGE_ROWS:
+            return found[:PAGE_ROWS], start if len(found) == PAGE_ROWS else found[PAGE_ROWS - 1] + 1
+    return found, start
+
+
+def _cells(example: Any, features: Any, width: int) -> list[dict[str, Any]]:
+    """Returns the values of an example: the text of each, or the images or sounds that it is."""
+    cells = []
+    for path, value, leaf in leaves_with_features(example, features):
+        media = media_of(value, leaf)
+        text = value_text(value, leaf, width) if media is None else f"{len(media):,}" if len(media) > 4 else ""
+        cells.append({"path": path, "text": text, "media": media, "sound": isinstance(leaf, SOUNDS)})
+    return cells
+
+
+def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -> dict[str, Any]:
+    """Returns one example whole: texts up to `MAX_TEXT` characters, sequences up to 100 items."""
+    published = catalogue.open(name)
+    dataset = read(published, expression)
+    cells = _cells(dataset[index], published.info.features, 1000)
+    for cell, (_, value, leaf) in zip(cells, leaves_with_features(dataset[index], published.info.features)):
+        if cell["media"] is None:
+            cell |= _whole(value, leaf)
+    return {
+        "name": published.info.display_name,
+        "slice": expression,
+        "index": index,
+        "total": len(dataset),
+        "cells": cells,
+        "code": catalogue.load_code(published, expression, rows=str(index)),
+    }
+
+
+def _whole(value: Any, leaf: Any) -> dict[str, Any]:
+    if isinstance(value, (bytes, str)):
+        text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+        return {"whole": text[:MAX_TEXT], "more": max(len(text) - MAX_TEXT, 0)}
+    if isinstance(value, np.ndarray) and value.ndim and not value.dtype.hasobject:
+        return {"whole": np.array2string(value, threshold=2 * _MAX_ITEMS), "more": 0}
+    if isinstance(value, RaggedArray):
+        value = [value[row] for row in range(min(len(value), _MAX_ITEMS))]
+    if isinstance(value, (list, NestedDataset, np.ndarray)) and np.ndim(value):
+        return {"whole": "\n".join(value_text(item, leaf, 1000) for item in value[:_MAX_ITEMS]), "more": 0}
+    return {}
+
+
+def text_of(catalogue: Catalogue, name: str, expression: str, index: int, path: str) -> bytes:
+    """Returns a text as it is stored.
+
+    Raises:
+        DatasetNotFoundError: the example has no such text.
+    """
+    published = catalogue.open(name)
+    example = read(published, expression)[index]
+    for found, value, _ in leaves_with_features(example, published.info.features):
+        if found == path and isinstance(value, (bytes, str)):
+            return value if isinstance(value, bytes) else value.encode()
+    raise DatasetNotFoundError(f"{name}: example {index} has no text {path!r}")
+
+
+# ---------------------------------------------------------------------------------------------------------- comparison
+
+
+def feature_changes(catalogue: Catalogue, names: list[str]) -> list[str]:
+    """Returns how the features of two datasets differ, a line each."""
+    old, new = (catalogue.open(name).info.features for name in names)
+    return list(map(str, compare_features(old, new).changes))

@@ -1,0 +1,220 @@
+"""The explorer, asked through its real server."""
+
+import html
+import http.client
+import io
+import os
+import re
+import shlex
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+import wave
+
+import pytest
+from PIL import Image
+
+import beam_datasets as bd
+from beam_datasets.cli import main
+from beam_datasets.cli.explore import find
+from beam_datasets.cli.explorer import app, pages
+from beam_datasets.cli.explorer.pages import Catalogue, rows_page
+from tests.hostile import IMAGE, LONG, SCRIPT, explorer, publish
+from tests.processes import started
+
+NAME = "hostile:1.0.0"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return publish(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def url(data):
+    with explorer(Catalogue(str(data))) as address:
+        yield address
+
+
+def get(url, path="/", /, headers=None, **query):
+    """Returns (status, headers, body)."""
+    request = urllib.request.Request(f"{url}{path}?{urllib.parse.urlencode(query)}", headers=headers or {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read()
+
+
+def text(url, path="/", /, **query):
+    status, headers, body = get(url, path, **query)
+    assert status == 200, body.decode()
+    assert headers["Content-Security-Policy"].startswith("default-src 'self'")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    page = body.decode()
+    assert re.findall(r"<script[^>]*>", page) == ['<script src="/explore.js" defer>']
+    assert not re.search(r"<[^>]* (on\w+|style)=", page)
+    assert set(page) - {"\n", "\t"} == {c for c in page if c.isprintable() or ord(c) > 0xFF}
+    return page
+
+
+@pytest.fixture(scope="module")
+def huge(data):
+    """The index in train of the example with the huge image."""
+    return bd.builder(NAME, data_dir=data).as_dataset(split="train").find(7)
+
+
+def test_pages_escape_what_datasets_contain(url, huge):
+    part = {"name": NAME, "slice": "train"}
+    assert f"dataset?name={NAME}" in text(url).replace("%3A", ":")
+    page = text(url, "/dataset", name=NAME)
+    assert html.escape(SCRIPT, quote=False).replace("'", "&#39;") in page
+    assert 'href="javascript' not in page
+    assert "100, 100, 100" in page
+    queries = [("/rows", {}), ("/example", {"index": huge}), ("/statistics", {}), ("/rows", {"where": "true"})]
+    for path, query in queries:
+        page = text(url, path, **part, **query)
+        assert "&lt;script&gt;" in page
+        assert path != "/example" or "8,000 x 5,000, too large to be shown" in page
+    for path, query in [("/rows", {"where": SCRIPT}), ("/rows", {"slice": SCRIPT}), ("/dataset", {"name": SCRIPT})]:
+        status, _, body = get(url, path, **part | query)
+        assert (status, b"<script>" in body) in ((400, False), (404, False))
+
+
+def test_rows_are_those_of_the_slice(data):
+    dataset = bd.load(NAME, split="train[50:]+test", data_dir=data)
+    seen, start = [], 0
+    while start is not None:
+        page = rows_page(Catalogue(str(data)), NAME, "train[50:]+test", start)
+        seen += [int(cells[0]["text"]) for _, cells in page["rows"]]
+        start = page["next"]
+    assert seen == [int(example[SCRIPT]) for example in dataset[:]]
+    assert rows_page(Catalogue(str(data)), NAME, "test", 10**17)["start"] == 29
+    assert rows_page(Catalogue(str(data)), NAME, "test[:0]")["rows"] == []
+
+
+@pytest.mark.parametrize("scanned", [7, 100_000])
+def test_a_condition_goes_on_where_it_ended(data, monkeypatch, scanned):
+    monkeypatch.setattr(pages, "MAX_SCANNED", scanned)
+    monkeypatch.setattr(pages, "MAX_SECONDS", 1e9)
+    dataset = bd.load(NAME, split="test+train[:99]", data_dir=data)
+    found, start = [], 0
+    while start is not None:
+        page = rows_page(Catalogue(str(data)), NAME, "test+train[:99]", start, "kind = 'cat' AND length(text) < 50")
+        assert len(page["rows"]) <= pages.PAGE_ROWS
+        assert page["stop"] - page["start"] <= scanned
+        found += [index for index, _ in page["rows"]]
+        start = page["next"]
+    assert found == [i for i, example in enumerate(dataset[:]) if example["kind"] == 0 and len(example["text"]) < 50]
+
+
+def test_a_key_is_found(url):
+    page = text(url, "/rows", name=NAME, slice="train", key="123")
+    place = int(re.search(r"The key is that of example ([\d,]+)", page)[1])
+    assert f'index={place}">' in page
+    assert "no example with this key" in text(url, "/rows", name=NAME, slice="test", key="123")
+
+
+def test_images_sounds_and_long_texts(url, data, huge):
+    dataset = bd.load(NAME, split="train", data_dir=data)
+    at = {"name": NAME, "slice": "train"}
+    status, headers, body = get(url, "/media", **at, index=0, path="picture")
+    assert (status, headers["Content-Type"], Image.open(io.BytesIO(body)).size) == (200, "image/png", (30, 20))
+    _, headers, body = get(url, "/media", **at, index=0, path="sound")
+    assert headers["Content-Type"] == "audio/wav"
+    with wave.open(io.BytesIO(body)) as sound:
+        assert (sound.getframerate(), sound.getnframes()) == (8000, 200)
+    long = next(i for i, example in enumerate(dataset[:]) if len(example["text"]) == LONG)
+    assert f"all of it, {LONG - pages.MAX_TEXT:,} characters more" in text(url, "/example", **at, index=long)
+    status, headers, body = get(url, "/text", **at, index=long, path="text")
+    assert (headers["Content-Type"], len(body)) == ("text/plain; charset=utf-8", LONG)
+    for query in (
+        {"index": huge, "path": "picture"},
+        {"index": 0, "path": "text"},
+        {"index": 0, "path": "picture", "item": 1},
+    ):
+        assert get(url, "/media", **at, **query)[0] in (400, 404)
+    assert get(url, "/example", **at, index=300)[0] == 400
+
+
+def test_slices_are_compared_over_one_axis(url):
+    page = text(url, "/statistics", name=NAME, slice="train", name2=NAME, slice2="test")
+    assert "largest difference of cumulative shares" in page
+    assert page.count('class="s1 many"') > 0
+    assert "<h3>test</h3>" in page
+
+
+def test_who_may_ask(url, data):
+    assert get(url, headers={"Host": "attacker.example:80"})[0] == 400
+    assert get(url, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"})[0] == 403
+    assert get(url, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 200
+    for host in ("localhost:80", "127.0.0.1", "[::1]:1"):
+        assert get(url, headers={"Host": host})[0] == 200
+    with explorer(Catalogue(str(data)), token="secret") as guarded:
+        assert [get(guarded, "/rows", name=NAME, **given)[0] for given in ({}, {"token": "x"}, {"token": "é"})] == [
+            403
+        ] * 3
+        assert get(guarded, headers={"Cookie": f"{app.COOKIE}=secret"})[0] == 200
+        connection = http.client.HTTPConnection(guarded.removeprefix("http://"))
+        connection.request("GET", "/?token=secret")
+        answer = connection.getresponse()
+        cookie = answer.headers["Set-Cookie"]
+        connection.close()
+        assert answer.status == 302
+        assert "token" not in answer.headers["Location"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+
+
+@pytest.mark.parametrize("name", ["../..", "/etc", "nope", "hostile:9.9.9", ""])
+def test_only_names_of_the_catalogue_are_opened(url, name):
+    assert get(url, "/dataset", name=name)[0] in (400, 404)
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("where", ["", "kind = 'cat'"])
+def test_the_code_loads_what_is_shown(data, tmp_path, monkeypatch, capsys, single, where):
+    directory = str(data / "hostile" / "1.0.0")
+    monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(tmp_path))
+    catalogue = find(directory if single else None, None if single else str(data), None)
+    code = rows_page(catalogue, NAME, "test[5:]", 2, where)["code"]
+    code = {
+        name: value.replace(
+            f"data_dir={str(data)!r}, split", f"source_data_dir={str(data)!r}, data_dir={str(tmp_path)!r}, split"
+        )
+        for name, value in code.items()
+    }
+    found: dict[str, object] = {}
+    exec(code["python"], found)
+    command = [a if a != str(data) else str(tmp_path) for a in shlex.split(code["command"])[1:]]
+    command += [] if single else ["--source_data_dir", str(data)]
+    command[command.index("--to") + 1] += "_again"
+    assert main(command) == 0, capsys.readouterr().err
+    expected = [
+        int(e[SCRIPT]) for e in bd.load(NAME, split="test[5:]", data_dir=data)[:] if not where or e["kind"] == 0
+    ]
+    made = bd.load("hostile_part_again", split="test", data_dir=tmp_path)
+    assert [int(example[SCRIPT]) for example in made[:]] == expected
+    if where:
+        assert len(bd.load("hostile_part", split="test", data_dir=tmp_path)) == len(expected)
+    else:
+        assert [int(example[SCRIPT]) for example in found["examples"]] == expected[2:22]
+
+
+def test_the_command_serves_until_it_is_interrupted(data):
+    command = [sys.executable, "-m", "beam_datasets.cli", "explore", str(data), "--port", "0", "--token"]
+    with started(command, stdout=-1, stderr=-2, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
+        line = process.stdout.readline().decode()
+        address, _, token = line.split()[0].partition("?token=")
+        assert get(address.rstrip("/"), headers={"Cookie": f"{app.COOKIE}={token}"})[0] == 200
+        process.send_signal(2)
+        assert process.wait(30) == 0
+
+
+def test_a_port_in_use_is_an_error(url, data, run):
+    code, _, said = run("explore", data, "--port", url.rpartition(":")[2])
+    assert code == 2
+    assert "choose another --port" in said
+    assert IMAGE not in said
