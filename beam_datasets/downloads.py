@@ -10,6 +10,7 @@ import bz2
 import contextlib
 import csv
 import enum
+import functools
 import gzip
 import hashlib
 import io
@@ -26,7 +27,7 @@ import urllib.parse
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -80,7 +81,6 @@ _METHOD_OF = {
 }
 _SINGLE = (ExtractMethod.GZIP, ExtractMethod.BZIP2)
 _STREAMS = (ExtractMethod.TAR_STREAM, ExtractMethod.TAR_GZ_STREAM)
-_TARS = (ExtractMethod.TAR, ExtractMethod.TAR_GZ, *_STREAMS)
 
 
 @dataclass(frozen=True)
@@ -281,20 +281,21 @@ class DownloadManager:
 
     def download_checksums(self, urls: Any) -> None:
         """Adds the checksums that files at URLs list, in the form of checksums.tsv."""
-        for found in _leaves(self._mapped(self._download, urls)):
-            self._settings = replace(self._settings, checksums={**self._settings.checksums, **read_checksums(found)})
+
+        def add(path: Path) -> None:
+            self._settings = replace(self._settings, checksums={**self._settings.checksums, **read_checksums(path)})
+
+        _map(add, self._mapped(self._download, urls))
 
     def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
         """Returns the tree with the function's results in place of its leaves, several at a time; each leaf once."""
-        leaves = list(dict.fromkeys(_leaves(tree)))
         with ThreadPoolExecutor(self._settings.max_at_once, "beam_datasets-download") as executor:
-            futures = {leaf: executor.submit(function, leaf) for leaf in leaves}
+            submit = functools.cache(lambda leaf: executor.submit(function, leaf))
             try:
-                results = {leaf: future.result() for leaf, future in futures.items()}
+                return _map(Future.result, _map(submit, tree))
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)
                 raise
-        return _rebuilt(tree, results)
 
     def _download(self, resource: Any) -> Path:
         url = _url_of(resource)
@@ -330,14 +331,8 @@ class DownloadManager:
 
     def _kept(self, path: Path) -> Path:
         """Returns where the file is if the server gave it another name; the path itself if it is nowhere."""
-        if path.is_file():
-            return path
-        key = path.name.partition("-")[0]
-        for found in filter(Path.is_file, path.parent.glob(f"{key}-*")):
-            is_part = found.name.endswith(".part.etag") or Path(f"{found}.etag").exists()  # which earlier versions left
-            if not is_part:
-                return found
-        return path
+        same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
+        return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
     def _fetch(self, url: str, known: Checksum | None) -> Path:
         try:
@@ -405,7 +400,7 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
         DownloadError: the archive is damaged, or has a path that leads out of it.
     """
     method = _method_of(path) if method is None else method
-    for name, _, open_member in _members(Path(path), method):
+    for name, open_member in _members(Path(path), method):
         parts = posixpath.normpath(name).split("/")
         if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
             continue
@@ -421,23 +416,20 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     Raises:
         DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
     """
-    limit = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
-    written = 0
+    limit = left = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
     with _replacing(target) as temporary, contextlib.closing(_members(path, method, links=False)) as members:
         if method not in _SINGLE:
             temporary.mkdir()
-        for name, size, open_member in members:
-            written += size
-            if written > limit:
-                raise _bomb(path, limit)
+        for name, open_member in members:
             with _guarded(path, open_member) as source, _created(temporary / name, path) as sink:
-                read = 0
                 while piece := _guarded(path, source.read, _PIECE):
-                    read += len(piece)
-                    if written - size + read > limit:
-                        raise _bomb(path, limit)
+                    left -= len(piece)
+                    if left < 0:
+                        raise DownloadError(
+                            f"{path} unpacks to more than {limit:,} bytes, {_BOMB_RATIO} times its size: an archive of "
+                            "files seldom does. Read it by iter_archive() if it is one."
+                        )
                     sink.write(piece)
-                written += read - size
 
 
 def _created(place: Path, archive: Path) -> IO[bytes]:
@@ -449,30 +441,22 @@ def _created(place: Path, archive: Path) -> IO[bytes]:
         raise DownloadError(f"{archive} has a member that cannot be unpacked: {error!s:.300}") from error
 
 
-def _bomb(path: Path, limit: int) -> DownloadError:
-    return DownloadError(
-        f"{path} unpacks to more than {limit:,} bytes, {_BOMB_RATIO} times its size: an archive of files seldom does. "
-        "Read it by iter_archive() if it is one."
-    )
-
-
-Member = tuple[str, int, Callable[[], IO[bytes]]]  # its path, its size as the archive has it, what opens it
-
-
-def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Generator[Member]:
-    """Yields the files of an archive; links yield the file that they lead to, if it is there, or are errors."""
+def _members(
+    path: Path, method: ExtractMethod, *, links: bool = True
+) -> Generator[tuple[str, Callable[[], IO[bytes]]]]:
+    """Yields path and opener of the files of an archive; links open the file that they lead to, or are errors."""
     if method is ExtractMethod.NO_EXTRACT:
         raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
     if not path.stat().st_size:
         raise DownloadError(f"{path} is damaged: it is empty.")
     if method in _SINGLE:
         opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
-        yield "", 0, lambda: opened(path, "rb")
+        yield "", lambda: opened(path, "rb")
         return
     found = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path, method in _STREAMS)
     with contextlib.closing(found) as members:
         while (member := _guarded(path, next, members, None)) is not None:
-            name, size, is_link, open_member = member
+            name, is_link, open_member = member
             parts = name.replace("\\", "/").split("/")
             if not (parts[0] and set(parts) - {"", "."}) or ".." in parts or "\0" in name or name[1:2] == ":":
                 raise DownloadError(
@@ -481,7 +465,7 @@ def _members(path: Path, method: ExtractMethod, *, links: bool = True) -> Genera
             if is_link and not links:
                 raise DownloadError(f"{path} has the link {name!r}; links are not unpacked. Use iter_archive().")
             if not is_link or _leads_to_member(open_member):
-                yield name, size, open_member
+                yield name, open_member
 
 
 def _leads_to_member(open_link: Callable[[], Any]) -> bool:
@@ -535,20 +519,20 @@ class _MemberFile(io.RawIOBase):
         super().close()
 
 
-def _zip_members(path: Path) -> Generator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
+def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes]]]]:
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.is_dir():
                 is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
-                yield member.filename, member.file_size, is_link, lambda member=member: archive.open(member)  # type: ignore[misc]
+                yield member.filename, is_link, functools.partial(archive.open, member)
 
 
-def _tar_members(path: Path, stream: bool) -> Generator[tuple[str, int, bool, Callable[[], IO[bytes]]]]:
+def _tar_members(path: Path, stream: bool) -> Generator[tuple[str, bool, Callable[[], Any]]]:
     with tarfile.open(path, "r|*" if stream else "r:*") as archive:
         for member in archive:
             is_link = member.issym() or member.islnk()
             if member.isfile() or is_link:
-                yield member.name, member.size, is_link, lambda member=member: archive.extractfile(member)  # type: ignore[misc]
+                yield member.name, is_link, functools.partial(archive.extractfile, member)
 
 
 @contextlib.contextmanager
@@ -675,7 +659,8 @@ class _Fetcher:
         """
         self.name = _sent_name(response)
         is_packed = response.headers.get("Content-Encoding", "identity") != "identity"  # though not asked for
-        self._tag.write_text("" if is_packed else _strong_tag(response))
+        tag = response.headers.get("ETag", "")  # what a later request for the rest must match
+        self._tag.write_text("" if is_packed or tag.startswith("W/") else tag)
         length = _number(response.headers.get("Content-Length"))
         with self._part.open("ab") as file, _bar(self._part, start, None if is_packed else length) as bar:
             for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
@@ -764,32 +749,17 @@ def _end_of(name: str) -> str:
     return name.encode("utf-8", "replace")[-100:].decode("utf-8", "ignore")
 
 
-def _strong_tag(response: requests.Response) -> str:
-    """Returns what a later request for the rest must match, so that two files are not joined; '' without any."""
-    tag: str = response.headers.get("ETag", "")
-    return "" if tag.startswith("W/") else tag
-
-
-def _leaves(tree: Any) -> Iterator[Any]:
+def _map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Returns lists, tuples and dicts with the function's results in place of their leaves."""
+    if isinstance(tree, (str, os.PathLike, Resource, Future)):
+        return function(tree)
     if isinstance(tree, Mapping):
-        tree = tree.values()
-    elif isinstance(tree, (str, os.PathLike, Resource)):
-        yield tree
-        return
+        return {name: _map(function, branch) for name, branch in tree.items()}
     if not isinstance(tree, Iterable):
         raise TypeError(
             f"{tree!r:.200} of type {type(tree).__name__}; needed: a URL, a Resource, lists or dicts of them."
         )
-    for branch in tree:
-        yield from _leaves(branch)
-
-
-def _rebuilt(tree: Any, results: Mapping[Any, Any]) -> Any:
-    if isinstance(tree, Mapping):
-        return {name: _rebuilt(branch, results) for name, branch in tree.items()}
-    if isinstance(tree, (str, os.PathLike, Resource)):
-        return results[tree]
-    branches = [_rebuilt(branch, results) for branch in tree]
+    branches = [_map(function, branch) for branch in tree]
     return tuple(branches) if isinstance(tree, tuple) else branches
 
 

@@ -251,15 +251,6 @@ def test_the_name_that_a_server_sends_is_kept_and_says_how_to_unpack(server: Ser
     assert manager(tmp_path, checksums=known).download_and_extract(url).name.endswith("-b.txt")
 
 
-def test_parts_that_an_earlier_version_left_are_not_the_file(server: Server, tmp_path: Path) -> None:
-    url = f"{server.url}/a.bin"
-    path = manager(tmp_path).download(url)
-    for name in (".part", ".part.etag"):
-        path.with_name(path.name + name).write_bytes(b"")
-    path.unlink()
-    assert manager(tmp_path).download(url).read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("name", ["x.part", "..", "€" * 300 + ".gz"])
 def test_names_that_a_server_sends_are_names_of_files(server: Server, tmp_path: Path, name: str) -> None:
     url, server.name = f"{server.url}/get?id=7", f"attachment; filename*=UTF-8''{urllib.parse.quote(name)}"

@@ -112,15 +112,6 @@ def ordered_keys(keys: Sequence[Any]) -> bytes:
     return b"".join([ordered_key(key) for key in keys])
 
 
-def key_of_ordered(sort_key: bytes) -> int:
-    """Returns the integer key that `ordered_key` made a sort key of.
-
-    >>> key_of_ordered(ordered_key(-7))
-    -7
-    """
-    return int.from_bytes(sort_key, "big") - _ZERO
-
-
 def reshuffled_key(salt: str, sort_key: bytes) -> bytes:
     """Returns the 16 bytes by which an example stands in a new order: MD5 of a salt and its sort key so far.
 

@@ -136,11 +136,6 @@ def _scalar(text: str) -> Scalar:
     return text
 
 
-def is_valid_dataset_name(text: str) -> bool:
-    """Whether a text has the form of a dataset name with its config, version and arguments."""
-    return _NAME.match(text) is not None
-
-
 def check_dataset_name(name: str) -> str:
     """Returns a dataset's own name after checking it.
 
@@ -215,15 +210,6 @@ def camel_to_snake(name: str) -> str:
     """
     words = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()
-
-
-def snake_to_camel(name: str) -> str:
-    """Returns a snake_case name in CamelCase.
-
-    >>> snake_to_camel("my_dataset")
-    'MyDataset'
-    """
-    return "".join(word.capitalize() for word in re.split(r"_+", name))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -20,7 +20,6 @@ def cast(tagged):
 
 @pytest.mark.parametrize("case", VECTORS["parse"], ids=lambda case: repr(case["input"]))
 def test_parse_agrees_with_tfds(case):
-    assert names.is_valid_dataset_name(case["input"]) is case["is_valid_dataset_name"]
     if "error" in case:
         with pytest.raises(ValueError, match=r"not a dataset name|not an argument|twice"):
             DatasetName.parse(case["input"])
@@ -60,7 +59,8 @@ def test_a_config_cannot_climb(config):
 
 
 def test_long_garbage_is_refused_fast():
-    assert not names.is_valid_dataset_name("ds/" + "a=b" * 10_000 + ",!")
+    with pytest.raises(ValueError, match="not a dataset name"):
+        DatasetName.parse("ds/" + "a=b" * 10_000 + ",!")
 
 
 def test_checks_of_single_names():
@@ -93,11 +93,9 @@ def test_all_is_reserved_for_writing(bad):
         names.check_split_name(bad, reserved=["all"])
 
 
-def test_camel_and_snake():
+def test_camel_to_snake():
     for camel, snake in VECTORS["camel_to_snake"].items():
         assert names.camel_to_snake(camel) == snake
-    for snake, camel in VECTORS["snake_to_camel"].items():
-        assert names.snake_to_camel(snake) == camel
 
 
 @pytest.mark.parametrize("case", VECTORS["filename_info"], ids=lambda case: case["filename"])
