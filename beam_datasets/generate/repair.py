@@ -26,7 +26,7 @@ from beam_datasets.formats.index import KEY_SIZE, Index
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.generate.runs import content_of
 from beam_datasets.metadata.keys import ordered_key
-from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
+from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
 
@@ -110,7 +110,7 @@ def repair(
     Raises:
         DatasetNotFoundError: there is no dataset, or the directory of the copy does not contain one.
         PathNotFoundError: the directory of the copy does not exist.
-        MetadataError: the copy is of another dataset, or cannot be proved to be of the same.
+        MetadataError: the copy is of another dataset.
         StorageError: a file cannot be written.
         StoreOptionsError: there are options of a store for a local path.
     """
@@ -120,145 +120,123 @@ def repair(
     before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
     if copy is not None:
         copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.expected.directory)
-        check_copy(copy, before)
-    job = _Job(before, copy, dry_run, on_step)
-    if not before.report.whole:
-        job.restore_manifest()
-        job.restore_files()
-    return Repair(before.report, tuple(job.steps), job.refused, None if dry_run else job.now.report)
+        _check_copy(copy, before)
+    plan = _Plan(before, copy, refused={})
+    steps = []
+    for step in plan.steps():
+        if not dry_run:
+            _write(step, before.expected.directory, copy)
+            if on_step is not None:
+                on_step(step)
+        steps.append(step)
+    after = before
+    if steps and not dry_run:
+        after = examine_again(before, {step.file.removesuffix(INDEX_SUFFIX) for step in steps})
+    return Repair(before.report, tuple(steps), plan.refused, None if dry_run else after.report)
 
 
-class _Job:
-    """A repair in progress.
+def _write(step: Step, directory: str, copy: str | None) -> None:
+    path = storage.join(directory, step.file)
+    if step.content is not None:
+        storage.write_bytes(path, step.content)
+    else:
+        copy_file(storage.join(copy or "", step.file), path, step.crc32c)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What can be restored.
 
     Attributes:
-        now: the dataset as it is now; in a dry run with the manifest that would be written.
-        steps: what was done, or would be.
-        refused: file -> why not.
+        before: the damaged dataset.
+        copy: the directory of a good copy, if there is one.
+        refused: file -> why it is not restored; complete after the last step.
     """
 
-    def __init__(
-        self, before: Examination, copy: str | None, dry_run: bool, on_step: Callable[[Step], None] | None
-    ) -> None:
-        self.now = before
-        self.steps: list[Step] = []
-        self.refused: dict[str, str] = {}
-        self._directory = before.expected.directory
-        self._copy = copy
-        self._dry_run = dry_run
-        self._on_step = on_step
+    before: Examination
+    copy: str | None
+    refused: dict[str, str]
 
-    def _do(self, step: Step) -> None:
-        path = storage.join(self._directory, step.file)
-        if not self._dry_run:
-            if step.content is not None:
-                storage.write_bytes(path, step.content)
-            else:
-                assert self._copy is not None
-                copy_file(storage.join(self._copy, step.file), path, step.crc32c)
-            if self._on_step is not None:
-                self._on_step(step)
-        self.steps.append(step)
-
-    def _is_free(self, file: str) -> bool:
-        """Returns whether a file can be written to its place, which a directory may occupy; else refuses it."""
-        path = storage.join(self._directory, file)
-        if storage.is_remote(path) or not storage.is_dir(path):
-            return True
-        self.refused[file] = "a directory stands in its place; move that away first"
-        return False
+    def steps(self) -> Iterator[Step]:
+        """Yields the files to write: small files and shards, then the indexes, which may be made of such shards."""
+        damaged: dict[str, Finding] = {}
+        for finding in self.before.report.findings:
+            if finding.kind not in _HARMLESS:
+                damaged.setdefault(finding.file, finding)
+        from_copy: set[str] = set()
+        for file, finding in sorted(damaged.items(), key=lambda item: item[0].endswith(INDEX_SUFFIX)):
+            path = storage.join(self.before.expected.directory, file)
+            if not storage.is_remote(path) and storage.is_dir(path):
+                self.refused[file] = "a directory stands in its place; move that away first"
+                continue
+            shard = file.removesuffix(INDEX_SUFFIX)
+            step = self._copied(file) if shard in self.before.shards else self._copied_small(file)
+            if step is not None and file == shard:
+                from_copy.add(shard)
+            if step is None and file != shard and shard in self.before.shards:
+                step = self._rebuilt(shard, finding, self.copy if shard in from_copy else None)
+            if step is not None:
+                yield step
 
     def _refuse(self, file: str, why: str = "only a good copy can restore it") -> None:
-        if self.now.expected.manifest is None and file != MANIFEST_FILE:
+        if self.before.expected.manifest is None and file != MANIFEST_FILE:
             why = f"{why}, and {MANIFEST_FILE} is missing, which has the checksums of its files"
-        which = "one" if self._copy is None else "another one than this"
+        which = "one" if self.copy is None else "another one than this"
         self.refused[file] = f"{why}: give {which} by --from, or generate a new version"
 
-    def _damaged(self) -> dict[str, Finding]:
-        """Returns the first finding of each file that is to be restored and whose place is free."""
-        found: dict[str, Finding] = {}
-        for finding in self.now.report.findings:
-            if finding.kind not in _HARMLESS and self._is_free(finding.file):
-                found.setdefault(finding.file, finding)
-        return found
-
-    def restore_manifest(self) -> None:
-        """Takes the manifest of the copy, if the dataset's is damaged or missing."""
-        expected = self.now.expected
-        if expected.manifest is not None or not expected.indexed or not self._is_free(MANIFEST_FILE):
-            return
-        text = None if self._copy is None else _manifest_of_copy(self._copy, self.now)
-        if text is None:
-            self._refuse(MANIFEST_FILE)
-            return
-        self._do(Step(MANIFEST_FILE, f"copied from {self._copy}, which is the same dataset", text))
-        self.now = examine_again(self.now, (), {MANIFEST_FILE: text})
-
-    def restore_files(self) -> None:
-        """Takes small files, shards and indexes from the copy, and rebuilds other indexes from their shards."""
-        restored: set[str] = set()
-        for file, finding in sorted(self._damaged().items(), key=lambda item: item[0].endswith(INDEX_SUFFIX)):
-            shard = file.removesuffix(INDEX_SUFFIX)
-            if file == MANIFEST_FILE:
-                continue
-            if shard not in self.now.shards:
-                self._restore_small_file(file)
-            elif self._restore_from_copy(file) or (file != shard and self._rebuild_index(shard, finding, restored)):
-                restored.add(shard)
-        if self.steps and not self._dry_run:
-            self.now = examine_again(self.now, restored)
-
-    def _restore_small_file(self, file: str) -> None:
-        manifest = self.now.expected.manifest
+    def _copied_small(self, file: str) -> Step | None:
+        manifest = self.before.expected.manifest
+        if file == MANIFEST_FILE:
+            self.refused[file] = "no checksum proves it: copy it by hand from a good copy, and verify again"
+            return None
         published = None if manifest is None else manifest.metadata.get(file)
-        content = None if self._copy is None else _read_if_possible(storage.join(self._copy, file))
+        content = None if self.copy is None else _read_if_possible(storage.join(self.copy, file))
         if published is None or content is None or hashlib.sha256(content).hexdigest() != published:
             self._refuse(file)
-        else:
-            self._do(Step(file, f"copied from {self._copy}", content))
+            return None
+        return Step(file, f"copied from {self.copy}", content)
 
     def _published(self, file: str) -> int | None:
         """Returns the published CRC-32C of a shard or an index; None without a manifest."""
-        split, number = self.now.expected.places[file.removesuffix(INDEX_SUFFIX)]
+        split, number = self.before.expected.places[file.removesuffix(INDEX_SUFFIX)]
         if split.columns is None:
             return None
         return (split.columns.index_crc32c if file.endswith(INDEX_SUFFIX) else split.columns.crc32c)[number]
 
-    def _restore_from_copy(self, file: str) -> bool:
+    def _copied(self, file: str) -> Step | None:
         crc = self._published(file)
-        if self._copy is None or crc is None or _checksum(storage.join(self._copy, file)) != crc:
+        if self.copy is None or crc is None or _checksum(storage.join(self.copy, file)) != crc:
             self._refuse(file)
-            return False
-        self._do(Step(file, f"copied from {self._copy}; its CRC-32C is the published one", crc32c=crc))
-        return True
+            return None
+        return Step(file, f"copied from {self.copy}; its CRC-32C is the published one", crc32c=crc)
 
-    def _rebuild_index(self, shard: str, finding: Finding, restored: set[str]) -> bool:
-        """Rebuilds an index, if its shard is whole; returns whether it did."""
+    def _rebuilt(self, shard: str, finding: Finding, restored_from: str | None) -> Step | None:
+        """Returns the index that is made of its shard, if that is whole, or is restored from the copy."""
         file = finding.file
-        if shard not in restored and any(other.file == shard for other in self.now.report.findings):
+        if restored_from is None and any(other.file == shard for other in self.before.report.findings):
             self.refused[file] = "its shard must be whole first"
-            return False
-        old = _read_if_possible(storage.join(self._directory, file)) or b""
-        split, number = self.now.expected.places[shard]
+            return None
+        directory = self.before.expected.directory
+        old = _read_if_possible(storage.join(directory, file)) or b""
+        split, number = self.before.expected.places[shard]
         start = 0 if split.num_examples is None else split.starts[number]
-        path = storage.join(self._directory if shard not in restored else self._copy or "", shard)
+        path = storage.join(restored_from or directory, shard)
         content, is_proved = _rebuilt_index(path, old, self._published(file), start)
         if not is_proved and finding.kind in ("keys", "unreadable"):  # what cannot be read now may be good
             why = "its offsets serve, its keys are lost" if finding.kind == "keys" else "its keys cannot be read"
             self._refuse(file, f"{why}; only a good copy has them")
-            return False
+            return None
         del self.refused[file]
         message = "built again from the shard and the keys that are left; checksums prove it"
         if not is_proved:
             message = "built again from the shard, without keys: find() needs them, and only a good copy has them"
-        self._do(Step(file, message, content))
-        return True
+        return Step(file, message, content)
 
 
 # ---------------------------------------------------------------------------------------------------------- a good copy
 
 
-def check_copy(copy: str, damaged: Examination) -> None:
+def _check_copy(copy: str, damaged: Examination) -> None:
     """Checks that a directory is another one, and not of another dataset. The copy need not be whole.
 
     Raises:
@@ -280,40 +258,6 @@ def check_copy(copy: str, damaged: Examination) -> None:
         raise DatasetNotFoundError(f"{copy} is not the directory of a version{meant}") from None
     if damaged.expected.manifest is not None and theirs and ours != theirs:
         raise MetadataError(f"{copy} is {theirs}, not {ours}; give a copy of this very version.")
-
-
-def _manifest_of_copy(copy: str, damaged: Examination) -> bytes | None:
-    """Returns the copy's manifest.json if it is of the same dataset; None if it is missing or damaged.
-
-    It is of the same dataset if the damaged manifest contains its digest, or all shards that are whole have the CRC-32C
-    that it records, and there is one.
-
-    Raises:
-        MetadataError: it is of another dataset, or that cannot be decided.
-    """
-    text = _read_if_possible(storage.join(copy, MANIFEST_FILE))
-    try:
-        manifest = None if text is None else Manifest.from_text(text, path=MANIFEST_FILE)
-    except MetadataError:
-        return None
-    if manifest is None or f'"{manifest.digest}"'.encode() in (damaged.expected.manifest_text or b""):
-        return text
-    theirs = {
-        name: crc
-        for split in damaged.expected.splits
-        if split.name in manifest.splits
-        for name, crc in zip(split.filenames, manifest.splits[split.name].crc32c)
-    }
-    wrong = {finding.file for finding in damaged.report.findings}
-    ours = {name: s.crc32c for name, s in damaged.shards.items() if not s.broken and name not in wrong}
-    differ = [name for name, crc in ours.items() if theirs.get(name) != crc]
-    if differ or not ours:
-        reason = f"{differ[0]} is whole here, and another one there" if differ else "no shard is whole here"
-        raise MetadataError(
-            f"{copy} cannot be proved to be the same dataset as {damaged.expected.directory}: {reason}. Give a copy of "
-            "this very version."
-        )
-    return text
 
 
 def copy_file(source: str, target: str, crc: int | None) -> None:

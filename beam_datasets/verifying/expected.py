@@ -24,7 +24,7 @@ from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying.findings import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 _MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
 
@@ -71,10 +71,10 @@ class Expected:
         not_known: what cannot be checked because no file records it.
     """
 
-    def __init__(self, directory: str, instead: Mapping[str, bytes]) -> None:
+    def __init__(self, directory: str) -> None:
         """Reads the small files; see `read_expected`."""
         self.directory = directory
-        self._texts: dict[str, bytes | None] = dict(instead)
+        self._texts: dict[str, bytes | None] = {}
         self._found: dict[str, Finding] = {}
         self.not_known: list[str] = []
         self.manifest: Manifest | None = None
@@ -325,18 +325,17 @@ class Expected:
                 yield from (f"{folder}/{name}" for name in storage.list_dir(storage.join(self.directory, folder)))
 
 
-def read_expected(dataset_dir: str, instead: Mapping[str, bytes] | None = None) -> Expected:
+def read_expected(dataset_dir: str) -> Expected:
     """Returns what a dataset's directory should contain.
 
     Args:
         dataset_dir: the directory, or its URL.
-        instead: file name -> content of small files that replaces what they contain.
 
     Raises:
         DatasetNotFoundError: the directory does not exist, or contains no file of a dataset.
         MetadataError: the shards have a format that cannot be read.
     """
-    expected = Expected(storage.normalize(dataset_dir), instead or {})
+    expected = Expected(storage.normalize(dataset_dir))
     info = expected.info
     if info is not None and info.file_format != "tfrecord" and not any(f.file == INFO_FILE for f in expected.findings):
         raise MetadataError(

@@ -22,7 +22,7 @@ REMEDIES: Mapping[str, str] = {
     "index": f"--repair rebuilds it, with its keys where these can be proved; {_FROM_COPY} in any case",
     "keys": f"only find() needs them; {_FROM_COPY}",
     "metadata": _FROM_COPY,
-    "manifest": _FROM_COPY,
+    "manifest": "copy it by hand from a good copy, and verify again: all files are compared with it",
     "extra": "nothing reads it; move it away by hand",
     "leftover": "nothing reads it; beam-datasets gc removes it",
 }

@@ -99,17 +99,14 @@ def examine(
     return Examination(expected, _read(expected, expected.filenames, decode, jobs, counter), decode)
 
 
-def examine_again(
-    old: Examination, changed: Collection[str] = (), instead: Mapping[str, bytes] | None = None
-) -> Examination:
+def examine_again(old: Examination, changed: Collection[str]) -> Examination:
     """Returns the examination of a dataset after some shards, or their indexes, were changed.
 
     Args:
         old: the examination before.
         changed: the names of those shards; only these are read again.
-        instead: file name -> content of small files that replaces what they contain.
     """
-    expected = read_expected(old.expected.directory, instead)
+    expected = read_expected(old.expected.directory)
     names = [name for name in expected.filenames if name in changed or name not in old.shards]
     read = dict(zip(names, _read(expected, names, old.decode, None, _Counter(None, None))))
     facts = tuple(read.get(name) or old.shards[name] for name in expected.filenames)

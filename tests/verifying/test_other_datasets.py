@@ -61,17 +61,6 @@ def test_keys_begin_anew_where_the_manifest_says_and_nowhere_else(materialized: 
         assert (finding.kind, shard * 13 + (finding.record or 0)) == ("keys", starts[gone])
 
 
-def test_the_manifest_of_a_materialized_one_is_restored(materialized: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(materialized, tmp_path / "parts" / "1.0.0"))
-    whole = contents(directory)
-    for seed in range(20):
-        corruptions.edit_manifest(directory, random.Random(seed))
-        assert bd.repair(directory).refused.keys() == {"manifest.json"}
-        (step,) = bd.repair(directory, copy=materialized).steps
-        assert step.file == "manifest.json"
-        assert contents(directory) == whole
-
-
 def test_one_without_keys(as_tfds: Path, tmp_path: Path) -> None:
     made = bd.materialize(as_tfds, split="train=train[:30]", to="bare", data_dir=tmp_path, num_workers=1)
     directory = Path(getattr(made, "dataset_dir", made))
