@@ -153,12 +153,19 @@ class FeatureConnector(abc.ABC):
         return stored
 
     @abc.abstractmethod
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns the features that store a feature called `name`, below `rank` sequences, in lists of their own.
+
+        Each with its name in the record and the number of sequences around it; see `leaf.Leaf.own_lists`.
+        """
+
+    def lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Kind | None], ...]:
+        """Returns name and kind of the lists in the record of a feature called `name`; None if it is not known."""
+        return tuple(pair for path, leaf, levels in self.leaves(name, rank) for pair in leaf.own_lists(path, levels))
+
     def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
         """Returns the names in the record of a feature called `name`, below `rank` sequences."""
-
-    @abc.abstractmethod
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns the kinds of the lists of `wire_names`, below `rank` sequences."""
+        return tuple(key for key, _ in self.lists(name, rank))
 
     @abc.abstractmethod
     def encoder(self, name: str) -> Encode:
@@ -177,19 +184,12 @@ class FeatureConnector(abc.ABC):
         """Returns the function that decodes one value of a feature called `name`; below `rank` sequences all items."""
 
     @abc.abstractmethod
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
-        """Returns the function that makes a reader of single items of the outermost sequence; see `ItemDecode`."""
-
-    @abc.abstractmethod
     def stored(self) -> FeatureConnector:
         """Returns the connector of the stored form: what `decode.SkipDecoding` yields."""
 
 
 RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"
 """From the items of all sequences at one depth (in order) and the row lengths above them, to named map entries."""
-
-ItemDecode: TypeAlias = "Callable[[Lists], tuple[int, Callable[[int], Any]]]"
-"""From the lists of a feature in a record to the number of items and a function from an item's index to its value."""
 
 
 def shape_of(feature: FeatureConnector) -> Any:

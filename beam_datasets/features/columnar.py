@@ -51,6 +51,7 @@ _TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # decoded by a thread at a time, which 
 _PIXEL_DIMS = 4  # of a batch of images
 _STORED = (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint64))  # dtypes whose arrays are the parsed bytes
 _SIZE_OF_COUNT = 8  # bytes
+_SIGN = 128  # the bit of the last byte of a negative count
 _DTYPES: dict[int, Any] = {KINDS["float"]: np.dtype(np.float32), KINDS["int64"]: np.dtype(np.int64)}
 
 
@@ -75,11 +76,11 @@ class ColumnarDecoder:
         self._views: list[View] = []
         self._fills: dict[str, Any] = {}  # by path; empty if None stays
         place = self._planned(feature, "", fill)
-        self._views.sort(key=lambda view: isinstance(view, Connected))
+        self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]
         self._parse = parser(tuple(group for some in groups for group in some))
         self._starts = list(accumulate(map(len, groups), initial=0))  # of the groups of each view
-        self._num_plain = sum(not isinstance(view, Connected) for view in self._views)
+        self._num_plain = sum(len(some) == 1 for some in groups)
         firsts = accumulate((len(view.paths) for view in self._views), initial=0)
         self._nest = _numbered(place, {id(view): first for view, first in zip(self._views, firsts)})
         self._makers = tuple(view.maker() for view in self._views)
@@ -132,7 +133,7 @@ class ColumnarDecoder:
         return tasks, lambda: _placed(self._nest, [array for finish in finishes for array in finish()])
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
-        """Returns the column of each view; of a `Connected` one the records, and a column for each of its lists."""
+        """Returns the column of each view; the records, and a column for each list, if it has not just one."""
         found = self._parse(records)
         plain = self._num_plain
         parts = [(records, found[start:stop]) for start, stop in pairwise(self._starts[plain:])]
@@ -140,22 +141,17 @@ class ColumnarDecoder:
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
-    def _planned(self, feature: FeatureConnector, name: str, fill: Any) -> Place:
+    def _planned(self, feature: Any, name: str, fill: Any) -> Place:
         """Returns where the values of a feature are found: which view, and which of its features."""
-        kind: Any = type(feature)
-        if isinstance(feature, FeaturesDict) and kind.decoder is FeaturesDict.decoder:
+        if isinstance(feature, FeaturesDict) and type(feature).decoder is FeaturesDict.decoder:
             return {key: self._planned(child, join(name, key), inner(fill, key)) for key, child in feature.items()}
-        if isinstance(feature, Sequence) and kind.decoder is Sequence.decoder:
+        if _is_plain_sequence(feature):
             item: Any = feature.feature
             if isinstance(item, FeaturesDict) and type(item).decoder is FeaturesDict.decoder:
                 return self._planned(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
         if fill is not KEEP:
             self._fills[name] = fill
-        view = self._view(feature, name)
-        if view is None:
-            view = Connected(
-                [name], kinds=dict(zip(feature.wire_names(name), feature.kinds())), decode=feature.decoder(name)
-            )
+        view = self._view(feature, name) or _connected(feature, name)
         if isinstance(view, Numbers):
             same = self._numbers.setdefault((view.dtype, view.shape, view.is_optional), view)
             if same is not view:
@@ -164,30 +160,40 @@ class ColumnarDecoder:
         self._views.append(view)
         return view, 0
 
-    def _view(self, feature: FeatureConnector, name: str) -> View | None:
-        """Returns the view of a leaf or a sequence of leaves; None for features of several lists."""
+    def _view(self, feature: Any, name: str) -> View | None:
+        """Returns the view of a leaf or a sequence of leaves; None where the connector decodes the lists."""
         if isinstance(innermost(feature), StoredLists):
             return Whole([name], kinds={}, decode=innermost(feature).stored_decoder(name))
-        kind: Any = type(feature)
-        if isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder) and not _is_dynamic(feature):
+        if _is_one_list(feature):
             return _leaf_view(feature, name)
-        if isinstance(feature, Sequence) and kind.decoder is Sequence.decoder and not _is_dynamic(feature.feature):
-            return self._sequence_view(feature, feature.feature, name)
+        if _is_plain_sequence(feature) and _is_one_list(feature.feature):
+            codec: Codec = feature.feature.codec(name)
+            if codec.kind != "bytes" and codec.size:
+                count = PADDED if self._pad else ANY
+                common: Any = {"kind": KINDS[codec.kind], "is_optional": True, "length": feature.length}
+                return Sequences([name], count=count, codec=codec, **common)
         return None
 
-    def _sequence_view(self, feature: Sequence, item: Any, name: str) -> View | None:
-        if not isinstance(item, Leaf) or type(item).decoder not in (Leaf.decoder, Tensor.decoder):
-            return None
-        codec: Codec = item.codec(name)
-        common: Any = {"kind": KINDS[codec.kind], "is_optional": True, "length": feature.length}
-        if codec.kind == "bytes":
-            unpack, is_small = codec.unpack_many, codec.from_bytes in (None, bytes)
-            return Lists([name], count=ANY, is_small=is_small, unpack=unpack, missing=lambda: unpack([]), **common)
-        count = PADDED if self._pad else ANY
-        return Sequences([name], count=count, codec=codec, **common) if codec.size else None
+
+def _is_one_list(feature: Any) -> bool:
+    """Returns whether a feature is stored as one list, and decoded as its codec says."""
+    kind: Any = type(feature)
+    is_plain = isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder)
+    return is_plain and not getattr(feature, "is_dynamic", False)
 
 
-def _leaf_view(feature: Any, name: str) -> View:
+def _is_plain_sequence(feature: Any) -> bool:
+    return isinstance(feature, Sequence) and type(feature).decoder is Sequence.decoder
+
+
+def _connected(feature: Any, name: str) -> Connected:
+    lists = {key: kind for key, kind in feature.lists(name) if kind is not None}
+    item = feature.feature if _is_plain_sequence(feature) else feature
+    is_small = _is_one_list(item) and item.codec(name).from_bytes in (None, bytes)
+    return Connected([name], kinds=lists, decode=feature.decoder(name), is_small=is_small)
+
+
+def _leaf_view(feature: Any, name: str) -> View | None:
     codec: Codec = feature.codec(name)
     common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
     if codec.from_bytes is not None:
@@ -198,8 +204,7 @@ def _leaf_view(feature: Any, name: str) -> View:
             return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
         return Values([name], unpack=codec.from_bytes, **common)
     if codec.numbers is None or not codec.size:
-        common["is_optional"] |= codec.size is None
-        return Lists([name], count=ANY, unpack=codec.unpack, missing=feature.missing(name), **common)
+        return None
     dtype, shape = codec.numbers
     return Numbers([name], count=codec.size, dtype=dtype, shape=shape, **common)
 
@@ -221,10 +226,6 @@ def has_images(feature: Any) -> bool:
     package = __name__.partition(".")[0]
     is_ours = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
     return is_ours and any(issubclass(kind, Image) for kind in kinds)
-
-
-def _is_dynamic(feature: FeatureConnector) -> bool:
-    return isinstance(feature, Tensor) and feature.is_dynamic
 
 
 def _numbered(place: Place, firsts: dict[int, int]) -> Nest:
@@ -425,29 +426,6 @@ class Sequences(View):
 
 
 @dataclass(kw_only=True)
-class Lists(View):
-    """Lists of any number of stored values.
-
-    Attributes:
-        unpack: makes the value of a list.
-        missing: makes the value of a record that lacks the feature.
-        length: the length of the value, if it is fixed.
-    """
-
-    unpack: Callable[[Any], Any]
-    missing: Callable[[], Any]
-    length: int | None = None
-
-    def rows(self, column: Any) -> list[Any]:
-        """Returns what the functions make."""
-        values = [self.missing() if stored is None else self.unpack(stored) for stored in _lists(column, self.kind)]
-        for value in values if self.length is not None else ():
-            if len(value) != self.length:
-                raise _wrong_length(self.paths[0], len(value), self.length)
-        return values
-
-
-@dataclass(kw_only=True)
 class Values(View):
     """Values that are stored as one value of bytes each: texts, files, compressed arrays."""
 
@@ -526,7 +504,7 @@ class Images(Values):
 
 @dataclass(kw_only=True)
 class Connected(View):
-    """A feature of several lists, or whose connector decodes it: nested sequences, datasets, tensors of any shape.
+    """A feature whose connector decodes its lists: nested sequences, datasets, texts, tensors of unknown lengths.
 
     Attributes:
         kinds: of its lists, by their names in the record.
@@ -543,9 +521,12 @@ class Connected(View):
 
     def rows(self, column: Any) -> list[Any]:
         """Returns what the connector makes."""
+        names, kinds = list(self.kinds), [KINDS[kind] for kind in self.kinds.values()]
+        if len(names) == 1:
+            return [self.decode({names[0]: values}) for values in _lists(column, kinds[0])]
         records, columns = column
-        lists = [_lists(part, KINDS[kind]) for part, kind in zip(columns, self.kinds.values())]
-        return [self.decode(dict(zip(self.kinds, [values[i] for values in lists]))) for i in range(len(records))]
+        lists = [_lists(part, kind) for part, kind in zip(columns, kinds)]
+        return [self.decode(dict(zip(names, [values[i] for values in lists]))) for i in range(len(records))]
 
 
 @dataclass(kw_only=True)
@@ -564,12 +545,16 @@ def _wrong_length(path: str, found: int, length: int | None) -> FeatureValueErro
 def _lists(column: Any, kind: int) -> list[Any]:
     """Returns the lists of n records, each one of its own; None if missing."""
     stored, counts = column
-    joined = stored if kind == KINDS["bytes"] else _numbers(stored, kind)
-    lists, start = [], 0
-    for count in np.frombuffer(counts, np.int64).tolist():
-        stop = start + max(count, 0)
-        lists.append(None if count < 0 else joined[start:stop].copy())
-        start = stop
+    is_bytes = kind == KINDS["bytes"]
+    joined = stored if is_bytes else _numbers(stored, kind)
+    if len(counts) == _SIZE_OF_COUNT:
+        return [joined] if counts[-1] < _SIGN else [None]
+    lengths = np.frombuffer(counts, np.int64)
+    ends = lengths.clip(0).cumsum().tolist()
+    lists: list[Any] = [joined[start:stop] for start, stop in zip([0, *ends], ends)]
+    lists = lists if is_bytes else [numbers.copy() for numbers in lists]
+    for i in np.flatnonzero(lengths < 0).tolist():
+        lists[i] = None
     return lists
 
 

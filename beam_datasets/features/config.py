@@ -18,7 +18,6 @@ from beam_datasets.features.base import (
     Documentation,
     Encode,
     FeatureConnector,
-    ItemDecode,
     Json,
     RowsEncode,
 )
@@ -26,8 +25,6 @@ from beam_datasets.formats.example import parse_feature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from beam_datasets.formats.example import Kind
 
 
 def to_json_text(feature: FeatureConnector) -> str:
@@ -155,13 +152,17 @@ class UnknownFeature(FeatureConnector):
     def __repr__(self) -> str:
         return f"{self.python_class_name}(...) [not registered: --imports the module that registers it]"
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the feature's own name; there may be others below it."""
-        return (name,)
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns the feature itself."""
+        return [(name, self, rank)]
 
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns nothing, as the kinds of its lists are not known."""
-        return ()
+    def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, None], ...]:
+        """Returns the feature's own name; there may be others below it."""
+        return ((name, None),)
+
+    def items_splitter(self, name: str, rank: int) -> Callable[[Any], Any]:
+        """Returns a function that refuses."""
+        return lambda lists: self._refuse(name)
 
     def encoder(self, name: str) -> Encode:
         """Refuses."""
@@ -172,10 +173,6 @@ class UnknownFeature(FeatureConnector):
         self._refuse(name)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns a function that refuses."""
-        return lambda lists: self._refuse(name)
-
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
         """Returns a function that refuses."""
         return lambda lists: self._refuse(name)
 

@@ -13,7 +13,6 @@ from beam_datasets.features.base import (
     DocArg,
     Encode,
     FeatureConnector,
-    ItemDecode,
     Json,
     RowsEncode,
     dtype_of,
@@ -26,8 +25,7 @@ from beam_datasets.formats.example import record, sort_entries
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 
-    from beam_datasets.features.base import Items, Lengths, Lists
-    from beam_datasets.formats.example import Kind
+    from beam_datasets.features.base import Items, Lengths
 
 
 def to_feature(feature: Any) -> FeatureConnector:
@@ -119,13 +117,9 @@ class FeaturesDict(FeatureConnector):
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the names of all features below."""
-        return tuple(key for child, feature in self.items() for key in feature.wire_names(join(name, child), rank))
-
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns the kinds of the lists of all features below."""
-        return tuple(kind for feature in self.values() for kind in feature.kinds(rank))
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns those of all features below."""
+        return [leaf for child, feature in self.items() for leaf in feature.leaves(join(name, child), rank)]
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes a dict."""
@@ -171,20 +165,6 @@ class FeaturesDict(FeatureConnector):
         """Returns the function that decodes a dict, or the items of sequences to a dict of columns."""
         fields = [(key, feature.decoder(join(name, key), rank)) for key, feature in self.items()]
         return lambda lists: {key: decode(lists) for key, decode in fields}
-
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
-        """Returns the function that makes a reader of single dicts."""
-        fields = [(key, feature.item_decoder(join(name, key), rank)) for key, feature in self.items()]
-
-        def decode(lists: Lists) -> tuple[int, Callable[[int], Any]]:
-            columns = [(key, *part(lists)) for key, part in fields]
-            counts = {key: count for key, count, _ in columns}
-            if len(set(counts.values())) > 1:
-                raise FeatureValueError(f"{name}: the features have different numbers of items: {counts}")
-            count = next(iter(counts.values()), 0)
-            return count, lambda index: {key: item(index) for key, _, item in columns}
-
-        return decode
 
     def stored(self) -> FeatureConnector:
         """Returns the dict of the stored forms."""

@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.features.base import Decode, Encode, FeatureConnector, ItemDecode, RowsEncode, Stored
+from beam_datasets.features.base import Decode, Encode, FeatureConnector, RowsEncode, Stored
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from beam_datasets.features.base import Items, Lengths, Lists, Shape
     from beam_datasets.formats.example import Kind
+
+    SplitItems: TypeAlias = Callable[[Lists], tuple[int, Callable[[int, Lists], None]]]
+    """From the lists of a sequence to the number of its items, and a function that adds an item's own to others."""
+
+_LENGTHS: Kind = "int64"
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,17 @@ class Leaf(FeatureConnector):
     def codec(self, path: str) -> Codec:
         """Returns how the feature at a path is packed and unpacked."""
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the feature's own name, or below two sequences and more those of its flat values and row lengths."""
-        if rank < 2:
-            return (name,)
-        return f"{name}/ragged_flat_values", *(f"{name}/ragged_row_lengths_{i}" for i in range(rank - 1))
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns the leaf itself."""
+        return [(name, self, rank)]
 
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns the kind of the values, and those of row lengths."""
-        lengths: list[Kind] = ["int64"] * (rank - 1)
-        return self.codec("").kind, *lengths
+    def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Kind], ...]:
+        """Returns name and kind of the list of values; below two sequences and more those of row lengths too."""
+        kind = self.codec(name).kind
+        if rank < 2:
+            return ((name, kind),)
+        lengths = [(f"{name}/ragged_row_lengths_{i}", _LENGTHS) for i in range(rank - 1)]
+        return (f"{name}/ragged_flat_values", kind), *lengths
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value."""
@@ -117,7 +124,7 @@ class Leaf(FeatureConnector):
                 f"{name}: a sequence of {self!r} could be written but not read, as nothing says {unknown}. "
                 "Use a Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'"
             )
-        names = self.wire_names(name, rank)
+        names = [key for key, _ in self.own_lists(name, rank)]
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
             lists = [(codec.kind, _pack_items(codec, items, name)), *(("int64", counts) for counts in lengths)]
@@ -128,18 +135,21 @@ class Leaf(FeatureConnector):
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes one value; below a sequence to an array, below more to a RaggedArray."""
         codec, missing = self.codec(name), self.missing(name)
-        names, kinds = self.wire_names(name, rank), self.kinds(rank)
+        stored, kind, unpack, unpack_many = self.own_lists(name, rank), codec.kind, codec.unpack, codec.unpack_many
 
         def decode(lists: Lists) -> Any:
             values = lists[name]
-            return missing() if values is None else codec.unpack(values)
+            return missing() if values is None else unpack(values)
 
         def decode_items(lists: Lists) -> Any:
-            flat, *lengths = (_or_empty(lists[key], kind) for key, kind in zip(names, kinds))
-            items = codec.unpack_many(flat)
-            return _ragged(items, tuple(lengths), name) if rank > 1 else items
+            values = lists[name]
+            return unpack_many(empty_list(kind) if values is None else values)
 
-        return decode_items if rank else decode
+        def decode_rows(lists: Lists) -> Any:
+            flat, *lengths = (_or_empty(lists[key], kind) for key, kind in stored)
+            return _ragged(unpack_many(flat), tuple(lengths), name)
+
+        return (decode, decode_items, decode_rows)[min(rank, 2)]
 
     def missing(self, name: str) -> Callable[[], Any]:
         """Returns the function that is called where a record does not have the feature."""
@@ -154,21 +164,34 @@ class Leaf(FeatureConnector):
 
         return missing
 
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
-        """Returns the function that makes a reader of single items of the outermost sequence."""
-        codec, decode_rows = self.codec(name), self.decoder(name, rank)
+    def items_splitter(self, name: str, rank: int) -> SplitItems:
+        """Returns the function that takes the lists of the outermost of `rank` sequences apart; see `SplitItems`."""
+        size, stored = self.codec(name).size, self.own_lists(name, rank)
+        item_names = [key for key, _ in self.own_lists(name, rank - 1)]
 
-        def decode(lists: Lists) -> tuple[int, Callable[[int], Any]]:
-            if rank > 1:
-                ragged = decode_rows(lists)
-                return len(ragged), ragged.__getitem__
-            flat, size = _or_empty(lists[name], codec.kind), codec.size
-            if size is None or len(flat) % max(size, 1):
+        def split(lists: Lists) -> tuple[int, Callable[[int, Lists], None]]:
+            flat, *lengths = (_or_empty(lists[key], kind) for key, kind in stored)
+            if not size or len(flat) % size:
                 raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
-            count = len(flat) // size if size else 0
-            return count, lambda index: codec.unpack(flat[index * size : (index + 1) * size])
+            count = len(flat) // size
+            if not lengths:
 
-        return decode
+                def cut(index: int, item: Lists) -> None:
+                    start = index * size
+                    item[name] = flat[start : start + size]
+
+                return count, cut
+            rows = _ragged(np.arange(count), tuple(lengths), name)
+
+            def cut_rows(index: int, item: Lists) -> None:
+                row = rows[index]
+                places, more = (row.flat_values, row.row_lengths) if rank > 2 else (row, ())
+                start = places[0] * size if len(places) else 0
+                item.update(zip(item_names, (flat[start : start + len(places) * size], *more)))
+
+            return len(rows), cut_rows
+
+        return split
 
 
 def _or_empty(values: Any, kind: Kind) -> Any:

@@ -360,7 +360,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
 
     def unpack(values: Any) -> Any:
         array = lift_all(values)
-        if not shape and array.size == 1:
+        if not shape and len(array) == 1:
             return array[0]
         return reshape(array, shape, path)
 
@@ -446,6 +446,8 @@ def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[An
         return lambda values: values
     if dtype == np.uint64:
         return lambda values: values.view(np.uint64)
+    if dtype == np.float32:
+        return lambda values: values if values.flags.writeable else values.copy()
     if dtype.kind in "fb":
         return lambda values: values.astype(dtype, copy=not values.flags.writeable)
 
@@ -465,8 +467,9 @@ def reshape(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
     Raises:
         FeatureValueError: there are more or fewer values than the shape has.
     """
+    target: Any = [-1 if length is None else length for length in shape] if None in shape else shape
     try:
-        return array.reshape([-1 if length is None else length for length in shape])
+        return array.reshape(target)
     except ValueError:
         wanted = f"which do not have the shape {shape}" if shape else "expected one"
         raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None

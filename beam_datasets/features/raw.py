@@ -69,7 +69,7 @@ def string_codec(shape: Shape, path: str) -> Codec:
         return reshape(objects(values), shape, path)
 
     def unpack_many(values: Any) -> NDArray[Any]:
-        return reshape_items(objects(values), shape, path)
+        return reshape_items(objects(values), shape, path) if shape else objects(values)
 
     single = (lambda value: to_bytes(value, path), bytes) if not shape else (None, None)
     return Codec("bytes", size_of(shape), pack, pack_many, unpack, unpack_many, *single)

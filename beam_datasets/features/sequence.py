@@ -16,7 +16,6 @@ from beam_datasets.features.base import (
     DocArg,
     Encode,
     FeatureConnector,
-    ItemDecode,
     Json,
     RowsEncode,
     dtype_of,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from beam_datasets.features.base import Items, Lengths, Lists
     from beam_datasets.features.native_encoding import FastPathSpec
-    from beam_datasets.formats.example import Kind
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -76,13 +74,9 @@ class Sequence(FeatureConnector):
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the names of the items' lists."""
-        return self.feature.wire_names(name, rank + 1)
-
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns the kinds of the items' lists."""
-        return self.feature.kinds(rank + 1)
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns those of the items."""
+        return self.feature.leaves(name, rank + 1)
 
     def items_of(self, value: Any, path: str) -> Items:
         """Returns the items that a value means, as something with a length and an order."""
@@ -148,10 +142,6 @@ class Sequence(FeatureConnector):
             return value
 
         return checked
-
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
-        """Returns the function that makes a reader of single sequences."""
-        return self.feature.item_decoder(name, rank + 1)
 
     def stored(self) -> FeatureConnector:
         """Returns the sequence of the items' stored form."""
@@ -279,15 +269,37 @@ class Dataset(Sequence):
         """Returns the function that decodes to a NestedDataset; below sequences to what a `Sequence` decodes to."""
         if rank:
             return super().decoder(name, rank)
-        decode_items, length = self.feature.item_decoder(name, 1), self.length
+        decode_item, length = as_sequences(self.feature).decoder(name), self.length
+        splitters = [(path, leaf.items_splitter(path, levels)) for path, leaf, levels in self.leaves(name)]
 
         def decode(lists: Lists) -> NestedDataset:
-            count, item = decode_items(lists)
+            parts = {path: split(lists) for path, split in splitters}
+            counts = {path: count for path, (count, _) in parts.items()}
+            if len(set(counts.values())) > 1:
+                raise FeatureValueError(f"{name}: the features have different numbers of items: {counts}")
+            count = next(iter(counts.values()), 0)
             if length is not None and count != length:
                 raise FeatureValueError(f"{name}: the record has {count} items; the feature has length={length}")
+            cutters = [cut for _, cut in parts.values()]
+
+            def item(index: int) -> Any:
+                own: Lists = {}
+                for cut in cutters:
+                    cut(index, own)
+                return decode_item(own)
+
             return NestedDataset(count, item)
 
         return decode
+
+
+def as_sequences(feature: Any) -> Any:
+    """Returns a feature with a `Sequence` in place of each `Dataset`."""
+    if isinstance(feature, FeaturesDict):
+        return feature.with_features({name: as_sequences(child) for name, child in feature.items()})
+    if isinstance(feature, Dataset):
+        return Sequence(as_sequences(feature.feature), feature.length)
+    return feature.with_feature(as_sequences(feature.feature)) if isinstance(feature, Sequence) else feature
 
 
 def innermost(feature: Any) -> Any:

@@ -17,17 +17,7 @@ from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
 
 if TYPE_CHECKING:
-    from beam_datasets.features.base import (
-        Decode,
-        DocArg,
-        Encode,
-        FeatureConnector,
-        ItemDecode,
-        Json,
-        RowsEncode,
-        Shape,
-    )
-    from beam_datasets.formats.example import Kind
+    from beam_datasets.features.base import Decode, DocArg, Encode, FeatureConnector, Json, RowsEncode, Shape
 
 
 class Encoding(Enum):
@@ -125,13 +115,9 @@ class Tensor(Leaf):
             return raw.array_codec(self.dtype, self.shape, path, make, check, compress=self.encoding is Encoding.ZLIB)
         return number_codec(self, path)
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the names in the record: one, or those of the shape and the value."""
-        return self._dynamic().wire_names(name, rank) if self.is_dynamic else super().wire_names(name, rank)
-
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns the kinds of the lists of `wire_names`."""
-        return self._dynamic().kinds(rank) if self.is_dynamic else super().kinds(rank)
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns the tensor itself, or the features of its shape and its value."""
+        return self._dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value.
@@ -161,10 +147,6 @@ class Tensor(Leaf):
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes one value, or the items of sequences."""
         return self._dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
-
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
-        """Returns the function that makes a reader of single items."""
-        return self._dynamic().item_decoder(name, rank) if self.is_dynamic else super().item_decoder(name, rank)
 
     def stored(self) -> FeatureConnector:
         """Returns the tensor itself, or where it is encoded, that of its bytes."""

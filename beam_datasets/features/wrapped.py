@@ -20,8 +20,7 @@ from beam_datasets.features.tensor import Encoding, Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beam_datasets.features.base import Decode, Encode, ItemDecode, Items, Json, Lengths, Lists, RowsEncode
-    from beam_datasets.formats.example import Kind
+    from beam_datasets.features.base import Decode, Encode, Items, Json, Lengths, RowsEncode
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,13 +54,9 @@ class Wrapped(FeatureConnector):
         """Returns the items of an empty sequence as they are decoded."""
         return _columns([])
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the names of the inner connector."""
-        return self.inner().wire_names(name, rank)
-
-    def kinds(self, rank: int = 0) -> tuple[Kind, ...]:
-        """Returns the kinds of the inner connector's lists."""
-        return self.inner().kinds(rank)
+    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
+        """Returns those of the inner connector."""
+        return self.inner().leaves(name, rank)
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value."""
@@ -82,17 +77,6 @@ class Wrapped(FeatureConnector):
         decode = self.inner().decoder(name, rank)
         lift = self.lift_rows(name, rank) if rank else self.lift(name)
         return lambda lists: lift(decode(lists))
-
-    def item_decoder(self, name: str, rank: int) -> ItemDecode:
-        """Returns the function that makes a reader of single items."""
-        decode, lift = self.inner().item_decoder(name, rank), self.lift(name)
-        lift_rows = self.lift_rows(name, rank - 1)
-
-        def decode_items(lists: Lists) -> tuple[int, Callable[[int], Any]]:
-            count, item = decode(lists)
-            return count, lambda index: lift(item(index)) if rank == 1 else lift_rows(item(index))
-
-        return decode_items
 
     def stored(self) -> FeatureConnector:
         """Returns the inner connector's stored form."""

@@ -26,7 +26,7 @@ def by_connector(feature: Any, record: bytes) -> Any:
     """The example that the connectors make of the lists of a record, without any view."""
     example.spans_of(record)
     lists = {}
-    for name, kind in zip(feature.wire_names(""), feature.kinds()):
+    for name, kind in ((name, kind) for name, kind in feature.lists("") if kind is not None):
         group = columns.Group(columns.KINDS[kind], columns.ANY, True, (name.encode(),))
         lists[name] = columnar._lists(columns.parse([group], [record])[0], group.kind)[0]
     return feature.decoder("")(lists)
