@@ -15,7 +15,7 @@ static struct PyModuleDef definition = {
 
 static int add_everything(PyObject *module) {
     PyMethodDef *files[] = {records_methods, gather_methods, schema_methods, lists_methods,
-                            decode_methods,  encode_methods, shards_methods, files_methods,  examples_methods,
+                            decode_methods,  encode_methods, shards_methods, examples_methods,
                             runs_methods,    chunks_methods, ahead_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;

@@ -9,7 +9,6 @@
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read at their places */
-extern PyMethodDef files_methods[];   /* files.c: local files opened */
 extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory */
 extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
 extern PyMethodDef ahead_methods[];     /* ahead.c: threads that do tasks ahead */

@@ -17,7 +17,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
-from beam_datasets.native import core
 from beam_datasets.storage.backend import Reader, Usage, Writer, copy_bytes, count_read, count_write
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
 
@@ -32,7 +31,6 @@ _WRITEBACK_BYTES = 8 << 20  # written before the disk is asked to begin with the
 _SYNC_FILE_RANGE_WRITE = 2
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows: line ends are left alone
-_open_reader, _read_small = getattr(core, "open_reader", None), getattr(core, "read_small", None)
 _SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # else it is a device
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _SYNCS_AT_ONCE = 32  # the journal takes them together: 2,000 files of 4 kB take 0.3 s, one after another 15 s
@@ -390,26 +388,16 @@ def link(source: str, target: str) -> None:
 
 def memory_map(path: str) -> Buffer:
     """Returns the file's bytes, mapped into memory; those of a small file are read."""
-    if _read_small is not None and (small := _read_small(path)) is not None:
-        return small  # type: ignore[no-any-return]
-    descriptor, size = _open(path)
-    try:
-        if size > _SMALL:
-            return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        data = os.read(descriptor, size)
-        return data if len(data) == size else read_bytes(path)  # which continues after a read that was cut
-    except OSError as error:
-        raise _as_storage_error(path, error) from error
-    finally:
-        os.close(descriptor)
+    with _named(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
+        if os.fstat(file.fileno()).st_size > _SMALL:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return file.read()
 
 
 def _open(path: str) -> tuple[int, int]:
     """Opens a file to be read; returns its descriptor, and its size in bytes."""
-    if _open_reader is not None and (opened := _open_reader(path)) is not None:
-        return opened  # type: ignore[no-any-return]
     with _named(path):
-        descriptor = _open_regular(path)
+        descriptor = _open_regular(path, os.O_RDONLY)
         try:
             return descriptor, os.fstat(descriptor).st_size
         except BaseException:
@@ -417,7 +405,7 @@ def _open(path: str) -> tuple[int, int]:
             raise
 
 
-def _open_regular(path: str, flags: int = os.O_RDONLY) -> int:
+def _open_regular(path: str, flags: int) -> int:
     """Opens a regular file: opening a FIFO would wait for who writes to it, and what a device holds has no end."""
     _regular(path)
     return os.open(path, flags | _BINARY)

@@ -1,4 +1,4 @@
-"""shards.c, files.c and example.c against Python, on good, damaged and hostile input."""
+"""shards.c and example.c against Python, on good, damaged and hostile input."""
 
 import functools
 import itertools
@@ -13,13 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import CorruptRecordError, MetadataError, StorageError
+from beam_datasets.errors import CorruptRecordError, MetadataError
 from beam_datasets.formats import index as index_format
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.native import core
 from beam_datasets.reading import shards
-from beam_datasets.storage import local
 from tests.native.gil import when_it_is_free
 
 if core is None:
@@ -187,61 +186,3 @@ def test_a_shard_reads_alike_with_the_module_and_without(tmp_path: Path, monkeyp
             patch.setattr(shards, "_read_records", None)
             assert outcomes() == found
         assert any("record 4" in str(value) for value in found) == (content != DATA)
-
-
-# --------------------------------------------------------------------------------------------------------------- files
-
-
-@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 300_000])
-def test_files_are_read_as_in_python(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, data = str(tmp_path / "ä b"), np.random.default_rng(size).bytes(size)
-    (tmp_path / "ä b").write_bytes(data)
-    assert core.read_small(path) == (data if size <= 65536 else None)
-    descriptor, found = core.open_reader(path)
-    assert (found, os.read(descriptor, size + 1)[:100]) == (size, data[:100])
-    assert not os.get_inheritable(descriptor)
-    os.close(descriptor)
-    assert bytes(local.memory_map(path)) == data
-    monkeypatch.setattr(local, "_read_small", None)
-    monkeypatch.setattr(local, "_open_reader", None)
-    assert bytes(local.memory_map(path)) == data
-    with local.open_reader(path) as reader:
-        assert (reader.size, bytes(reader.read())) == (size, data)
-
-
-def test_what_is_no_file_is_an_error_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "f").write_bytes(b"1")
-    texts = []
-    for native in (True, False):
-        if not native:
-            monkeypatch.setattr(local, "_read_small", None)
-            monkeypatch.setattr(local, "_open_reader", None)
-        for name in ("", "missing", "f/below", "x" * 300):
-            for function in (local.open_reader, local.memory_map):
-                with pytest.raises(StorageError) as error:
-                    function(str(tmp_path / name))
-                texts.append((type(error.value), str(error.value)))
-        with pytest.raises(ValueError, match="null"):
-            local.open_reader("a\0b")
-    assert texts[:8] == texts[8:]
-    assert core.open_reader(str(tmp_path)) is None
-    assert core.read_small(str(tmp_path)) is None
-    with pytest.raises(TypeError):
-        core.read_small(5)
-
-
-def test_a_reader_is_closed_once(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"1")
-    reader = local.open_reader(str(tmp_path / "f"))
-    descriptor = reader.descriptor
-    reader.close()
-    other = os.open(tmp_path / "f", os.O_RDONLY)
-    assert other == descriptor  # the system gives the number away again
-    reader.close()
-    del reader
-    assert os.read(other, 1) == b"1"
-    os.close(other)
-    closed = local.open_reader(str(tmp_path / "f"))
-    closed.close()
-    with pytest.raises(ValueError, match="was closed"):
-        closed.read(0, 1)

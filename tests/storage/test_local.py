@@ -131,11 +131,7 @@ _READERS = (
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
-@pytest.mark.parametrize("native", [True, False])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch, native):
-    if not native:
-        monkeypatch.setattr(local, "_open_reader", None)
-        monkeypatch.setattr(local, "_read_small", None)
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "link").symlink_to("fifo")
@@ -292,6 +288,23 @@ def test_a_copy_of_a_reader_has_a_file_of_its_own(tmp_path, copied):
         closed.close()
         assert (kept.path, kept.size, kept.read(1, 4)) == (str(tmp_path / "x"), 5, b"234")
         kept.close()
+
+
+def test_a_reader_is_closed_once(tmp_path):
+    (tmp_path / "f").write_bytes(b"1")
+    reader = storage.open_reader(tmp_path / "f")
+    descriptor = reader.descriptor
+    reader.close()
+    other = os.open(tmp_path / "f", os.O_RDONLY)
+    assert other == descriptor  # the system gives the number away again
+    reader.close()
+    del reader
+    assert os.read(other, 1) == b"1"
+    os.close(other)
+    closed = storage.open_reader(tmp_path / "f")
+    closed.close()
+    with pytest.raises(ValueError, match="was closed"):
+        closed.read(0, 1)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
