@@ -19,7 +19,7 @@ SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch]) beam_
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters flink test-flink test-prism sanitize lint format docs bench clean
+.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -31,6 +31,7 @@ help:
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
+	@echo 'make test-kubernetes  a real API server checks the manifests (needs Go, Java and Maven)'
 	@echo 'make test-prism    tests on Prism, the runner of Beam in Go (needs Go)'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
 	@echo 'make lint          ruff, codespell and mypy alone;  make format  lets ruff rewrite'
@@ -91,7 +92,7 @@ test-slow: .venv/.ready
 # fails; what each prints comes when it ends.
 test-all:
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
-		test-slow test-interop test-flink test-prism test-adapters test-wheel sanitize
+		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-wheel sanitize
 
 # On Linux the wheel gets the tag of the oldest manylinux that it runs on. cibuildwheel (pyproject.toml) builds the others.
 wheels: .venv/.ready
@@ -143,6 +144,14 @@ test-prism: .venv/.ready
 	echo "Building Prism $$version; the first time takes minutes"; \
 	GOBIN=$(CACHE)/prism/$$version go install $(PRISM_PACKAGE)@$$version; \
 	BEAM_DATASETS_PRISM=$(CACHE)/prism/$$version/prism $(BIN)/pytest tests/engines -k prism $(PYTEST_ARGS)
+
+# The server is built once for each version of its modules.
+APISERVER = $(CACHE)/kubernetes/$$(cat tests/engines/apiserver/go.sum tests/engines/apiserver/main.go | sha256sum | cut -c1-12)
+test-kubernetes: .venv/.ready
+	@command -v go >/dev/null || { echo 'There is no command go; https://go.dev/doc/install' >&2; exit 1; }
+	@server="$(APISERVER)"; test -x "$$server" || { echo 'Building the API server; the first time takes minutes'; \
+		cd tests/engines/apiserver; go build -ldflags '-s -w' -o "$$server" .; }; \
+	BEAM_DATASETS_APISERVER="$$server" $(CURDIR)/$(BIN)/pytest $(CURDIR)/tests/engines/test_kubernetes.py $(PYTEST_ARGS)
 
 sanitize: .venv/.ready
 	PYTHON=$(BIN)/python CC='$(CC)' bash tests/native/sanitize.sh -q -n 2 $(PYTEST_ARGS)

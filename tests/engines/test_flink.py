@@ -4,20 +4,15 @@ Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewh
 """
 
 import signal
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-import yaml
 
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
     NUMBERS,
-    ROOT,
     await_staged,
     end,
     fails,
@@ -124,59 +119,3 @@ def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path) -> None:
     after = sum(cluster.overview()[state] for state in ("jobs-running", "jobs-finished", "jobs-failed"))
     assert before == after
     assert nothing_is_left(tmp_path)
-
-
-KUBERNETES = ROOT / "templates" / "flink" / "kubernetes"
-
-
-@pytest.fixture(scope="module")
-def schema(flink: flink.Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The schema of a FlinkDeployment in the operator's own package."""
-    folder = tmp_path_factory.mktemp("operator")
-    artifact = "-Dartifact=org.apache.flink:flink-kubernetes-operator-api:1.10.0"
-    copy = ["mvn", "--quiet", "--batch-mode", "dependency:copy", artifact, f"-DoutputDirectory={folder}"]
-    subprocess.run(copy, check=True, cwd=folder)
-    [package] = folder.glob("*.jar")
-    with zipfile.ZipFile(package) as jar:
-        definition = yaml.safe_load(jar.read("META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"))
-    [version] = definition["spec"]["versions"]
-    return closed(version["schema"]["openAPIV3Schema"])
-
-
-def closed(schema: Any) -> Any:
-    """Returns a schema that allows only the fields that it names, so that a misspelt field is found."""
-    if isinstance(schema, list):
-        return [closed(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {name: closed(part) for name, part in schema.items()}
-    if isinstance(made.get("properties"), dict) and not made.get("x-kubernetes-preserve-unknown-fields"):
-        made.setdefault("additionalProperties", False)
-    return made
-
-
-def test_the_deployment_fits_the_schema_of_the_operator(schema: dict[str, Any]) -> None:
-    deployment = yaml.safe_load((KUBERNETES / "flink-deployment.yaml").read_text())
-    schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {}}
-    jsonschema.validate(deployment, schema)
-    deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"][1]["comand"] = []
-    with pytest.raises(jsonschema.ValidationError, match="'comand' was unexpected"):
-        jsonschema.validate(deployment, schema)
-
-
-def test_the_launcher_fits_the_deployment() -> None:
-    deployment = yaml.safe_load((KUBERNETES / "flink-deployment.yaml").read_text())
-    job = yaml.safe_load((KUBERNETES / "generate-job.yaml").read_text())
-    pod = job["spec"]["template"]["spec"]
-    [server], [launcher] = pod["initContainers"], pod["containers"]
-    options = dict(part.removeprefix("--").split("=") for part in launcher["command"] if "=" in part)
-    [_, workers] = deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"]
-    assert options["environment_config"] == f"localhost:{workers['command'][-1]}"
-    assert options["flink_master"] == f"{deployment['metadata']['name']}-rest:8081"
-    assert f"--flink-master={options['flink_master']}" in server["command"]
-    assert f"--job-port={options['job_endpoint'].rpartition(':')[2]}" in server["command"]
-    assert options["flink_version"] == deployment["spec"]["flinkVersion"][1:].replace("_", ".")
-    slots = int(deployment["spec"]["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])
-    assert int(options["sdk_worker_parallelism"]) == slots
-    assert int(options["parallelism"]) == slots * deployment["spec"]["taskManager"]["replicas"]
-    assert workers["volumeMounts"] == launcher["volumeMounts"]
