@@ -13,7 +13,6 @@ from beam_datasets.diffing.result import FeatureChange
 from beam_datasets.features import (
     Dataset,
     FeaturesDict,
-    LabeledImage,
     RaggedArray,
     Sequence,
     Tensor,
@@ -135,7 +134,6 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
     if isinstance(inner, UnknownFeature):
         return {**found, "node": inner.node}
     content = inner.content_json()[1]
-    label = inner.label if isinstance(inner, LabeledImage) else inner
     left_out = {*_STORED, *_DOCUMENTING, "shape", "dtype"}
     return {
         **found,
@@ -143,7 +141,7 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
         "dtype": str(dtype_of(inner)),
         "shape": str(shape_of(inner)),
         **{key: value for key, value in content.items() if key not in left_out},
-        _NAMES: tuple(getattr(label, "label_names", None) or ()),
+        _NAMES: tuple(getattr(inner, "label_names", None) or ()),
     }
 
 

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError
 from beam_datasets.features import (
-    Audio,
-    BBoxFeature,
     ClassLabel,
     FeaturesDict,
-    Image,
     Sequence,
     Tensor,
     TranslationVariableLanguages,
@@ -161,15 +158,12 @@ def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
 
 
 def _leaf(feature: Any, is_binary: bool) -> Column:
-    if isinstance(feature, Image):
-        return File("image")
-    if isinstance(feature, Audio) and feature.lazy_decode:
-        return File("audio")
+    if feature.file_kind:
+        return File(feature.file_kind)
     if isinstance(feature, ClassLabel):
         return Label(feature.label_names or ())
-    shape, dtype = (feature.shape, feature.dtype) if not isinstance(feature, BBoxFeature) else ((4,), feature.dtype)
-    item: Column = Number(dtype) if dtype != STRING else Binary() if is_binary else Text()
-    return Array(item, tuple(shape), feature.is_optional) if shape else item
+    item: Column = Number(feature.dtype) if feature.dtype != STRING else Binary() if is_binary else Text()
+    return Array(item, tuple(feature.shape), feature.is_optional) if feature.shape else item
 
 
 def as_files(feature: Any) -> Any:
@@ -178,9 +172,7 @@ def as_files(feature: Any) -> Any:
         return feature.with_feature(as_files(feature.feature))
     if isinstance(feature, FeaturesDict):
         return feature.with_features({key: as_files(child) for key, child in feature.items()})
-    if isinstance(feature, Image) or (isinstance(feature, Audio) and feature.lazy_decode):
-        return feature.stored()
-    return feature
+    return feature.stored() if feature.file_kind else feature
 
 
 def text_of(data: bytes, name: str) -> str:

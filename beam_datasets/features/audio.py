@@ -68,6 +68,11 @@ class Audio(Leaf):
         """The samples as a tensor."""
         return Tensor(shape=self.shape, dtype=self.dtype, encoding=self.encoding, allow_rounding=self.allow_rounding)
 
+    @property
+    def file_kind(self) -> str | None:
+        """Returns 'audio' if files are stored as they are."""
+        return "audio" if self.lazy_decode else None
+
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def codec(self, path: str) -> Codec:

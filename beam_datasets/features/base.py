@@ -103,6 +103,11 @@ class FeatureConnector(abc.ABC):
         """Returns the same feature with other documentation."""
         return self._with(doc=Documentation.of(doc))
 
+    @property
+    def file_kind(self) -> str | None:
+        """'image' or 'audio' if each value is stored as the bytes of such a file."""
+        return None
+
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     @property

@@ -178,6 +178,11 @@ class Image(Leaf):
         return unpack
 
     @property
+    def file_kind(self) -> str:
+        """Returns 'image'."""
+        return "image"
+
+    @property
     def has_plain_form(self) -> bool:
         """Whether files are usually decoded straight into an array of the feature's channels and dtype."""
         shape = self.shape or ()
@@ -249,6 +254,11 @@ class LabeledImage(Image):
     def names(self) -> list[str]:
         """The classes' names."""
         return self.label.names
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names that were given, or None."""
+        return self.label.label_names
 
     def content_json(self) -> tuple[str, Json]:
         """Returns what the image says, and the number of classes."""

@@ -21,7 +21,7 @@ from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import to_bytes
-from beam_datasets.features.tensor import Tensor, Text
+from beam_datasets.features.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,9 +146,7 @@ def _leaves(feature: FeatureConnector, path: str = "") -> Iterator[tuple[str, Te
     if isinstance(feature, FeaturesDict):
         for key, child in feature.items():
             yield from _leaves(child, join(path, key))
-    elif isinstance(feature, ClassLabel) or (
-        isinstance(feature, Tensor) and (feature.optional or type(feature) is Text)
-    ):
+    elif isinstance(feature, ClassLabel) or (isinstance(feature, Tensor) and feature.may_be_missing):
         yield path, feature
 
 

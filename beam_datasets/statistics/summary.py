@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError
-from beam_datasets.features import Audio, ClassLabel, FeaturesDict, Image, RaggedArray, Sequence, UnknownFeature
+from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen, compile_decoder
@@ -128,19 +128,15 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[Leaf], list[str]]:
 def _kind(feature: FeatureConnector) -> str:
     if isinstance(feature, ClassLabel):
         return LABEL
-    if isinstance(feature, Image):
-        return IMAGE
-    if isinstance(feature, Audio) and feature.lazy_decode:
-        return FILE
+    if feature.file_kind:
+        return IMAGE if feature.file_kind == "image" else FILE
     return TEXT if dtype_of(feature) == STRING else NUMBER
 
 
 def _has_fixed_size(feature: FeatureConnector) -> bool:
-    if isinstance(feature, (Audio, Image)):
-        return isinstance(feature, Image)
     shape = shape_of(feature)
     missing = shape and getattr(feature, "is_optional", False)  # a number or a text that is missing leaves a None
-    return None not in shape and not missing
+    return feature.file_kind is not None or (None not in shape and not missing)
 
 
 def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:
@@ -156,7 +152,7 @@ def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> F
         return stored_tree(feature.inner(), paths, path)
     if path not in paths or isinstance(feature, UnknownFeature):
         return None
-    return feature.stored() if _kind(feature) in (IMAGE, FILE) else feature
+    return feature.stored() if feature.file_kind else feature
 
 
 def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[list[Any]], list[Column]]:
