@@ -13,12 +13,12 @@ The schema's metadata tell Hugging Face's datasets which columns are images, sou
 from __future__ import annotations
 
 import json
-from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError
+from beam_datasets.exporting.jsonl import json_converter
 from beam_datasets.exporting.schema import (
     Array,
     Binary,
@@ -30,18 +30,15 @@ from beam_datasets.exporting.schema import (
     Struct,
     Text,
     items_of,
-    text_of,
 )
 from beam_datasets.exporting.writing import Format
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from beam_datasets.exporting.writing import Block, Output
-
-    Values: TypeAlias = Any  # a list of values, or an array with one dimension more; of structs also a dict of those
-    Convert: TypeAlias = Callable[[Values], Any]  # to an Arrow array of as many
 
 # Functions take the module pyarrow as `pa`, because it is imported on demand.
 
@@ -82,7 +79,7 @@ def _lengths(column: Array) -> tuple[int | None, ...]:
 
 def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Returns a dtype, or float32 for one that NumPy itself does not have (bfloat16)."""
-    return dtype if dtype.kind in "biuf" else np.dtype(np.float32)
+    return np.dtype(np.float32) if dtype.kind == "V" else dtype
 
 
 def _hugging_face(pa: Any, column: Column) -> Any:
@@ -107,141 +104,66 @@ def _hugging_face(pa: Any, column: Column) -> Any:
     }
 
 
-def arrow_converter(pa: Any, column: Column, name: str = "") -> Convert:
-    """Returns the function from a column's values to an Arrow array; the errors that it raises name the column."""
-    if isinstance(column, Struct):
-        return _struct(pa, column, name)
-    if isinstance(column, Items):
-        return _items(pa, column, name)
-    if isinstance(column, Array):
-        return _with_missing(pa, _arrays(pa, column, name))
+def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
+    """Returns the Arrow array of the values of the column `name`.
+
+    Args:
+        pa: the module pyarrow.
+        column: what they are.
+        values: a list of values, an array of them, or of dicts and sequences of dicts a dict of such.
+        name: of the column, for errors.
+
+    Raises:
+        ArrowInvalid: a text is not UTF-8.
+        FeatureValueError: the features of an item have different numbers of items.
+    """
+    if isinstance(values, dict):
+        is_list = isinstance(column, Items)
+        fields: Any = column.item.fields if isinstance(column, Items) else column.fields  # type: ignore[union-attr]
+        parts = [
+            arrow_array(pa, Items(field) if is_list else field, values[key], join(name, key))
+            for key, field in fields.items()
+        ]
+        if not is_list:
+            return pa.StructArray.from_arrays(parts, list(fields))
+        offsets = parts[0].offsets
+        if not all(part.offsets.equals(offsets) for part in parts):
+            raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
+        items = pa.StructArray.from_arrays([part.values for part in parts], list(fields))
+        return pa.ListArray.from_arrays(offsets, items)
+    shapes = {value.shape[1:] if isinstance(value, np.ndarray) else None for value in values}
+    if isinstance(column, Items) and len(shapes) == 1 and None not in shapes:
+        offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
+    kind = arrow_type(pa, column)
+    if not isinstance(values, np.ndarray) or values.dtype == STRING:
+        return pa.array([_plain(column, value) for value in values], kind)
+    found = pa.array(_known(values).reshape(-1))
+    for length in reversed(values.shape[1:]):
+        found = pa.FixedSizeListArray.from_arrays(found, length)
+    return found.cast(kind)
+
+
+def _plain(column: Column, value: Any) -> Any:
+    """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
+    if value is None or isinstance(column, (Text, Binary)):
+        return value
     if isinstance(column, File):
-        return _files(pa)
-    if isinstance(column, Text):
-        return _texts(pa, name)
-    if isinstance(column, Binary):
-        return lambda values: pa.array(list(values), pa.binary())
-    return _numbers(pa, column)
+        return {"bytes": value, "path": None}
+    if isinstance(column, Struct):
+        return {name: _plain(field, value[name]) for name, field in column.fields.items()}
+    if isinstance(column, Items) and not isinstance(column.item, (Number, Label)):
+        return [_plain(column.item, item) for item in items_of(value)]
+    return _nested(_known(np.asarray(value)))
 
 
-def _numbers(pa: Any, column: Number | Label) -> Convert:
-    dtype = np.dtype(np.int64) if isinstance(column, Label) else _known_dtype(column.dtype)
-    kind = pa.from_numpy_dtype(dtype)
-
-    def convert(values: Values) -> Any:
-        if isinstance(values, np.ndarray) or None not in values:
-            return pa.array(np.asarray(values, dtype), kind)
-        return pa.array([None if value is None else dtype.type(value) for value in values], kind)
-
-    return convert
+def _nested(array: Any) -> Any:
+    return list(map(_nested, array)) if array.ndim > 1 else array[()]
 
 
-def _texts(pa: Any, name: str) -> Convert:
-    def convert(values: Values) -> Any:
-        try:
-            return pa.array(list(values), pa.binary()).cast(pa.string())
-        except pa.ArrowInvalid:
-            return pa.array([None if value is None else text_of(value, name) for value in values], pa.string())
-
-    return convert
-
-
-def _files(pa: Any) -> Convert:
-    def convert(values: Values) -> Any:
-        paths = pa.nulls(len(values), pa.string())
-        return pa.StructArray.from_arrays([pa.array(list(values), pa.binary()), paths], ["bytes", "path"])
-
-    return convert
-
-
-def _struct(pa: Any, column: Struct, name: str) -> Convert:
-    fields = [(key, arrow_converter(pa, field, join(name, key))) for key, field in column.fields.items()]
-    names = list(column.fields)
-
-    def convert(values: Values) -> Any:
-        columns = values if isinstance(values, dict) else {key: [value[key] for value in values] for key in names}
-        return pa.StructArray.from_arrays([make(columns[key]) for key, make in fields], names)
-
-    return convert
-
-
-def _items(pa: Any, column: Items, name: str) -> Convert:
-    convert_item = arrow_converter(pa, column.item, name)
-
-    def convert(values: Values) -> Any:
-        if isinstance(values, dict):
-            return _lists(pa, _counts(values, name), convert_item(_joined_fields(values)))
-        rows = [items_of(value) for value in values]
-        return _lists(pa, [len(row) for row in rows], convert_item(_joined(rows)))
-
-    return convert
-
-
-def _counts(columns: Any, name: str) -> list[int]:
-    """Returns the number of items in each row of a sequence of dicts, given as a dict of columns of sequences."""
-    if not isinstance(columns, dict):
-        return list(map(len, columns))
-    counts = [_counts(column, name) for column in columns.values()]
-    if any(other != counts[0] for other in counts):
-        raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
-    return counts[0]
-
-
-def _joined_fields(columns: Any) -> Values:
-    """Returns the items of all rows of such a dict, as a dict of columns."""
-    if isinstance(columns, dict):
-        return {key: _joined_fields(column) for key, column in columns.items()}
-    return _joined(list(columns))
-
-
-def _joined(rows: list[Any]) -> Values:
-    """Returns the items of all rows: in one array where they are arrays of items of one shape."""
-    if rows and all(isinstance(row, np.ndarray) for row in rows) and len({row.shape[1:] for row in rows}) == 1:
-        return np.concatenate(rows)
-    return list(chain.from_iterable(rows))
-
-
-def _lists(pa: Any, counts: Sequence[int], items: Any, length: int | None = None) -> Any:
-    """Returns lists of consecutive items; of a fixed size where they are all of a length (but 0)."""
-    if length:
-        return pa.FixedSizeListArray.from_arrays(items, length)
-    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), items)
-
-
-def _arrays(pa: Any, column: Array, name: str) -> Convert:
-    convert_item = arrow_converter(pa, column.item, name)
-
-    def nest(arrays: Values, shape: tuple[int | None, ...]) -> Any:
-        """Returns the Arrow array of arrays of a shape."""
-        if not shape:
-            return convert_item(arrays)
-        length, rest = shape[0], shape[1:]
-        counts = [len(array) for array in arrays]
-        joined = _joined(list(arrays))
-        if isinstance(joined, np.ndarray) and rest and all(rest):
-            items = convert_item(joined.reshape(-1))
-            for size in reversed(rest):
-                items = _lists(pa, (), items, size)
-        else:
-            items = nest(joined, rest)
-        return _lists(pa, counts, items, length)
-
-    return lambda arrays: nest(arrays, _lengths(column))
-
-
-def _with_missing(pa: Any, convert: Convert) -> Convert:
-    """Returns the function that also takes None."""
-
-    def convert_all(values: Values) -> Any:
-        if isinstance(values, np.ndarray) or all(value is not None for value in values):
-            return convert(values)
-        there = [value is not None for value in values]
-        places = np.cumsum(there) - 1
-        found = convert([value for value in values if value is not None])
-        return found.take(pa.array(places, pa.int64(), mask=~np.array(there)))
-
-    return convert_all
+def _known(array: Any) -> Any:
+    """Returns an array of a dtype that NumPy itself has."""
+    return array.astype(_known_dtype(array.dtype), copy=False)
 
 
 ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group
@@ -260,10 +182,10 @@ class Parquet(Format):
     def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard; see `Format.write`."""
         arrow, parquet = self.package(), self.package("pyarrow.parquet")
-        convert, types = arrow_converter(arrow, schema), arrow_schema(arrow, schema)
+        types = arrow_schema(arrow, schema)
 
         def batch(block: Block) -> Any:
-            return arrow.RecordBatch.from_arrays(_convert(convert, block).flatten(), schema=types)
+            return arrow.RecordBatch.from_arrays(_to_arrow(arrow, schema, block).flatten(), schema=types)
 
         with parquet.ParquetWriter(arrow.PythonFile(out, "w"), types) as writer:
             for batches in _row_groups(map(batch, blocks)):
@@ -285,11 +207,12 @@ def _row_groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
         yield pending
 
 
-def _convert(convert: Any, block: Block) -> Any:
+def _to_arrow(pa: Any, schema: Struct, block: Block) -> Any:
     """Returns the Arrow array of a block; an error names the record."""
     columns = block.columns()
     try:
-        return convert(block.examples if columns is None else columns)
-    except FeatureError:
-        list(block.map(lambda example: convert([example])))
+        return arrow_array(pa, schema, block.examples if columns is None else columns)
+    except (FeatureError, pa.ArrowInvalid):
+        convert = json_converter(schema)  # names the feature
+        list(block.map(lambda example: (convert(example), arrow_array(pa, schema, [example]))))
         raise

@@ -15,7 +15,7 @@ from pyarrow import parquet
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.exporting.parquet import _row_groups, arrow_converter, arrow_schema
+from beam_datasets.exporting.parquet import _row_groups, arrow_array, arrow_schema
 from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.exporting.writing import Block
 from beam_datasets.features import compile_decoder
@@ -49,12 +49,12 @@ def test_any_features_are_columns_of_the_same_values(sample: Any) -> None:
     encode, decode = encoder_of(sample.feature), compile_decoder(stored)
     values = [decode(encode(value)) for value in sample.values]
     schema = schema_of(sample.feature, strings_below(sample.feature))
-    made = arrow_converter(pa, schema)(values)
+    made = arrow_array(pa, schema, values)
     assert made.type == pa.struct(list(arrow_schema(pa, schema)))
     made.validate(full=True)
     expected = [with_paths(stored, sample.feature, plain(stored, value)) for value in values]
     assert made.to_pylist() == expected
-    assert arrow_converter(pa, schema)([]).type == made.type
+    assert arrow_array(pa, schema, []).type == made.type
 
 
 def with_paths(stored: Any, feature: Any, value: Any) -> Any:
@@ -155,6 +155,14 @@ def test_arrays_that_may_be_missing(tmp_path: Path) -> None:
     assert [dict(zip(columns, map(as_lists, row))) for row in found] == rows
 
 
+def test_sequences_of_arrays_of_different_shapes(tmp_path: Path) -> None:
+    """Those of an example are an array if their shapes agree, else a list."""
+    features = {"grids": F.Sequence(F.Tensor(shape=(None, 2), dtype=np.int64))}
+    rows = [{"grids": [[[1, 2]], [[3, 4], [5, 6]]]}, {"grids": [[[1, 2]], [[3, 4]]]}, {"grids": []}]
+    made = export(dataset_of(tmp_path, features, rows), tmp_path / "out", num_shards=1)
+    assert parquet.read_table(made).to_pylist() == rows
+
+
 def as_lists(value: Any) -> Any:
     return [as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
@@ -206,8 +214,8 @@ def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, mo
     source = dataset_of(tmp_path, features, examples)
     by_columns = parquet.read_table(export(source, tmp_path / "columns"))
     tree = bd.builder_from_directory(source).info.features
-    convert, decode = arrow_converter(pa, schema_of(tree)), compile_decoder(as_files(tree))
+    decode = compile_decoder(as_files(tree))
     rows = [decode(record) for record in bd.builder_from_directory(source).as_dataset("train").raw()[:]]
-    assert by_columns.to_pylist() == convert(rows).to_pylist()
+    assert by_columns.to_pylist() == arrow_array(pa, schema_of(tree), rows).to_pylist()
     monkeypatch.setattr(Block, "examples", None)  # it would be an error to call it
     assert parquet.read_table(export(source, tmp_path / "again")).equals(by_columns)
