@@ -136,7 +136,7 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
         offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
         return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
     kind = arrow_type(pa, column)
-    if not isinstance(values, np.ndarray) or values.dtype == STRING:
+    if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
         return pa.array([_plain(column, value) for value in values], kind)
     found = pa.array(_known(values).reshape(-1))
     for length in reversed(values.shape[1:]):

@@ -157,7 +157,7 @@ def test_arrays_that_may_be_missing(tmp_path: Path) -> None:
 
 def test_sequences_of_arrays_of_different_shapes(tmp_path: Path) -> None:
     """Those of an example are an array if their shapes agree, else a list."""
-    features = {"grids": F.Sequence(F.Tensor(shape=(None, 2), dtype=np.int64))}
+    features = {"grids": F.Sequence(F.Tensor(shape=(None, 2), dtype=np.int64, encoding="zlib"))}
     rows = [{"grids": [[[1, 2]], [[3, 4], [5, 6]]]}, {"grids": [[[1, 2]], [[3, 4]]]}, {"grids": []}]
     made = export(dataset_of(tmp_path, features, rows), tmp_path / "out", num_shards=1)
     assert parquet.read_table(made).to_pylist() == rows
