@@ -16,7 +16,7 @@ from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.metadata.info_json import value_at
+from beam_datasets.metadata.info import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -25,8 +25,7 @@ from beam_datasets.materializing.selection import (
     select_splits,
 )
 from beam_datasets.materializing.where import Where
-from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
-from beam_datasets.metadata.info_json import names_in
+from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo, names_in
 from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.metadata.names import DatasetName, did_you_mean
 from beam_datasets.metadata.splits import SplitDict

@@ -23,7 +23,7 @@ from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import KEEP, Fill, Padding, fill_of, stack
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.metadata.info_json import check_supervised_keys, value_at
+from beam_datasets.metadata.info import check_supervised_keys, value_at
 from beam_datasets.reading.threads import TASK_BYTES, Ahead, Start, Started, made_at_once, one_by_one, usable_cores
 
 Function: TypeAlias = Callable[[Any], Any]

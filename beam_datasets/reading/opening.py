@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, features, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import DatasetNotFoundError, FeatureError, MetadataError, PathNotFoundError
-from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
-from beam_datasets.metadata.info_json import check_supervised_keys
+from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict, check_supervised_keys
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Ascent, KeyRule, Lineage, Manifest, between
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits

@@ -40,14 +40,14 @@ from beam_datasets.storage.files import size as size
 from beam_datasets.storage.files import usage as usage
 from beam_datasets.storage.files import write_bytes as write_bytes
 from beam_datasets.storage.files import write_files as write_files
-from beam_datasets.storage.options import has_options as has_options
-from beam_datasets.storage.options import url as url
 from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
 from beam_datasets.storage.paths import basename as basename
 from beam_datasets.storage.paths import dirname as dirname
+from beam_datasets.storage.paths import has_options as has_options
 from beam_datasets.storage.paths import is_remote as is_remote
 from beam_datasets.storage.paths import is_temporary as is_temporary
 from beam_datasets.storage.paths import join as join
 from beam_datasets.storage.paths import normalize as normalize
+from beam_datasets.storage.paths import url as url
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote

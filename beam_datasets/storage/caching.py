@@ -25,11 +25,10 @@ from crc32c import crc32c
 
 from beam_datasets.storage import files
 from beam_datasets.storage.backend import Range, Reader
-from beam_datasets.storage.options import url
-from beam_datasets.storage.paths import TEMPORARY_PREFIX, is_remote, is_temporary, scheme
+from beam_datasets.storage.paths import TEMPORARY_PREFIX, is_remote, is_temporary, scheme, url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -99,14 +98,13 @@ class CachedReader(Reader):
                 some = []
 
     def _read_some(self, ranges: list[Range]) -> Iterator[bytes]:
+        wanted = sorted({number for span in ranges for number in _pieces_of(*span)})
+        spans = {number: (number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)) for number in wanted}
         pieces: dict[int, Buffer | None] = {
-            number: self._cache.get(self._key, number, self._piece(number)[1] - self._piece(number)[0])
-            for number in sorted({number for span in ranges for number in _pieces_of(*span)})
+            number: self._cache.get(self._key, number, stop - start) for number, (start, stop) in spans.items()
         }
         missing = [number for number, data in pieces.items() if data is None]
-        spans = [self._piece(number) for number in missing]
-        fetched: Iterable[Buffer] = self._reader.read_many(spans) if len(spans) > 1 else map(self._read_one, spans)
-        for number, data in zip(missing, fetched):
+        for number, data in zip(missing, self._reader.read_many([spans[number] for number in missing])):
             pieces[number] = data
             self._cache.put(self._key, number, data)
         for start, stop in ranges:
@@ -116,14 +114,8 @@ class CachedReader(Reader):
                 for first in [number * PIECE_BYTES]
             )
 
-    def _read_one(self, span: Range) -> Buffer:
-        return self._reader.read(*span)
-
     def _read(self, start: int, stop: int) -> bytes:
         return next(self.read_many([(start, stop)]))
-
-    def _piece(self, number: int) -> Range:
-        return number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)
 
     def close(self) -> None:
         """Closes the file."""

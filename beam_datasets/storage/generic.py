@@ -13,8 +13,7 @@ from beam_datasets.errors import (
     install_command,
 )
 from beam_datasets.storage.backend import Reader
-from beam_datasets.storage.options import options_of, url
-from beam_datasets.storage.paths import basename
+from beam_datasets.storage.paths import basename, options_of, url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,8 +26,7 @@ from beam_datasets.storage.backend import (
     count_read,
     count_write,
 )
-from beam_datasets.storage.options import StoreOptions, options_of, url
-from beam_datasets.storage.paths import scheme, split_remote
+from beam_datasets.storage.paths import StoreOptions, options_of, scheme, split_remote, url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

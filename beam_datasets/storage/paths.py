@@ -1,17 +1,30 @@
-"""Paths as text: arithmetic only, nothing here looks at a file."""
+"""Paths as text, and the options of the stores that they lead to (credentials, endpoint, region).
+
+Paths are plain strings. The first options of a bucket or server hold for its URL in the whole process. If the same
+bucket is used with other options, too, these are registered under a numbered name of the bucket, such as `s3://bucket~2`:
+the paths of the second store begin with it, wherever they are pickled, formatted or joined. `url` removes the number.
+
+Options are never part of a pickle. Processes that this one starts read them from a file that only this user may read;
+the environment contains its path.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import json
 import os
 import re
+import shutil
+import tempfile
+import threading
 import urllib.parse
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from beam_datasets.errors import StoreOptionsError
-from beam_datasets.storage.options import StoreOptions, register, url
+from beam_datasets.errors import StorageError, StoreOptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
@@ -20,6 +33,10 @@ TEMPORARY_PREFIX = ".tmp-"
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY_PREFIX) + r"[0-9a-f]{32}")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+OPTIONS_VARIABLE = "BEAM_DATASETS_STORE_OPTIONS_FILE"
+_MIN_SECRET = 6  # letters; shorter values are such as 'true' or '30s'
+_PUBLIC = ("endpoint", "endpoint_url", "region", "account_name", "project_id")
+_ROOT = re.compile(r"([^/]*://[^/]*?)(~\d+)?(/.*)?", re.DOTALL)
 
 
 def is_temporary(name: str) -> bool:
@@ -65,43 +82,6 @@ def normalize(path: PathLike) -> str:
     if match := _SCHEME.match(text):
         text = urllib.parse.unquote(text[match.end() :])
     return os.path.abspath(os.path.expanduser(text))
-
-
-def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
-    """Returns the path, normal, in the store that these options lead to, for this process; see `options`.
-
-    Args:
-        path: a URL; or, without options, any path.
-        options: of the store; None for those that this process uses for the URL already, or of the environment; `{}`
-            for those of the environment.
-
-    Raises:
-        StoreOptionsError: there are options, but the path is local.
-    """
-    normal = normalize(path)
-    if options is None or not (options or is_remote(normal)):
-        return normal
-    if not is_remote(normal):
-        raise StoreOptionsError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
-    return register(normal, StoreOptions(options))
-
-
-def with_options_if_remote(path: PathLike, options: Mapping[str, Any] | None, *, beside: PathLike | None = None) -> str:
-    """Returns the path, normal; a URL in the store that the options lead to, unless it names one by a number.
-
-    Args:
-        path: a URL, or a local path, for which options are ignored.
-        options: see `with_options`; None for those of `beside`, if that is in the same bucket.
-        beside: another path.
-    """
-    normal = normalize(path)
-    if not is_remote(normal) or url(normal) != normal:
-        return normal
-    root, key = split_remote(normal)
-    if options is None and beside is not None and is_remote(beside):
-        other, _ = split_remote(normalize(beside))
-        return join(other, key) if url(other) == root else normal
-    return with_options(normal, options)
 
 
 def join(base: PathLike, *names: str) -> str:
@@ -153,3 +133,210 @@ def split_remote(path: str) -> tuple[str, str]:
     head, rest = path.split("://", 1)
     root, _, key = rest.partition("/")
     return f"{head}://{root}", key.strip("/")
+
+
+def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
+    """Returns the path, normal, in the store that these options lead to, for this process; see `options`.
+
+    Args:
+        path: a URL; or, without options, any path.
+        options: of the store; None for those that this process uses for the URL already, or of the environment; `{}`
+            for those of the environment.
+
+    Raises:
+        StoreOptionsError: there are options, but the path is local.
+    """
+    normal = normalize(path)
+    if options is None or not (options or is_remote(normal)):
+        return normal
+    if not is_remote(normal):
+        raise StoreOptionsError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
+    return register(normal, StoreOptions(options))
+
+
+def with_options_if_remote(path: PathLike, options: Mapping[str, Any] | None, *, beside: PathLike | None = None) -> str:
+    """Returns the path, normal; a URL in the store that the options lead to, unless it names one by a number.
+
+    Args:
+        path: a URL, or a local path, for which options are ignored.
+        options: see `with_options`; None for those of `beside`, if that is in the same bucket.
+        beside: another path.
+    """
+    normal = normalize(path)
+    if not is_remote(normal) or url(normal) != normal:
+        return normal
+    root, key = split_remote(normal)
+    if options is None and beside is not None and is_remote(beside):
+        other, _ = split_remote(normalize(beside))
+        return join(other, key) if url(other) == root else normal
+    return with_options(normal, options)
+
+
+class StoreOptions:
+    """Options of a store, as its library takes them. Compared by value; shown without values.
+
+    >>> StoreOptions({"secret_access_key": "123", "region": "us-east-1"})
+    StoreOptions(region=..., secret_access_key=...)
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self.values = dict(values or {})
+        if wrong := [name for name in self.values if not isinstance(name, str)]:
+            raise TypeError(f"storage_options: the name of an option is a str; got a {type(wrong[0]).__name__}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreOptions) and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.values))  # values may be dicts
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __repr__(self) -> str:
+        return f"StoreOptions({', '.join(f'{name}=...' for name in sorted(self.values))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("options of a store cannot be pickled: they may contain credentials")
+
+    def redact(self, text: str) -> str:
+        """Returns a text without the values of options, except for those like an endpoint.
+
+        >>> StoreOptions({"secret_access_key": "very secret", "endpoint": "http://host"}).redact("very secret: host")
+        '***: host'
+        """
+        secrets = {
+            text
+            for name, value in self.values.items()
+            if not name.lower().endswith(_PUBLIC)
+            for text in _texts(value)
+            if len(text) >= _MIN_SECRET
+        }
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+
+NO_OPTIONS = StoreOptions()
+_lock = threading.RLock()
+_registered: dict[str, StoreOptions] = {}
+"""Root of a store, perhaps numbered -> its options."""
+_file: tuple[int, str] | None = None
+"""The process that wrote the file for its children, and the path of that file."""
+
+
+def register(path: str, options: StoreOptions) -> str:
+    """Registers options for the store of a URL, and returns the path that uses them."""
+    with _lock:
+        plain = url(path)
+        match = _ROOT.fullmatch(plain)
+        assert match is not None
+        bucket, rest = match[1], match[3] or ""
+        number, root = 1, bucket
+        while _registered_at(root) not in (None, options):
+            number += 1
+            root = f"{bucket}~{number}"
+        if root not in _registered:
+            _registered[root] = options
+            _share()
+        return root + rest
+
+
+def options_of(path: str) -> StoreOptions:
+    """Returns the options of a path's store; the first use of a store without options means those of the environment.
+
+    Raises:
+        StorageError: the path is of another process, which did not start this one.
+    """
+    match = _ROOT.fullmatch(path)
+    if match is None:
+        return NO_OPTIONS
+    bucket, number = match[1], match[2] or ""
+    root = bucket + number
+    if (found := _registered.get(root)) is not None:
+        return found
+    with _lock:
+        found = _registered_at(root)
+        if found is None and number:
+            raise StorageError(
+                f"{root}: expected storage_options of this process, got a number that another process gave them. Use "
+                f"{bucket} with storage_options."
+            )
+        return _registered.setdefault(root, found or NO_OPTIONS)
+
+
+def has_options(path: str) -> bool:
+    """Returns whether a path leads to a store by options that this process was given."""
+    match = _ROOT.fullmatch(path)
+    return match is not None and (match[2] is not None or bool(_registered_at(match[1])))
+
+
+def url(path: str) -> str:
+    """Returns the URL of a path without the number of its options: what is written to files.
+
+    >>> url("s3://bucket~2/data"), url("/data~2")
+    ('s3://bucket/data', '/data~2')
+    """
+    match = _ROOT.fullmatch(path)
+    return match[1] + (match[3] or "") if match else path
+
+
+def _registered_at(root: str) -> StoreOptions | None:
+    """Returns the options of a root, of this process or the one that started it."""
+    if root not in _registered and OPTIONS_VARIABLE in os.environ and not (_file and _file[0] == os.getpid()):
+        with contextlib.suppress(FileNotFoundError), open(os.environ[OPTIONS_VARIABLE], encoding="utf-8") as file:
+            shared = json.load(file)
+            if root in shared and shared[root] is None:
+                raise StorageError(
+                    f"{root}: expected storage_options that other processes can be given, got values that are not JSON."
+                )
+            for name, values in shared.items():
+                if values is not None:
+                    _registered.setdefault(name, StoreOptions(values))
+    return _registered.get(root)
+
+
+def _share() -> None:
+    """Writes what is registered to a file with mode 0600 for processes that this one starts."""
+    global _file
+    if _file is None or _file[0] != os.getpid():
+        path = os.path.join(tempfile.mkdtemp(prefix="beam_datasets_"), "store_options.json")  # mode 0700
+        _file = os.getpid(), path
+        atexit.register(_remove, *_file)
+    os.environ[OPTIONS_VARIABLE] = _file[1]
+    temporary = f"{_file[1]}.new"
+    shared = {root: options.values if _is_json(options.values) else None for root, options in _registered.items()}
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(shared, file)
+    os.replace(temporary, _file[1])
+
+
+def _remove(process: int, path: str) -> None:
+    if process == os.getpid():
+        shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+
+
+def _is_json(values: Any) -> bool:
+    """Returns whether options can be shared; those with objects, such as a credential provider, cannot."""
+    try:
+        return bool(json.loads(json.dumps(values)) == values)
+    except (TypeError, ValueError):
+        return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, (str, bytes)):
+        text = value if isinstance(value, str) else value.decode(errors="replace")
+        yield text
+        if text.lstrip().startswith("{"):  # a key of Google's, whose parts may be shown without the rest
+            with contextlib.suppress(ValueError, RecursionError):
+                yield from _texts([inner for name, inner in json.loads(text).items() if name.startswith("private_key")])

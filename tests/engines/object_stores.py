@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from beam_datasets.storage import objects, options
+from beam_datasets.storage import objects, paths
 from tests.servers import free_port, served, server
 
 VERSITYGW_PACKAGE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -57,13 +57,13 @@ def use(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets this process, and those that it starts, find a store by the environment."""
     for name, value in store.env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv(options.VARIABLE, raising=False)
+    monkeypatch.delenv(paths.OPTIONS_VARIABLE, raising=False)
     forget_options()
 
 
 def forget_options() -> None:
     """Forgets the options and clients of stores that are gone."""
-    options._registered.clear()
+    paths._registered.clear()
     objects._store.cache_clear()
 
 

@@ -1,20 +1,16 @@
 """The cache of remote files: what is asked of a server, the budget, damage, and processes that share it."""
 
 import contextlib
-import functools
-import http.server
 import os
 import random
 import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -22,7 +18,7 @@ from beam_datasets import storage
 from beam_datasets.storage import caching
 from beam_datasets.storage.caching import PIECE_BYTES, PieceCache, cached
 from tests.processes import started
-from tests.storage.test_objects import RangeHandler
+from tests.storage.conftest import RangeHandler
 
 pytest.importorskip("obstore")
 CONTENT = random.Random(0).randbytes(3 * PIECE_BYTES + 1000)
@@ -30,29 +26,11 @@ KEY = "0" * 40
 ROOT = Path(__file__).parents[2]
 
 
-class Counting(RangeHandler):
-    """Notes the requests."""
-
-    requests: ClassVar[list[tuple[str, str]]] = []
-
-    def send_response(self, *arguments):
-        self.requests.append((self.command, self.path))
-        super().send_response(*arguments)
-
-
 @pytest.fixture
-def url(tmp_path):
+def url(server, tmp_path):
     """A file on a web server."""
-    (tmp_path / "web").mkdir()
     (tmp_path / "web" / "x").write_bytes(CONTENT)
-    Counting.requests = []
-    handler = functools.partial(Counting, directory=str(tmp_path / "web"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
-        thread = threading.Thread(target=web.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{web.server_address[1]}/x"
-        web.shutdown()
-        thread.join()
+    return f"{server}/x"
 
 
 @pytest.fixture
@@ -62,7 +40,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def gets():
-    return sum(method == "GET" for method, _ in Counting.requests)
+    return sum(method == "GET" for method, _ in RangeHandler.requests)
 
 
 def pieces(folder):

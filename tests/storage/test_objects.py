@@ -1,10 +1,7 @@
 """Object stores: errors, web servers, and the options."""
 
-import functools
-import http.server
 import os
 import signal
-import threading
 import uuid
 
 import pytest
@@ -15,42 +12,8 @@ from beam_datasets.errors import StorageError
 pytest.importorskip("obstore")
 
 
-class RangeHandler(http.server.SimpleHTTPRequestHandler):
-    """Serves a directory and, unlike its parent, ranges."""
-
-    def do_GET(self):
-        wanted = self.headers.get("Range")
-        if not wanted:
-            return super().do_GET()
-        with open(self.translate_path(self.path), "rb") as file:
-            data = file.read()
-        start, _, last = wanted.removeprefix("bytes=").partition("-")
-        part = data[int(start) : int(last) + 1]
-        self.send_response(206)
-        self.send_header("Content-Length", str(len(part)))
-        self.send_header("Content-Range", f"bytes {start}-{int(start) + len(part) - 1}/{len(data)}")
-        self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
-        self.end_headers()
-        return self.wfile.write(part)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def server(tmp_path):
-    handler = functools.partial(RangeHandler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
-        thread = threading.Thread(target=web.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{web.server_address[1]}"
-        web.shutdown()
-        thread.join()
-
-
 def test_reads_from_a_web_server(server, tmp_path):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "x").write_bytes(bytes(range(200)))
+    storage.write_bytes(tmp_path / "web" / "d" / "x", bytes(range(200)))
     path = f"{server}/d/x"
     assert storage.read_bytes(path) == bytes(range(200))
     assert storage.size(path) == 200
@@ -70,7 +33,7 @@ def test_reads_from_a_web_server(server, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_process_says_so_and_does_not_hang(server, tmp_path):
-    (tmp_path / "x").write_bytes(b"hello")
+    (tmp_path / "web" / "x").write_bytes(b"hello")
     assert storage.read_bytes(f"{server}/x") == b"hello"
     child = os.fork()
     if child == 0:
@@ -122,8 +85,7 @@ def test_buckets_need_no_options(url, bucket, monkeypatch):
 def test_a_plain_http_endpoint_is_allowed_where_the_environment_names_one(server, tmp_path, monkeypatch):
     """The web server stands for an object store: a read without signature is a plain GET."""
     bucket = f"b{uuid.uuid4().hex}"
-    (tmp_path / bucket).mkdir()
-    (tmp_path / bucket / "x").write_bytes(b"hello")
+    storage.write_bytes(tmp_path / "web" / bucket / "x", b"hello")
     monkeypatch.setenv("AWS_ENDPOINT", server)
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     assert storage.read_bytes(f"s3://{bucket}/x") == b"hello"

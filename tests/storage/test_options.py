@@ -12,9 +12,9 @@ import uuid
 import pytest
 
 from beam_datasets import storage
-from beam_datasets.errors import StorageError
-from beam_datasets.storage import objects, options
-from beam_datasets.storage.options import StoreOptions, options_of
+from beam_datasets.errors import PathPermissionError, StorageError
+from beam_datasets.storage import objects, paths
+from beam_datasets.storage.paths import StoreOptions, options_of
 
 pytest.importorskip("obstore")
 SECRET = "a-very-secret-text"
@@ -81,10 +81,10 @@ def test_processes_that_are_started_read_them_from_a_private_file(bucket):
     one, two, unknown = (
         storage.with_options(f"{bucket}/x", given) for given in (OPTIONS, OTHER, {"credential_provider": print})
     )
-    code = "import sys; from beam_datasets.storage.options import *; print(options_of(sys.argv[1]).values)"
+    code = "import sys; from beam_datasets.storage.paths import *; print(options_of(sys.argv[1]).values)"
     assert (run(code, one), run(code, two)) == (str(OPTIONS), str(OTHER))
     assert "got values that are not JSON" in run(code, unknown)
-    file = os.environ[options.VARIABLE]
+    file = os.environ[paths.OPTIONS_VARIABLE]
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
     assert SECRET not in str(dict(os.environ))
     with open(file) as shared:
@@ -93,8 +93,8 @@ def test_processes_that_are_started_read_them_from_a_private_file(bucket):
 
 def test_the_file_is_gone_when_its_process_has_ended():
     code = (
-        "import os; from beam_datasets.storage import options, with_options as use; use('s3://b', {'region': 'x'});"
-        "print(os.path.exists(os.environ[options.VARIABLE]), os.environ[options.VARIABLE])"
+        "import os; from beam_datasets.storage import paths, with_options as use; use('s3://b', {'region': 'x'});"
+        "print(os.path.exists(os.environ[paths.OPTIONS_VARIABLE]), os.environ[paths.OPTIONS_VARIABLE])"
     )
     there, file = run(code).split()
     assert there == "True"
@@ -160,3 +160,51 @@ def test_other_schemes_hand_them_to_fsspec(tmp_path):
     assert storage.read_bytes(path) == b"hello"
     with pytest.raises(FileNotFoundError, match="^dir://y: "):
         storage.read_bytes(storage.with_options("dir://y", given))
+
+
+# A store without credentials: the error names what to set, not the metadata server that was asked last
+
+NOWHERE = "http://127.0.0.1:9"  # nothing answers there
+ONCE = {"client_options": {"allow_http": True, "connect_timeout": "1s"}, "retry_config": {"max_retries": 0}}
+AWS = {"metadata_endpoint": NOWHERE, "region": "us-east-1", **ONCE}
+AZURE = {
+    "account_name": "mine",
+    "msi_endpoint": f"{NOWHERE}/metadata/identity/oauth2/token",
+    **ONCE,
+}
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    "url, options, names",
+    [
+        (
+            "s3://bucket/data",
+            AWS,
+            "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in storage_options access_key_id",
+        ),
+        ("az://container/data", AZURE, "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+        ("az://container/data", {}, "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+    ],
+)
+@pytest.mark.usefixtures("no_credentials")
+def test_the_error_says_what_to_set(url: str, options: dict[str, object], names: str) -> None:
+    """B19: no credentials are found for a store."""
+    with pytest.raises(PathPermissionError, match=f"{url.rpartition('/')[0]}.*: no credentials found, .*{names}"):
+        storage.read_bytes(storage.with_options(url, options))
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_the_metadata_server_of_google() -> None:
+    """B19: the error of a library whose address of the metadata server cannot be changed."""
+    text = "Generic GCS error: GET http://metadata.google.internal/computeMetadata/v1/instance: timeout"
+    error = objects._translated("gs://bucket/data", OSError(text), options_of("gs://bucket/data"))
+    assert isinstance(error, PathPermissionError)
+    assert "no credentials found" in str(error)
+    assert "Set GOOGLE_APPLICATION_CREDENTIALS to the path of a key file" in str(error)

@@ -1,26 +1,21 @@
 """What every kind of storage does alike: the same tests on a directory and on an object store in memory; and by fsspec,
 which is for reading only."""
 
+import glob as shell
 import json
+import multiprocessing
 import os
 import threading
-import uuid
+import time
 
 import numpy as np
 import pytest
 
 from beam_datasets import storage
-from beam_datasets.errors import StorageError
+from beam_datasets.errors import PathNotFoundError, StorageError
+from beam_datasets.storage import Requests
 
 DATA = bytes(range(256)) * 4
-
-
-@pytest.fixture(params=["local", "objects"])
-def root(request, tmp_path):
-    if request.param == "local":
-        return str(tmp_path / "root")
-    pytest.importorskip("obstore")
-    return f"memory://{uuid.uuid4().hex}/root"
 
 
 def test_write_and_read(root):
@@ -338,3 +333,141 @@ def test_places_that_cannot_create_a_file_only_where_there_is_none(url):
         storage.check_can_create(url)
     for good in ("data", "s3://b/data", "gs://b/data", "az://c/data", "memory://x"):
         storage.check_can_create(good)
+
+
+FILES = ["a-1.rec", "a-2.rec", "b-1.rec", "x/a-1.rec", "x/a-2.txt", "y/a-1.rec", "y/z/a-1.rec", ".tmp-a", "s*r", "[q]"]
+
+
+@pytest.mark.parametrize(
+    "pattern, expected",
+    [
+        ("a-*", ["a-1.rec", "a-2.rec"]),
+        ("?-1.rec", ["a-1.rec", "b-1.rec"]),
+        ("[bc]-*", ["b-1.rec"]),
+        ("*/a-1.rec", ["x/a-1.rec", "y/a-1.rec"]),
+        ("*/*/*", ["y/z/a-1.rec"]),
+        ("x/*.rec", ["x/a-1.rec"]),
+        (".tmp-*", [".tmp-a"]),
+        ("*", ["[q]", "a-1.rec", "a-2.rec", "b-1.rec", "s*r", "x", "y"]),
+        ("s[*]r", ["s*r"]),
+        ("[[]q]", ["[q]"]),
+        ("b-1.rec", ["b-1.rec"]),
+        ("c-1.rec", []),
+        ("c-*", []),
+        ("missing/*", []),
+        ("a-1.rec/*", []),
+        ("*/*/a-2.txt", []),
+    ],
+)
+@pytest.mark.parametrize("by_fsspec", [False, True])
+def test_finds_what_a_shell_finds(root, by_fsspec, pattern, expected):
+    for name in FILES:
+        storage.write_bytes(f"{root}/{name}", b"1")
+    if by_fsspec and not storage.is_remote(root):
+        pytest.importorskip("fsspec")
+        root = f"local://{root}"
+    assert storage.glob(f"{root}/{pattern}") == [f"{root}/{name}" for name in expected]
+    if not storage.is_remote(root):
+        assert sorted(shell.glob(f"{root}/{pattern}")) == [f"{root}/{name}" for name in expected]
+
+
+def test_a_wildcard_in_a_folder_above(tmp_path):
+    for name in ("run1/d/x", "run2/d/x", "run3/e/x"):
+        storage.write_bytes(tmp_path / name, b"1")
+    assert storage.glob(tmp_path / "run*" / "d" / "x") == [str(tmp_path / f"run{i}/d/x") for i in (1, 2)]
+
+
+def test_web_addresses_are_no_patterns():
+    assert not storage.has_wildcard("https://host/file?part=[1]")
+    assert storage.has_wildcard("s3://bucket/file-?")
+    with pytest.raises(StorageError, match=r"s3://buck\*/x: the name of a bucket"):
+        storage.glob("s3://buck*/x")
+
+
+def test_bytes_and_time(root):
+    before = time.time() - 5
+    for name, count in (("a", 3), ("below/b", 5), ("below/deeper/c", 0)):
+        storage.write_bytes(storage.join(root, name), bytes(count))
+    for path, expected in ((root, 8), (storage.join(root, "below"), 5), (storage.join(root, "a"), 3)):
+        found = storage.usage(path)
+        assert found.num_bytes == expected
+        assert before < found.modified < time.time() + 5
+    with pytest.raises(PathNotFoundError):
+        storage.usage(storage.join(root, "nowhere"))
+
+
+def test_the_newest_counts(tmp_path):
+    for name, when in (("a", 1000), ("b", 3000), ("c", 2000)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (when, when))
+    os.utime(tmp_path, (500, 500))
+    assert storage.usage(tmp_path).modified == 3000
+
+
+def test_links_are_not_followed(tmp_path):
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    (outside / "large").write_bytes(bytes(1000))
+    (inside / "directory").symlink_to(outside)
+    (inside / "file").symlink_to(outside / "large")
+    (inside / "own").write_bytes(b"1234567")
+    assert storage.usage(inside).num_bytes == 7
+    assert storage.usage(inside / "file").num_bytes == 0
+    assert [storage.is_link(inside / name) for name in ("directory", "file", "own", "nothing")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not storage.is_link("memory://bucket/file")
+
+
+def test_only_an_empty_directory_is_removed(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    with pytest.raises(StorageError, match="folder"):
+        storage.remove_empty_dir(folder)
+    (folder / "file").unlink()
+    storage.remove_empty_dir(folder)
+    assert not folder.exists()
+    storage.remove_empty_dir(folder)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_reads_and_writes_are_counted(tmp_path, remote):
+    path = "memory://counted/a/file" if remote else str(tmp_path / "file")
+    storage.take_requests()
+    storage.write_bytes(path, bytes(1000))
+    assert storage.take_requests() == Requests(writes=1, bytes_written=1000)
+    with storage.open_reader(path, size=1000) as reader:
+        assert reader.read(10, 30) == bytes(20)
+        assert list(reader.read_many([(0, 100), (7, 7), (500, 600)])) == [bytes(100), b"", bytes(100)]
+    assert storage.take_requests() == Requests(3, 220)
+    storage.read_bytes(path)
+    assert storage.take_requests() == Requests(1, 1000)
+    assert storage.take_requests() == Requests()
+
+
+def test_each_part_of_an_upload_is_a_request():
+    storage.take_requests()
+    with storage.open_writer("memory://counted/large") as writer:
+        writer.write([bytes(20 << 20)])
+    assert storage.take_requests() == Requests(writes=5, bytes_written=20 << 20)
+
+
+def _reading(path, answer):
+    storage.read_bytes(path)
+    answer.put(storage.take_requests())
+
+
+def test_a_forked_process_begins_anew(tmp_path):
+    path = str(tmp_path / "file")
+    storage.write_bytes(path, b"12345")
+    context = multiprocessing.get_context("fork")
+    answer = context.Queue()
+    process = context.Process(target=_reading, args=(path, answer))
+    process.start()
+    assert answer.get(timeout=60) == Requests(1, 5)
+    process.join()
