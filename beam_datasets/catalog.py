@@ -120,7 +120,7 @@ def find_dataset_dir(
     one. A pattern means the highest that matches.
 
     Args:
-        name: such as 'digits', 'digits/small', 'digits:1.*.*'.
+        name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits:latest'.
         data_dir: see `root_dir`.
         config: instead of one in the name; without any it is the default one.
         version: instead of one in the name; a version, a pattern, or 'latest' for the highest of all.

@@ -30,6 +30,7 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
   which is built in a temporary directory, also by --dry_run; can be repeated
 --split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
   appended to the one of its name
+--new_splits  add splits that the published version lacks; otherwise they are an error
 --version VERSION  of the result: 'next' (the default), the lowest that the change allows, or one that is not lower.
   Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0
 --on_duplicate {{error,keep_old,replace,skip_identical}}  what to do about a key that exists: fail (the default), keep
@@ -41,6 +42,7 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
     usage="NAME_OR_DIR --from SOURCE [options]",
     settings={"--from": {"dest": "new"}},
 )
+_PASSED_ON = ("new_splits", "version", "on_duplicate")
 SHOWN = 20  # keys of a list
 
 
@@ -52,7 +54,7 @@ def run(args: Sequence[str]) -> int:
     if not (known.new or known.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
     options: dict[str, Any] = {name: getattr(known, name) for name in SOURCES_NAMES}
-    options |= {name: value for name in ("version", "on_duplicate") if (value := getattr(known, name)) is not None}
+    options |= {name: value for name in _PASSED_ON if (value := getattr(known, name)) is not None}
     started = time.monotonic()
     with as_usage_errors("append"):
         keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
@@ -79,10 +81,10 @@ def _builder(text: str) -> Any:
 
 
 def _read_keys(path: str) -> list[str]:
-    """Returns the lines of a file that are not empty."""
+    """Returns the lines of a file that are not blank, without outer spaces."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return [key for line in file if (key := line.rstrip("\r\n"))]
+        with open(path, encoding="utf-8-sig") as file:
+            return [key for line in file if (key := line.strip())]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--delete {path}: {getattr(error, 'strerror', None) or error}") from None
 

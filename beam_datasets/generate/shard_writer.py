@@ -172,7 +172,7 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     raise DuplicateKeyError(
         f"{group.text}: two examples have {name}{more}. Keys decide the order and "
         f"must be unique; make them so, or build with ignore_duplicates. The two examples:"
-        f"\n  {_show(one)}\n  {_show(other)}"
+        f"\n  {show(one)}\n  {show(other)}"
     )
 
 
@@ -298,10 +298,10 @@ def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
     return Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered)
 
 
-def _show(record: bytes, limit: int = 300) -> str:
+def show(record: bytes, limit: int = 300) -> str:
     """Returns a record's content in about `limit` characters: short features first, because they distinguish examples.
 
-    >>> _show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
+    >>> show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
     "id: 7, tags: ['a', 'b'], image: 100 bytes that begin with b'defg'"
     """
     try:

@@ -26,6 +26,7 @@ from beam_datasets.errors import (
     DuplicateKeyError,
     InvalidKeyError,
     LostExamplesError,
+    SplitError,
     StorageError,
     VersionError,
 )
@@ -38,12 +39,13 @@ from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.generate.progress import watch
-from beam_datasets.generate.shard_writer import Destination, WrittenShard, write_chunks
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
 from beam_datasets.materializing.selection import Sources, keys_of, named_splits, select_splits
 from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
+from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
@@ -266,20 +268,21 @@ class KeyRanges:
 
     def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
         ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
-        names = []
+        shown = []
         for rank in (first, second):
             place = int(merge.order[rank])
             run_number = int(np.searchsorted(ends, place, side="right"))
             run = self.runs[run_number]
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - place)
-            names.append(f"{run.name}:{run.split}[{index}:{index + 1}]")
+            shown.append((f"{run.name}:{run.split}[{index}:{index + 1}]", show(_framed(merge, place)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
         key = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
         text = f"the key {key - (1 << 127)}" if ordered else f"the same key (its hash is {key:032x})"
         return DuplicateKeyError(
-            f"{names[0]} and {names[1]} have {text}{more}. Nothing was published. Keep the first (keep_old) or the "
-            "last (replace), or give the new example another key."
+            f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first (keep_old) or "
+            "the last (replace), or give the new example another key. The two examples:"
+            + "".join(f"\n  {example}" for _, example in shown)
         )
 
 
@@ -326,15 +329,16 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
 def _differ(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
     """Returns of pairs of ranks whether their records differ."""
 
-    def framed(place: int) -> bytes:
-        start = int(merge.starts[place])
-        data: bytes = merge.blocks[int(merge.block_of[place])].read(start, start + int(merge.sizes[place]))
-        return data
-
     def differ(one: int, other: int) -> bool:
-        return bool(merge.sizes[one] != merge.sizes[other]) or framed(one) != framed(other)
+        return bool(merge.sizes[one] != merge.sizes[other]) or _framed(merge, one) != _framed(merge, other)
 
     return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
+
+
+def _framed(merge: Merge, place: int) -> bytes:
+    start = int(merge.starts[place])
+    data: bytes = merge.blocks[int(merge.block_of[place])].read(start, start + int(merge.sizes[place]))
+    return data
 
 
 # --------------------------------------------------------------------------------------------------------------- plan
@@ -458,6 +462,7 @@ def plan_append(
     new: Sequence[NameOrDir | ReadOnlyBuilder] = (),
     *,
     split: Any = None,
+    new_splits: bool = False,
     version: VersionOrStr = NEXT,
     on_duplicate: str = "error",
     delete: Iterable[Key] = (),
@@ -486,13 +491,20 @@ def plan_append(
     appended = [_opened(one, Sources(roots, {}, source_storage_options, parent.dataset_dir)) for one in new]
     datasets, merged = _selected(parent, appended, split)
     sharding.check_splits(list(merged))
+    known = parent.info.splits
+    for name in merged if not new_splits else ():
+        if name not in known:
+            raise SplitError(
+                f"{parent.info.display_name}: expected a split that it has ({', '.join(known)}), got {name!r}."
+                f"{did_you_mean(name, known)} A new split needs --new_splits (new_splits=True)."
+            )
     deleted, splits = list(delete), []
     found: set[int] = set()
     for name, parts in merged.items():
-        rules = _rules(name, parts, name in parent.info.splits)
+        rules = _rules(name, parts, name in known)
         wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(deleted) for r in rules]
         runs = [run for part in parts for run in part.runs]
-        ranges = KeyRanges.of(runs, name in parent.info.splits, on_duplicate, [key for _, key in wanted])
+        ranges = KeyRanges.of(runs, name in known, on_duplicate, [key for _, key in wanted])
         planned, present = _merged_split(name, ranges, sharding)
         splits.append(planned)
         found.update(i for i, key in wanted if key in present)
@@ -734,7 +746,22 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
 
 
 def append(
-    source: NameOrDir, new: Any = (), *, progress: Callable[[Progress], None] | None = None, **options: Any
+    source: NameOrDir,
+    new: Any = (),
+    *,
+    split: Any = None,
+    new_splits: bool = False,
+    version: VersionOrStr = NEXT,
+    on_duplicate: str = "error",
+    delete: Iterable[Key] = (),
+    data_dir: NameOrDir | None = None,
+    source_data_dir: NameOrDir | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
+    num_shards: int | Mapping[str, int | None] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> str:
     """Publishes the next version of a dataset: a published one with new examples, in the order of generating it anew.
 
@@ -745,21 +772,22 @@ def append(
         source: the published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory.
         new: what is appended: a published dataset, by name or directory, a builder, which is built in a temporary
             directory, or a list of these. An example replaces or is skipped by the order of the list.
+        split: of what is appended, as in `beam_datasets.materialize`; None for all splits, each to the one of its name.
+        new_splits: whether splits that the published version lacks are added; otherwise they are an error.
+        version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other examples; or
+            a version that is not lower.
+        on_duplicate: what to do about a key that exists: 'error'; 'keep_old' keeps the published example; 'replace'
+            takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error.
+        delete: keys whose examples are left out, of the published and of the new ones.
+        data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
+            The next version is put beside the published one.
+        source_data_dir: root for names of what is appended; None for `data_dir`, and then the one without.
+        storage_options: of the store of `data_dir`; see `beam_datasets.materialize`.
+        source_storage_options: of the stores of what is appended; see there.
+        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
         progress: called about twice a second with how much is written.
-        **options: which examples, and how:
-
-            * split: of what is appended, as in `beam_datasets.materialize`; None for all splits, each to the one of
-              its name. A name that the published version lacks is a new split.
-            * version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other
-              examples; or a version that is not lower.
-            * on_duplicate: what to do about a key that exists: 'error'; 'keep_old' keeps the published example;
-              'replace' takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error.
-            * delete: keys whose examples are left out, of the published and of the new ones.
-            * data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
-              ~/beam_datasets. The next version is put beside the published one.
-            * source_data_dir: root for names of what is appended; None for `data_dir`, and then the one without.
-            * num_shards, min_shard_size, max_shard_size, storage_options, source_storage_options: as in
-              `beam_datasets.materialize`.
 
     Returns:
         The directory of the next version; that of `source` if nothing changes.
@@ -774,6 +802,7 @@ def append(
             was published.
         TypeError, ValueError: an argument is unusable.
     """
+    options = {name: value for name, value in locals().items() if name not in ("source", "new", "progress")}
     with built(source, list(new) if isinstance(new, (list, tuple)) else [new], options) as sources:
         plan = plan_append(source, sources, **options)
         return run_append(plan, progress) if plan.has_changes else plan.parent_dir

@@ -25,8 +25,8 @@ _DATASET = r"[a-zA-Z]\w*"
 _CONFIG = r"[\w+\-.]+"
 _VERSION = r"(?:\d+|\*)(?:\.(?:\d+|\*)){2}"
 _NAME = re.compile(
-    rf"(?:(?P<namespace>[\w\-]+):)?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
-    rf"(?::(?P<version>{_VERSION}))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?$"
+    rf"(?:(?P<namespace>[\w\-]+):(?!latest\b))?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
+    rf"(?::(?P<version>{_VERSION}|latest))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?$"
 )
 _PATH = re.compile(rf"([^:]+)/({_VERSION})")
 _FILENAME = re.compile(
@@ -43,7 +43,7 @@ class DatasetName:
     Attributes:
         name: the dataset's, in snake case.
         config: None for the default one.
-        version: a version or a pattern; None for the default one.
+        version: a version, a pattern or 'latest'; None for the default one.
         kwargs: further arguments for the builder.
         namespace: what stands before a colon in front of the name.
     """

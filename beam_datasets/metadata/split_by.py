@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.metadata.names import did_you_mean
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -227,7 +225,7 @@ class SplitByValue:
         text = _text(value).strip()
         if text not in self._split_of:
             known = ", ".join(map(repr, self._split_of))
-            raise ValueError(f"expected a value of a split: {known}; got {text!r}.{did_you_mean(text, self._split_of)}")
+            raise ValueError(f"expected a value of a split: {known}; got {text!r}. Name it for a split")
         return self._split_of[text]
 
 

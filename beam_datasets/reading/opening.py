@@ -337,7 +337,7 @@ def builder(
     If `version` is given and published, it is read from its directory, even if a builder is registered.
 
     Args:
-        name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits/small:1.0.0'.
+        name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits:latest', 'digits/small:1.0.0'.
         data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
         config: instead of one in the name.
         version: instead of one in the name: a version, a pattern, or 'latest'.

@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import storage
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, CorruptRecordError, DuplicateKeyError
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    BeamDatasetsError,
+    CorruptRecordError,
+    DuplicateKeyError,
+    SplitError,
+)
 from beam_datasets.generate import merge
 from beam_datasets.materializing import appending, records
 from beam_datasets.materializing.plan import plan_job
@@ -105,6 +111,8 @@ def check_changes(data, old, new, delete, on_duplicate, ordered):
                 places = re.findall(r"(\w+):1.0.0:(train\[\d+:\d+\])", str(error.value))
                 named = [bd.load(name, split=split, data_dir=root) for name, split in places]
                 assert any(n.find(key) == m.find(key) == 0 for n, m in [named] for key in fails)
+                shown = re.findall(r"\n  n: (\d+), text", str(error.value))
+                assert shown == [str(read[0]["n"]) for read in named]
             assert [path.name for path in (Path(root) / "ds").iterdir()] == ["1.0.0"]
             return
         plan, directory = append()
@@ -164,7 +172,9 @@ def test_splits_that_one_side_lacks_and_a_slice(tmp_path):
     train, test = {n: n for n in range(20)}, {n: n for n in range(5)}
     generate(tmp_path, {"train": train, "test": test}, num_shards=2)
     generate(tmp_path, {"train": {n: n for n in range(20, 40)}, "extra": test}, name="more", num_shards=3)
-    directory = Path(bd.append("ds", "more", data_dir=tmp_path, num_shards={"train": 4}))
+    with pytest.raises(SplitError, match=r"ds:1.0.0: expected a split .*\(train, test\), got 'extra'.*--new_splits"):
+        bd.append("ds", "more", data_dir=tmp_path)
+    directory = Path(bd.append("ds", "more", data_dir=tmp_path, num_shards={"train": 4}, new_splits=True))
     union = {"train": train | {n: n for n in range(20, 40)}, "test": test, "extra": test}
     whole = generate(tmp_path / "whole", union, num_shards={"train": 4})
     assert content(directory) == content(whole)
@@ -229,6 +239,7 @@ def test_what_cannot_be_appended(tmp_path):
     for source, new, options, error in [
         ("ds", "other", {}, "other:1.0.0 cannot be appended to ds:1.0.0: feature 'n'"),
         ("ds", "integers", {}, "expected keys made by one rule, got hashes of 'train' .* and integer keys"),
+        ("ds", "more", {"split": "trian=train"}, "got 'trian'. Did you mean 'train'?"),
         ("ds", "more", {"split": "test=train"}, "expected keys made by one rule, got hashes of 'test'"),
         ("tfds", (), {"delete": [1]}, "expected shards with recorded keys"),
         ("joined", "more", {}, "got a concatenation of 2 parts"),

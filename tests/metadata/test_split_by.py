@@ -88,7 +88,7 @@ def test_dates_and_numbers():
 def test_values():
     split_of = SplitByValue({"train": ["train", "extra"], "test": "1"})
     assert [split_of(value) for value in ("extra", b" train", 1, "1")] == ["train", "train", "test", "test"]
-    with pytest.raises(ValueError, match="'train', 'extra', '1'; got 'trian'. Did you mean 'train'"):
+    with pytest.raises(ValueError, match="'train', 'extra', '1'; got 'trian'. Name it for a split"):
         split_of("trian")
 
 

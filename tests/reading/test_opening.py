@@ -219,6 +219,7 @@ def test_code_wins_where_no_version_is_asked_for(registered: Any, tmp_path: Path
     assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
     assert isinstance(bd.builder("spec_three:1.2.3", data_dir=tmp_path), ReadOnlyBuilder)
     assert bd.builder("spec_three", version="latest", data_dir=tmp_path).dataset_dir.endswith("9.0.0")
+    assert bd.builder("spec_three:latest", data_dir=tmp_path).dataset_dir.endswith("9.0.0")
     unpublished = bd.builder("spec_three:1.0.0", data_dir=tmp_path)
     assert (type(unpublished), unpublished.version) == (registered, "1.0.0")
     with pytest.raises(bd.errors.DatasetNotFoundError, match="not published"):
