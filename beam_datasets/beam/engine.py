@@ -18,13 +18,15 @@ from apache_beam.options.pipeline_options import (
     DirectOptions,
     PipelineOptions,
     PortableOptions,
+    SetupOptions,
     StandardOptions,
 )
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.beam import dataflow, flink, local_runner
+from beam_datasets.beam import checks, local_runner
+from beam_datasets.beam.checks import runner_of, short_name
 from beam_datasets.beam.write import EngineOptions
 from beam_datasets.errors import StorageError, StoreOptionsError
 from beam_datasets.generate.owners import LOCAL_RUNNERS
@@ -68,12 +70,12 @@ class Engine:
     @property
     def spills(self) -> bool:
         """Whether payload is spilled unless something else is asked for."""
-        return _short_name(self.name) not in _SHUFFLE_BEST
+        return short_name(self.name) not in _SHUFFLE_BEST
 
     @property
     def buffers_bundles(self) -> bool:
         """Whether what a bundle yields is kept in memory until the bundle ends."""
-        return _short_name(self.name) in _BUFFER_BUNDLES
+        return short_name(self.name) in _BUFFER_BUNDLES
 
     def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
         """Returns how records travel here."""
@@ -135,7 +137,7 @@ def choose_engine(
         wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
 
     Raises:
-        FlinkError: the cluster does not answer.
+        EngineError: the cluster does not answer.
         TypeError: `beam_options`, `num_workers`, `shared_disk` or `wait` are something else.
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
             unusable.
@@ -147,13 +149,13 @@ def choose_engine(
         options = PipelineOptions(_arguments(beam_options))
     if num_workers is not None:
         num_workers = integer("num_workers", num_workers)
-    runner = str(options.view_as(StandardOptions).runner or "")
+    runner = runner_of(options)
     if not _is_local(runner):
-        if _short_name(runner) == "flink":
-            flink.prepare(options)
-        if dataflow.is_meant(options):
-            dataflow.prepare(options, num_workers)
-        waits = wait and not dataflow.makes_template(options)
+        if runner == "flink":
+            checks.prepare_flink(options)
+        if runner == "dataflow":
+            checks.prepare_dataflow(options, num_workers)
+        waits = wait and not checks.makes_template(options)
         inherits = _workers_inherit(options)
         return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits, inherits)
     _refuse_threads(options)
@@ -204,11 +206,7 @@ def runs_here(pipeline: beam.Pipeline) -> bool:
 
 def _is_local(runner: str) -> bool:
     """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it in this machine."""
-    return _short_name(runner) in map(_short_name, LOCAL_RUNNERS)
-
-
-def _short_name(runner: str) -> str:
-    return runner.rpartition(".")[2].lower().removesuffix("runner")
+    return short_name(runner) in map(short_name, LOCAL_RUNNERS)
 
 
 def _refuse_threads(options: PipelineOptions) -> None:
@@ -225,7 +223,7 @@ def refuse_template(engine: Engine) -> None:
     Raises:
         ValueError: it would become a template, all runs of which had one id and one staging directory.
     """
-    if dataflow.makes_classic_template(engine.options):
+    if checks.makes_classic_template(engine.options):
         raise ValueError(
             "template_location: expected a job that is run, got a classic template. All runs of one would write to the "
             "same staging directory. Use a Flex Template, which makes a job for each run: docs/how-to/dataflow.md."
@@ -234,12 +232,8 @@ def refuse_template(engine: Engine) -> None:
 
 def starts_engine(options: PipelineOptions) -> bool:
     """Returns whether Beam starts the engine in this process's name, so that its jobs end with this process."""
-    runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
-    return (
-        runner in ("flink", "prism")
-        and not options.view_as(PortableOptions).job_endpoint
-        and not flink.cluster_of(options)
-    )
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    return runner_of(options) in ("flink", "prism") and not endpoint and not checks.cluster_of(options)
 
 
 def _workers_are_here(options: PipelineOptions) -> bool:
@@ -247,17 +241,17 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     if _workers_inherit(options):
         return True
     portable = options.view_as(PortableOptions)
-    if _short_name(str(options.view_as(StandardOptions).runner)) == "flink" and not flink.workers_are_here(options):
+    if runner_of(options) == "flink" and not checks.workers_are_here(options):
         return False
     host = str(portable.environment_config or "").removeprefix("http://").rpartition(":")[0].strip("[]")
-    return portable.environment_type in ("EXTERNAL", "PROCESS") and host in ("localhost", "127.0.0.1", "::1", "")
+    return portable.environment_type in ("EXTERNAL", "PROCESS") and host in (*checks.HERE, "")
 
 
 def _workers_inherit(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers are started by this process, or by an engine that it starts."""
     portable = options.view_as(PortableOptions)
-    runner = _short_name(str(options.view_as(StandardOptions).runner or ""))
-    if runner == "flink" and not flink.workers_are_here(options):
+    runner = runner_of(options)
+    if runner == "flink" and not checks.workers_are_here(options):
         return False
     return portable.environment_type == "LOOPBACK" or (
         portable.environment_type is None and runner in ("flink", "prism") and not portable.job_endpoint
@@ -307,8 +301,9 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
     if not os.path.exists(os.path.join(os.path.dirname(path), "__init__.py")):
         return  # it is in no package, and travels with the job: see module_sent_along
     options = PipelineOptions(list(beam_options))
-    runner = str(options.view_as(StandardOptions).runner or "")
-    if shared_disk or _is_local(runner) or dataflow.ships_code(options) or _workers_are_here(options):
+    runner, setup = str(options.view_as(StandardOptions).runner or ""), options.view_as(SetupOptions)
+    is_sent = setup.setup_file or setup.extra_packages
+    if shared_disk or is_sent or _is_local(runner) or _workers_are_here(options):
         return
     raise ValueError(
         f"{path} is in a package of this machine, and workers of {runner} import it by its name, which they do not "

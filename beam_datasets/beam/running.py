@@ -23,8 +23,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog, storage
+from beam_datasets.beam import checks, failures, local_runner
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam import failures, flink, local_runner, portable
 from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
 from beam_datasets.errors import JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
@@ -202,7 +202,7 @@ class _Job:
     result: PipelineResult
     name: str
     page: str
-    cluster: flink.FlinkCluster | None = None
+    cluster: checks.FlinkCluster | None = None
     ends_here: bool = False
 
     def state(self) -> str:
@@ -258,11 +258,10 @@ class _Job:
 
 def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
-    cluster = flink.cluster_of(options)  # asked before the run, which forgets the runner's name
+    cluster = checks.cluster_of(options)  # asked before the run, which forgets the runner's name
     with _readable_errors():
-        portable.check_job_service(options)
-        if wait and (cluster is None or flink.workers_are_here(options)):
-            portable.check_pool(options, options.view_as(flink.ClusterOptions).worker_start_seconds)
+        is_pool_here = wait and (cluster is None or checks.workers_are_here(options))
+        checks.check_servers(options, is_pool_here=is_pool_here)
         name = _name(options)
         try:
             result = pipeline.run()
@@ -315,7 +314,7 @@ def _name(options: Any) -> str:
     return str(cloud.job_name)
 
 
-def _identity(result: Any, name: str, options: Any, cluster: flink.FlinkCluster | None) -> tuple[str, str]:
+def _identity(result: Any, name: str, options: Any, cluster: checks.FlinkCluster | None) -> tuple[str, str]:
     """Returns (id or name, page) of a job."""
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"

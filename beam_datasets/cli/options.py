@@ -298,7 +298,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
 def _beam_parser() -> argparse.ArgumentParser:
     from apache_beam.options import pipeline_options
 
-    from beam_datasets.beam import flink  # noqa: F401  # has options of its own
+    from beam_datasets.beam import checks  # noqa: F401  # has options of its own
 
     class Collected(argparse.ArgumentParser):
         def error(self, message: str) -> Any:

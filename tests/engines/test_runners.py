@@ -3,7 +3,6 @@
 `make test-prism` builds Prism and `make test-flink` sets up a Flink cluster; elsewhere their tests are skipped.
 """
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from tests.engines.jobs import (
     nothing_is_left,
     numbers,
     own_pool,
-    pool_of,
     run,
     slices,
     start,
@@ -91,15 +89,6 @@ def test_no_pool(engine: list[str], tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     pool = ["--environment_type=EXTERNAL", f"--environment_config={address}"]
     assert f"found no worker pool at {address}" in fails(tmp_path / "data", *without_pool(engine), *pool)
-
-
-@pytest.mark.parametrize("engine", ["portable", "prism", "flink"], indirect=True)
-def test_a_pool_whose_python_has_no_beam(engine: list[str], tmp_path: Path) -> None:
-    with pool_of(f'exec {sys.executable} -S "$@"', tmp_path) as address:  # a Python that finds no packages
-        pool = ["--environment_type=EXTERNAL", f"--environment_config={address}", "--worker_start_seconds=15"]
-        output = fails(tmp_path / "data", *without_pool(engine), *pool)
-    assert f"the worker pool at {address} did not bring up a worker within 15 s" in output
-    assert "No module named 'apache_beam'" in (tmp_path / "pool.log").read_text()
 
 
 @pytest.mark.parametrize("engine", ["portable"], indirect=True)

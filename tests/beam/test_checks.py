@@ -1,4 +1,4 @@
-"""What a Flink cluster's REST interface is asked, against a server that answers as a JobManager does."""
+"""What an engine is asked before a job: servers on loopback, and one that answers as a JobManager of Flink does."""
 
 import json
 import socket
@@ -10,11 +10,48 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
-from beam_datasets.beam import flink
+from beam_datasets.beam import checks
 from beam_datasets.beam.engine import choose_engine
 from tests.servers import free_port
 
 JOBS = [("1", "a"), ("2", "b")]
+
+
+def portable(**given: str) -> PipelineOptions:
+    return PipelineOptions(["--runner=PortableRunner", *(f"--{name}={value}" for name, value in given.items())])
+
+
+def test_servers_that_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        here = f"127.0.0.1:{listening.getsockname()[1]}"
+        given = portable(job_endpoint=here, environment_type="EXTERNAL", environment_config=here)
+        checks.check_servers(given, is_pool_here=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"job_endpoint": "embed"},
+        {"environment_type": "LOOPBACK"},
+        {"environment_type": "DOCKER", "environment_config": "image"},
+        {"environment_type": "EXTERNAL", "environment_config": "nowhere.invalid:50000"},  # cannot be asked from here
+    ],
+)
+def test_what_is_not_asked(given: dict[str, str]) -> None:
+    checks.check_servers(portable(**given), is_pool_here=True)
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:1", "nowhere.invalid:8099", "localhost", "localhost:jobs"])
+def test_no_server(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "CONNECT_SECONDS", 0.1)
+    with pytest.raises(checks.EngineError, match=f"no job service listens at {endpoint}"):
+        checks.check_servers(portable(job_endpoint=endpoint), is_pool_here=True)
+    pool = portable(environment_type="EXTERNAL", environment_config=endpoint)
+    checks.check_servers(pool, is_pool_here=False)
+    if endpoint.startswith(("127", "localhost:")):
+        with pytest.raises(checks.EngineError, match=f"found no worker pool at {endpoint}"):
+            checks.check_servers(pool, is_pool_here=True)
 
 
 class JobManager:
@@ -75,7 +112,7 @@ def options(manager: Any, *more: str) -> PipelineOptions:
 
 def test_options_are_completed(manager: JobManager) -> None:
     engine = choose_engine(options(manager))
-    assert engine.options.view_as(PortableOptions).environment_cache_millis == flink.CACHE_MILLIS
+    assert engine.options.view_as(PortableOptions).environment_cache_millis == checks.CACHE_MILLIS
     given = choose_engine(options(manager, "--environment_cache_millis=5"))
     assert given.options.view_as(PortableOptions).environment_cache_millis == "5"  # as Beam has it
 
@@ -96,7 +133,7 @@ def test_nobody_answers() -> None:
     class Nobody:
         address = f"127.0.0.1:{free_port()}"
 
-    with pytest.raises(flink.FlinkError, match=f"no Flink JobManager answers at http://{Nobody.address} .*refused"):
+    with pytest.raises(checks.EngineError, match=f"no Flink JobManager answers at http://{Nobody.address} .*refused"):
         choose_engine(options(Nobody))
 
 
@@ -125,7 +162,7 @@ def test_somebody_else_answers(answer: bytes, told: str) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(flink.FlinkError, match=told):
+        with pytest.raises(checks.EngineError, match=told):
             choose_engine(options(Other))
         thread.join()
 
@@ -135,7 +172,7 @@ def test_no_address(master: str) -> None:
     class Nowhere:
         address = master
 
-    with pytest.raises(flink.FlinkError, match=f"no Flink JobManager answers at http://{master}"):
+    with pytest.raises(checks.EngineError, match=f"no Flink JobManager answers at http://{master}"):
         choose_engine(options(Nowhere))
 
 
@@ -151,13 +188,13 @@ def test_no_address(master: str) -> None:
     ],
 )
 def test_where_the_cluster_is(runner: str, master: str, url: str | None) -> None:
-    cluster = flink.cluster_of(PipelineOptions([f"--runner={runner}", f"--flink_master={master}"]))
+    cluster = checks.cluster_of(PipelineOptions([f"--runner={runner}", f"--flink_master={master}"]))
     assert (cluster and cluster.url) == url
 
 
 def test_another_version(manager: JobManager) -> None:
     manager.answers["/overview"] = {"flink-version": "1.20.5"}
-    with pytest.raises(flink.FlinkError, match=r"runs Flink 1.20.5, .*--flink_version=1.20"):
+    with pytest.raises(checks.EngineError, match=r"runs Flink 1.20.5, .*--flink_version=1.20"):
         choose_engine(options(manager))
     choose_engine(options(manager, "--job_endpoint=there:8099"))  # whose version is its own affair
 
@@ -173,7 +210,7 @@ def test_where_workers_are(manager: JobManager, hosts: list[str], here: bool) ->
 
 
 def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
-    cluster = flink.FlinkCluster(f"http://{manager.address}")
+    cluster = checks.FlinkCluster(f"http://{manager.address}")
     assert cluster.is_running("job-b")
     for name in ("job-c", "job-b"):
         cluster.cancel(name)
