@@ -113,15 +113,7 @@ def _features(features: Any) -> Any:
     """Returns the feature tree that an argument means."""
     if not isinstance(features, (str, os.PathLike)):
         return to_feature(features)
-    path = storage.normalize(features)
-    tree = feature_trees.from_json_text(storage.read_bytes(path).decode(), path=path)
-    folder = storage.dirname(path)
-
-    def read(name: str) -> str | None:
-        beside = storage.join(folder, name)
-        return storage.read_bytes(beside).decode() if storage.exists(beside) else None
-
-    return tree.load_labels(read)
+    return catalog.read_features(features)
 
 
 def _identity(

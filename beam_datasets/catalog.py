@@ -23,6 +23,7 @@ from beam_datasets.metadata.version import Version, choose_version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from beam_datasets.features import FeatureConnector
     from beam_datasets.metadata.version import VersionOrStr
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
@@ -105,6 +106,23 @@ def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
 def is_published(dataset_dir: str) -> bool:
     """Returns whether a directory holds a published version."""
     return all(storage.exists(storage.join(dataset_dir, name)) for name in (INFO_FILE, FEATURES_FILE))
+
+
+def read_features(path: str | os.PathLike[str]) -> FeatureConnector:
+    """Returns the features that a features.json describes, with the names in the label files beside it.
+
+    Raises:
+        MetadataError: the file is damaged.
+        FileNotFoundError: it does not exist.
+    """
+    from beam_datasets.features import from_json_text
+
+    def read(name: str) -> str | None:
+        beside = storage.join(storage.dirname(file), name)
+        return storage.read_bytes(beside).decode() if storage.exists(beside) else None
+
+    file = storage.normalize(path)
+    return from_json_text(storage.read_bytes(file).decode(), path=file).load_labels(read)
 
 
 def find_dataset_dir(

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from apache_beam.metrics import Metrics
 
@@ -18,7 +18,7 @@ from beam_datasets.errors import DuplicateKeyError, InputError
 from beam_datasets.features import FeaturesDict
 from beam_datasets.files.convert import as_text, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
-from beam_datasets.files.images import StorableImage, check_exif_orientation
+from beam_datasets.files.images import EXIF_ORIENTATIONS, image_of
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, assignment
@@ -76,14 +76,6 @@ def place_of(file: InputFile, place: Place, offset: int) -> object:
     return f"{file.path}{text and ', '}{text}"
 
 
-class Reader(Protocol):
-    """Reads pieces of one format; it is pickled to the workers."""
-
-    def read(self, piece: Any) -> Iterator[Item | Bad]:
-        """Yields the rows of a piece; a row that cannot be used does not end it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Rows:
     """Reads the rows of pieces as examples.
@@ -106,9 +98,9 @@ class Rows:
     exif_orientation: str = "keep"
     assign: Assignment | None = None
 
-    def read(self, piece: Piece) -> Iterator[Item | Bad]:
-        """Yields the rows of a piece."""
-        image = StorableImage(piece.file.path, self.exif_orientation)
+    def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
+        """Yields the rows of a piece; a row that cannot be used does not end it."""
+        image = partial(image_of, beside=piece.file.path, exif_orientation=self.exif_orientation)
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
         convert: Any = lambda row: row  # noqa: E731
         if self.fields is not None:
@@ -149,14 +141,14 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")
 
 
-def read_piece(piece: Any, reader: Reader, skip_bad: bool) -> Iterator[Item]:
-    """Yields the rows of a piece.
+def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_bad: bool) -> Iterator[Item]:
+    """Yields the rows of a piece, which `reader` reads.
 
     Raises:
         InputError: a row cannot be used, and skip_bad is False.
     """
     bad = 0
-    for row in reader.read(piece):
+    for row in reader(piece):
         if not isinstance(row, Bad):
             yield row
             continue
@@ -210,7 +202,10 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
         self._skip_bad = skip_bad
-        self._exif_orientation = check_exif_orientation(exif_orientation)
+        if exif_orientation not in EXIF_ORIENTATIONS:
+            expected = ", ".join(EXIF_ORIENTATIONS)
+            raise ValueError(f"exif_orientation is {exif_orientation!r}; expected one of {expected}")
+        self._exif_orientation = exif_orientation
         self._description = description
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
@@ -277,7 +272,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         """What reads the rows of a piece."""
 
-    def _rows_reader(self) -> Reader:
+    def _rows_reader(self) -> Rows:
         return Rows(
             self._rows, self._fields, self._dropped, self._key, self._missing, self._exif_orientation, self._assign
         )

@@ -81,13 +81,14 @@ class ImageFolder(FilesBuilder):
 
     def _split_generators(self) -> dict[str, SourceUnits]:
         misplaced = [("", file) for file in self._folder.misplaced]  # to be counted, once
-        rows = {}
+        reader = partial(image_rows, exif_orientation=self._exif_orientation, assign=self._assign)
+        read = partial(read_piece, reader=reader, skip_bad=self._skip_bad)
+        sources = {}
         for split, images in self._folder.splits.items():
             listed, misplaced = [*images, *misplaced], []
             batches = [listed[i : i + _BATCH] for i in range(0, len(listed), _BATCH)]
-            rows[split] = batches
-        read = partial(read_piece, reader=ImageRows(self._exif_orientation, self._assign), skip_bad=self._skip_bad)
-        return assigned({name or "train": SourceUnits(batches, read) for name, batches in rows.items()}, self._assign)
+            sources[split or "train"] = SourceUnits(batches, read)
+        return assigned(sources, self._assign)
 
 
 @dataclass(frozen=True)
@@ -130,24 +131,22 @@ def look_into(root: str) -> Folder:
     return Folder(splits, [file for parts, file in files if len(parts) != depth])
 
 
-@dataclass(frozen=True)
-class ImageRows:
-    """Reads images as examples with the features of TFDS's ImageFolder: image, image/filename, label."""
+def image_rows(
+    piece: Sequence[tuple[str, InputFile]], exif_orientation: str, assign: Assignment | None
+) -> Iterator[Item | Bad]:
+    """Yields the images of a batch of (label, file) as examples with the features of TFDS's ImageFolder.
 
-    exif_orientation: str = "keep"
-    assign: Assignment | None = None
-
-    def read(self, piece: Sequence[tuple[str, InputFile]]) -> Iterator[Item | Bad]:
-        """Yields the images of a batch of (label, file); a file with an empty label is in no label's folder."""
-        for label, file in piece:
-            try:
-                if not label:
-                    raise ValueError("it is not in the folder of a label")
-                with open_bytes(file.path) as stream:
-                    image = storable_image(stream.read(), self.exif_orientation)
-                example = {"image": image, "image/filename": file.name, "label": label}
-                split = self.assign and (self.assign(file.name, example),)
-            except ValueError as error:
-                yield Bad(file, str(error), "")
-            else:
-                yield (file.name, example, *(split or ()))
+    A file with an empty label is in no label's folder.
+    """
+    for label, file in piece:
+        try:
+            if not label:
+                raise ValueError("it is not in the folder of a label")
+            with open_bytes(file.path) as stream:
+                image = storable_image(stream.read(), exif_orientation)
+            example = {"image": image, "image/filename": file.name, "label": label}
+            split = assign and (assign(file.name, example),)
+        except ValueError as error:
+            yield Bad(file, str(error), "")
+        else:
+            yield (file.name, example, *(split or ()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
@@ -20,46 +19,28 @@ _VERBATIM = {"JPEG": ("L", "RGB"), "PNG": ("1", "L", "LA", "P", "RGB", "RGBA")}
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 2 to 8 are turned or mirrored
 
 
-def check_exif_orientation(value: str) -> str:
-    """Returns a value of EXIF_ORIENTATIONS.
+def image_of(value: Any, beside: str, exif_orientation: str = "keep") -> Any:
+    """Returns the image of bytes, of {"b64": ...}, of Hugging Face's struct, or of a path.
 
-    Raises:
-        ValueError: it is another.
-    """
-    if value not in EXIF_ORIENTATIONS:
-        raise ValueError(f"exif_orientation is {value!r}; expected one of {', '.join(EXIF_ORIENTATIONS)}")
-    return value
-
-
-@dataclass(frozen=True)
-class StorableImage:
-    """Returns the image that a value of a row contains or names.
-
-    Attributes:
+    Args:
+        value: of a row.
         beside: file that paths are relative to.
         exif_orientation: see `storable_image`.
+
+    Raises:
+        ValueError: it cannot be read or stored.
     """
-
-    beside: str
-    exif_orientation: str = "keep"
-
-    def __call__(self, value: Any) -> Any:
-        """Returns the image of bytes, of {"b64": ...}, of Hugging Face's struct, or of a path.
-
-        Raises:
-            ValueError: it cannot be read or stored.
-        """
-        value = image_value(value)
-        if isinstance(value, bytes):
-            return storable_image(value, self.exif_orientation)
-        path = FileSystems.join(FileSystems.split(self.beside)[0], value)
-        try:
-            with open_bytes(path) as stream:
-                return storable_image(stream.read(), self.exif_orientation)
-        except OSError as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+    value = image_value(value)
+    if isinstance(value, bytes):
+        return storable_image(value, exif_orientation)
+    path = FileSystems.join(FileSystems.split(beside)[0], value)
+    try:
+        with open_bytes(path) as stream:
+            return storable_image(stream.read(), exif_orientation)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def storable_image(data: bytes, exif_orientation: str = "keep") -> Any:

@@ -13,10 +13,9 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from apache_beam.io.filesystems import FileSystems
-
+from beam_datasets.catalog import read_features
 from beam_datasets.errors import BeamDatasetsError, InputError
-from beam_datasets.features import FeatureConnector, Image, compile_decoder, from_json_text
+from beam_datasets.features import FeatureConnector, Image, compile_decoder
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.files.builder import Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
@@ -28,7 +27,7 @@ from beam_datasets.formats import tfrecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from beam_datasets.files.builder import Example, Reader, Row
+    from beam_datasets.files.builder import Example, Row
     from beam_datasets.files.inputs import InputFile
 
 
@@ -71,12 +70,7 @@ class Tfrecord(RowsBuilder):
 
     @cached_property
     def _known(self) -> FeatureConnector | None:
-        path = self._features_path
-        if path is None:
-            return None
-        features = from_json_text(_text(path), path=path)
-        folder = FileSystems.split(path)[0]
-        return features.load_labels(lambda name: _text_if_there(FileSystems.join(folder, name)))
+        return None if self._features_path is None else read_features(self._features_path)
 
     def _features(self) -> FeatureConnector:
         return self._known or super()._features()
@@ -89,21 +83,10 @@ class Tfrecord(RowsBuilder):
         stored = skip_decoding(self._known, Image)
         return partial(rows, decoder=partial(compile_decoder, self._known, decoders=stored))
 
-    def _rows_reader(self) -> Reader:
-        return (
-            super()._rows_reader()
-            if self._known is None
-            else Rows(self._rows, None, key=self._key, assign=self._assign)
-        )
-
-
-def _text(path: str) -> str:
-    with open_bytes(path) as stream:
-        return stream.read().decode("utf-8")
-
-
-def _text_if_there(path: str) -> str | None:
-    return _text(path) if FileSystems.exists(path) else None
+    def _rows_reader(self) -> Rows:
+        if self._known is None:
+            return super()._rows_reader()
+        return Rows(self._rows, None, key=self._key, assign=self._assign)
 
 
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")

@@ -28,7 +28,7 @@ def read(path, specs=None, *, key=None, **dialect):
     form = Dialect(**dialect)
     names = header(file, form)
     fields = {name: parse_field((specs or {}).get(name, "string")) for name in names}
-    found = reader(form, fields, key).read(Piece(file))
+    found = reader(form, fields, key)(Piece(file))
     return [str(row).partition(", ")[2] if isinstance(row, Bad) else row[1] for row in found]
 
 
@@ -113,10 +113,10 @@ def test_keys(path):
     path.write_text("id,n\nx,1\n,2\n7,3\n")
     [file] = find(str(path))
     fields = {"n": parse_field("int64")}
-    found = list(reader(Dialect(), fields, "id").read(Piece(file)))
+    found = list(reader(Dialect(), fields, "id")(Piece(file)))
     assert found[0] == ("x", {"n": 1})
     assert "the key is missing" in str(found[1])
-    plain = reader(Dialect(), fields, dropped=["id"]).read(Piece(file))
+    plain = reader(Dialect(), fields, dropped=["id"])(Piece(file))
     assert [row[0] for row in plain if not isinstance(row, Bad)] == ["in.csv:2", "in.csv:3", "in.csv:4"]
 
 
@@ -124,6 +124,6 @@ def test_other_columns(path, tmp_path):
     path.write_text("b,a\n2,1\n")
     [file] = find(str(path))
     fields = {name: parse_field("int64") for name in "ab"}
-    assert list(reader(Dialect(), fields).read(Piece(file))) == [("in.csv:2", {"a": 1, "b": 2})]
+    assert list(reader(Dialect(), fields)(Piece(file))) == [("in.csv:2", {"a": 1, "b": 2})]
     fields = {"a": parse_field("int64"), "c": parse_field("int64?")}
-    assert list(reader(Dialect(), fields, dropped=["b"]).read(Piece(file))) == [("in.csv:2", {"a": 1, "c": None})]
+    assert list(reader(Dialect(), fields, dropped=["b"])(Piece(file))) == [("in.csv:2", {"a": 1, "c": None})]

@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from beam_datasets.files.images import check_exif_orientation, storable_image
+from beam_datasets.files.image_folder import ImageFolder
+from beam_datasets.files.images import storable_image
 from tests.files.conftest import rows_of
 
 PIL = pytest.importorskip("PIL.Image")
@@ -102,4 +103,4 @@ def test_images_of_rows(photos):
 
 def test_an_unknown_choice():
     with pytest.raises(ValueError, match="exif_orientation is 'turn'; expected one of keep, apply, error"):
-        check_exif_orientation("turn")
+        ImageFolder(root="photos", exif_orientation="turn")

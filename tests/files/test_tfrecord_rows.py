@@ -27,7 +27,7 @@ def rows(path, specs, **options):
     [file] = find(str(path))
     fields = {name: parse_field(spec) for name, spec in specs.items()}
     reader = Rows(partial(record_rows, decoder=partial(decoder, fields)), fields, **options)
-    return [str(row) if isinstance(row, Bad) else row for row in reader.read(Piece(file))]
+    return [str(row) if isinstance(row, Bad) else row for row in reader(Piece(file))]
 
 
 def test_records_plain_and_compressed(path):
