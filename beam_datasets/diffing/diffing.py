@@ -7,7 +7,7 @@ import hashlib
 import itertools
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -78,16 +78,10 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
         old: blocks (index of the first one, keys of shape (n, 16)).
         new: likewise.
     """
-    left, right = KeyCursor(old), KeyCursor(new)
-    while left.fill() and right.fill():
-        limit = min(left.last, right.last)
-        yield _pair(*left.take(limit), *right.take(limit))
-    while left.fill():
-        first, keys = left.take(left.last)
-        yield Pairs(removed=np.arange(first, first + len(keys)))
-    while right.fill():
-        first, keys = right.take(right.last)
-        yield Pairs(added=np.arange(first, first + len(keys)))
+    cursors = KeyCursor(old), KeyCursor(new)
+    while ends := [cursor.last for cursor in cursors if cursor.fill()]:
+        left, right = (cursor.take(min(ends)) for cursor in cursors)
+        yield _pair(*left, *right)
 
 
 class KeyCursor:
@@ -195,11 +189,17 @@ def _diff_split(
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
         changed = []
-        for pair in differing(old, new, pairs):
-            if _alike(pair, reader, old, new):
+        for i, j, one, other in differing(old, new, pairs):
+            try:
+                alike = reader.alike(one, other)
+            except UNDECODED:
+                old.read(i, reader.decode_old)  # one of the two raises the error that names the record
+                new.read(j, reader.decode_new)
+                raise
+            if alike:
                 rewritten += 1
             else:
-                changed.append(pair[:2])
+                changed.append((i, j))
         same += len(pairs.old) - len(changed)
         kinds["changed"].add(*np.array(changed, np.int64).reshape(-1, 2).T)
         kinds["removed"].add(old=pairs.removed)
@@ -381,24 +381,8 @@ class SplitRecords:
         return storage.join(self._directory, self._names[shard])
 
 
-class Differing(NamedTuple):
-    """Two paired records of different bytes.
-
-    Attributes:
-        old_index: index in the old split.
-        new_index: index in the new split.
-        old: the old record.
-        new: the new record.
-    """
-
-    old_index: int
-    new_index: int
-    old: bytes
-    new: bytes
-
-
-def differing(old: SplitRecords, new: SplitRecords, pairs: Pairs) -> Iterator[Differing]:
-    """Yields the pairs whose records differ, in order; the others are the same, byte by byte.
+def differing(old: SplitRecords, new: SplitRecords, pairs: Pairs) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Yields (old index, new index, old record, new record) of the pairs whose bytes differ, in order.
 
     Args:
         old: the records of the old split.
@@ -415,7 +399,7 @@ def differing(old: SplitRecords, new: SplitRecords, pairs: Pairs) -> Iterator[Di
             step = min(len(mine), len(theirs))
             if mine[:step] != theirs[:step]:
                 rows = zip(range(i, i + step), itertools.count(j), mine, theirs)
-                yield from (Differing(*row) for row in rows if row[2] != row[3])
+                yield from (row for row in rows if row[2] != row[3])
             i, j, count = i + step, j + step, count - step
 
 
@@ -493,15 +477,6 @@ def _examples(
                     {} if j is None else new.read(j, reader.decode_new),
                 )
             yield ExampleChange(kind, i, j, *values)
-
-
-def _alike(pair: Differing, reader: Reader, old: SplitRecords, new: SplitRecords) -> bool:
-    try:
-        return reader.alike(pair.old, pair.new)
-    except UNDECODED:
-        old.read(pair.old_index, reader.decode_old)  # one of the two raises the error that names the record
-        new.read(pair.new_index, reader.decode_new)
-        raise
 
 
 def diff(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import abc
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,11 +52,6 @@ class Comparison:
     changes: tuple[FeatureChange, ...] = ()
     old: FeatureConnector | None = None
     new: FeatureConnector | None = None
-
-    @property
-    def stored_alike(self) -> bool:
-        """Whether both versions store what they share in the same form."""
-        return not any(change.kind == "stored" for change in self.changes)
 
 
 def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
@@ -196,59 +190,29 @@ def _one_line(feature: FeatureConnector) -> str:
     return " ".join(repr(feature).split())
 
 
-@dataclass(frozen=True)
 class Reader:
     """How examples of two versions are read.
 
     Attributes:
-        old: the old version's features.
-        new: the new version's features.
-        shared: how the two compare.
+        is_partial: whether values are not compared: of features whose type changed, or of all where the versions share
+            none.
+        stores_all_alike: whether the new version stores all that the old one has, in the same form.
+        decode_old: makes {path: value} of a record of the old version.
+        decode_new: the same for the new one.
     """
 
-    old: FeatureConnector
-    new: FeatureConnector
-    shared: Comparison
-
-    @cached_property
-    def _names(self) -> frozenset[bytes]:
-        """What the features that both versions read alike are called in the old version's records."""
-        return _wire_names(self.shared.old)
-
-    @cached_property
-    def _unknown(self) -> tuple[bytes, ...]:
-        """What the names of features of unknown classes begin with: only their own class knows all of them."""
-        found = below(self.shared.old) if self.shared.old is not None else []
-        return tuple(f"{name}/".encode() for name, _, one in found if isinstance(innermost(one), UnknownFeature))
-
-    @cached_property
-    def _compare_stored(self) -> bool:
-        """Whether equal features in the records mean equal values."""
-        return self.shared.stored_alike and self._names == _wire_names(self.shared.new)
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether values are not compared: of features whose type changed, or of all where the versions share none."""
-        return self.shared.old is None or any(change.kind == "changed" for change in self.shared.changes)
-
-    @property
-    def stores_all_alike(self) -> bool:
-        """Whether the new version stores all that the old one has, in the same form."""
-        return all(change.kind in ("added", "documented") for change in self.shared.changes)
-
-    @cached_property
-    def _decoders(self) -> tuple[Callable[[Buffer], Any], Callable[[Buffer], Any]]:
-        return _decoder(self.shared.old), _decoder(self.shared.new)
-
-    @cached_property
-    def decode_old(self) -> Callable[[Buffer], dict[str, Any]]:
-        """The function from a record of the old version to {path: value}."""
-        return _flat(_decoder(self.old))
-
-    @cached_property
-    def decode_new(self) -> Callable[[Buffer], dict[str, Any]]:
-        """The function from a record of the new version to {path: value}."""
-        return _flat(_decoder(self.new))
+    def __init__(self, old: FeatureConnector, new: FeatureConnector, shared: Comparison) -> None:
+        """Compiles the decoders of the two versions' features, and of what both share."""
+        kinds = {change.kind for change in shared.changes}
+        self.is_partial = shared.old is None or "changed" in kinds
+        self.stores_all_alike = kinds <= {"added", "documented"}
+        self.decode_old, self.decode_new = _decoder(old), _decoder(new)
+        self._shared_old, self._shared_new = _decoder(shared.old), _decoder(shared.new)
+        self._shares_none = shared.old is None
+        self._names = _wire_names(shared.old)  # in the old version's records
+        self._compare_stored = "stored" not in kinds and self._names == _wire_names(shared.new)
+        found = below(shared.old) if shared.old is not None else []  # of unknown classes only they know all names
+        self._unknown = tuple(f"{n}/".encode() for n, _, one in found if isinstance(innermost(one), UnknownFeature))
 
     def alike(self, old: Buffer, new: Buffer) -> bool:
         """Returns whether what both versions have of two examples is read as the same values, bit by bit.
@@ -257,12 +221,9 @@ class Reader:
             FeatureError: a record cannot be decoded.
             ExampleError: a record is not a serialized Example.
         """
-        if self.shared.old is None:
+        if self._shares_none or (self._compare_stored and self.features_of(old) == self.features_of(new)):
             return True
-        if self._compare_stored and self.features_of(old) == self.features_of(new):
-            return True
-        decode_old, decode_new = self._decoders
-        return identical(decode_old(old), decode_new(new))
+        return identical(self._shared_old(old), self._shared_new(new))
 
     def features_of(self, record: Buffer) -> dict[bytes, bytes]:
         """Returns what a record stores of the features that both versions read alike, by their names in it.
@@ -279,7 +240,7 @@ class Reader:
 
     def differences(self, old: Buffer, new: Buffer) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns what is read differently of two examples: {path: value} of the old one, and of the new one."""
-        one, other = (dict(leaves(decode(data))) for decode, data in zip(self._decoders, (old, new)))
+        one, other = self._shared_old(old), self._shared_new(new)
         differing = [path for path in {**one, **other} if not identical(one.get(path), other.get(path))]
         return {path: one.get(path) for path in differing}, {path: other.get(path) for path in differing}
 
@@ -288,13 +249,11 @@ def _wire_names(feature: FeatureConnector | None) -> frozenset[bytes]:
     return frozenset(name.encode() for name in feature.wire_names("")) if feature is not None else frozenset()
 
 
-def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], Any]:
+def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, Any]]:
+    """Returns the function from a record to {path: value}."""
     if feature is None:
         return lambda record: {}
-    return compile_decoder(feature, decoders=skip_decoding(feature, UnknownFeature))
-
-
-def _flat(decode: Callable[[Buffer], Any]) -> Callable[[Buffer], dict[str, Any]]:
+    decode = compile_decoder(feature, decoders=skip_decoding(feature, UnknownFeature))
     return lambda record: dict(leaves(decode(record)))
 
 
@@ -317,27 +276,17 @@ def identical(one: Any, other: Any) -> bool:
     >>> identical({"a": np.float32(np.nan)}, {"a": np.float32(np.nan)}), identical(np.int64(1), np.int32(1))
     (True, False)
     """
+    if isinstance(one, (np.ndarray, np.generic)) and isinstance(other, (np.ndarray, np.generic)):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        is_plain = not one.dtype.hasobject
+        return one.tobytes() == other.tobytes() if is_plain else identical(one.ravel().tolist(), other.ravel().tolist())
+    if type(one) is not type(other):
+        return False
     if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(identical(one[k], other[k]) for k in one)
-    if isinstance(one, (np.ndarray, np.generic)):
-        return isinstance(other, (np.ndarray, np.generic)) and _same_arrays(np.asarray(one), np.asarray(other))
+        return one.keys() == other.keys() and all(identical(one[key], other[key]) for key in one)
     if isinstance(one, RaggedArray):
-        return isinstance(other, RaggedArray) and _same_ragged(one, other)
+        return identical(one.row_lengths, other.row_lengths) and identical(one.flat_values, other.flat_values)
     if isinstance(one, abc.Sequence) and not isinstance(one, (str, bytes)):
-        return type(one) is type(other) and len(one) == len(other) and all(map(identical, one, other))
-    return type(one) is type(other) and bool(one == other)
-
-
-def _same_arrays(one: Any, other: Any) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    if one.dtype.hasobject:
-        return all(map(identical, one.ravel().tolist(), other.ravel().tolist()))
-    return bool(one.tobytes() == other.tobytes())
-
-
-def _same_ragged(one: RaggedArray, other: RaggedArray) -> bool:
-    if len(one.row_lengths) != len(other.row_lengths):
-        return False
-    same_rows = all(np.array_equal(a, b) for a, b in zip(one.row_lengths, other.row_lengths))
-    return same_rows and identical(one.flat_values, other.flat_values)
+        return len(one) == len(other) and all(map(identical, one, other))
+    return bool(one == other)
