@@ -188,20 +188,10 @@ def _diff_split(
     kinds: dict[Kind, _Some] = {kind: _Some() for kind in KINDS}
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
-        changed = []
-        for i, j, one, other in differing(old, new, pairs):
-            try:
-                alike = reader.alike(one, other)
-            except UNDECODED:
-                old.read(i, reader.decode_old)  # one of the two raises the error that names the record
-                new.read(j, reader.decode_new)
-                raise
-            if alike:
-                rewritten += 1
-            else:
-                changed.append((i, j))
+        changed, num_alike = _changed(old, new, reader, pairs)
+        rewritten += num_alike
         same += len(pairs.old) - len(changed)
-        kinds["changed"].add(*np.array(changed, np.int64).reshape(-1, 2).T)
+        kinds["changed"].add(*changed.T)
         kinds["removed"].add(old=pairs.removed)
         kinds["added"].add(new=pairs.added)
         if progress is not None:
@@ -227,6 +217,21 @@ def _diff_split(
         resharded=(len(lengths[0]), len(lengths[1])) if resharded else None,
         examples=tuple(_examples(old, new, reader, kinds, examples)),
     )
+
+
+def _changed(old: SplitRecords, new: SplitRecords, reader: Reader, pairs: Pairs) -> tuple[Ints, int]:
+    """Returns the pairs that are read differently, and how many of other bytes are read alike."""
+    changed, num_alike = [], 0
+    for i, j, one, other in differing(old, new, pairs):
+        try:
+            alike = reader.alike(one, other)
+        except UNDECODED:
+            old.read(i, reader.decode_old)  # one of the two raises the error that names the record
+            new.read(j, reader.decode_new)
+            raise
+        num_alike += alike
+        changed += [] if alike else [(i, j)]
+    return np.array(changed, np.int64).reshape(-1, 2), num_alike
 
 
 def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> str:
