@@ -30,10 +30,6 @@ _PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "floa
 _MAX_EXACT = 2.0**53 - 1  # up to here every integer is a float64
 
 
-class RowError(ValueError):
-    """A value of a row does not fit; the message begins with the column."""
-
-
 def survives(number: float) -> bool:
     """Returns whether the float32 nearest to a number is the number, or has it as its shortest text.
 
@@ -353,13 +349,13 @@ def row_converter(
             name = next(name for name in row if name not in known)
             ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing
             say = " or ".join(advice(place + name, kind) for kind in ways)
-            raise RowError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
+            raise ValueError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
         example, get, name = {}, row.get, ""
         try:
             for name, converter in converters:
                 example[name] = converter(get(name))
         except ValueError as error:
-            raise RowError(f"{prefix}{name!r}: {error}") from None
+            raise ValueError(f"{prefix}{name!r}: {error}") from None
         return example
 
     return convert

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError
@@ -41,18 +41,6 @@ _MEANING = {"abs": "an example index", "%": "a percentage", "shard": "a shard"}
 _FORM = (
     "needed: NAME, NAME[from:to] or NAME[<n>shard], such as 'train', 'train[10:20]', 'train[:10%]', 'train[-1shard:]'"
 )
-
-
-class Shards(Protocol):
-    """What resolving an expression needs to know of a split."""
-
-    @property
-    def num_examples(self) -> int:
-        """Of the split."""
-
-    @property
-    def offsets(self) -> Sequence[Any]:
-        """The index of each shard's first example, and last the number of all examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +92,7 @@ class AbstractSplit(ABC):
         """Returns the ranges that the expression means, in its order.
 
         Args:
-            splits: what there is of each split, see `Shards`.
+            splits: name -> `SplitInfo`, or what has its `num_examples` and `offsets`.
 
         Raises:
             SplitError: a split is not there, or a slice does not fit it.
@@ -190,12 +178,12 @@ class ReadInstruction(AbstractSplit):
             )
         return [AbsoluteInstruction(self.split_name, start, stop, total)]
 
-    def _end(self, value: float, split: Shards) -> float:
+    def _end(self, value: float, split: SplitInfo) -> float:
         # TFDS counts the end from the last shard once more, which shows only beyond the first shard: of 5 shards,
         # [:-6shard] are 4.
         return value + len(split.offsets) - 1 if self.unit == "shard" and value < 0 else value
 
-    def _index(self, value: float, split: Shards) -> int:
+    def _index(self, value: float, split: SplitInfo) -> int:
         total = split.num_examples
         if self.unit == "shard":
             return _examples_before(int(value), split.offsets)
@@ -239,7 +227,7 @@ def _number(value: float) -> str:
     return repr(int(value) if value == value // 1 else float(value))
 
 
-def _examples_before(shard: int, offsets: Sequence[Any]) -> int:
+def _examples_before(shard: int, offsets: NDArray[np.int64]) -> int:
     # As many shards as the list slice [:shard] would have: beyond the end it clips.
     return int(offsets[len(range(len(offsets) - 1)[:shard])])
 

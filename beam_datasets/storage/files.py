@@ -221,7 +221,7 @@ def usage(path: PathLike) -> Usage:
 
 def is_link(path: PathLike) -> bool:
     """Returns whether the path is a link to another place; object stores have none."""
-    return not paths.is_remote(path) and local.is_link(paths.normalize(path))
+    return not paths.is_remote(path) and os.path.islink(paths.normalize(path))
 
 
 def remove(path: PathLike) -> None:

@@ -42,8 +42,9 @@ class LocalReader(Reader):
     """Reads by position, so that threads do not disturb each other."""
 
     def __init__(self, path: str) -> None:
-        self.descriptor, size = _open(path)
-        super().__init__(path, size)
+        with _named(path):
+            self.descriptor = _open_regular(path, os.O_RDONLY)
+            super().__init__(path, os.fstat(self.descriptor).st_size)
 
     def __reduce__(self) -> tuple[type[LocalReader], tuple[str]]:
         """Has a copy, here or in another process, open the file for itself: each closes its own."""
@@ -278,18 +279,13 @@ def copy(source: str, target: str) -> None:
 def usage(path: str) -> Usage:
     """Returns what a file or a directory takes."""
     with _named(path):
-        found = os.lstat(path)
-        num_bytes, modified = 0 if os.path.islink(path) else found.st_size, found.st_mtime
-        if not os.path.isdir(path) or os.path.islink(path):
-            return Usage(num_bytes, modified)
-    num_bytes = 0  # a directory's own size says nothing of what it takes
-    for folder, _, names in os.walk(path):
-        for entry in [folder, *(os.path.join(folder, name) for name in names)]:
+        found = [os.lstat(path)]
+    for folder, folders, names in os.walk(path) if stat.S_ISDIR(found[0].st_mode) else ():
+        for name in (*folders, *names):
             with contextlib.suppress(OSError):  # gone meanwhile
-                found = os.lstat(entry)
-                num_bytes += found.st_size if entry != folder and not os.path.islink(entry) else 0
-                modified = max(modified, found.st_mtime)
-    return Usage(num_bytes, modified)
+                found.append(os.lstat(os.path.join(folder, name)))
+    num_bytes = sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
+    return Usage(num_bytes, max(each.st_mtime for each in found))
 
 
 def file_sizes(path: str) -> dict[str, int]:
@@ -301,11 +297,6 @@ def file_sizes(path: str) -> dict[str, int]:
             for folder, _, names in os.walk(path)
             for name in names
         }
-
-
-def is_link(path: str) -> bool:
-    """Returns whether the path is a symbolic link."""
-    return os.path.islink(path)
 
 
 def remove_empty_dir(path: str) -> None:
@@ -392,17 +383,6 @@ def memory_map(path: str) -> Buffer:
         if os.fstat(file.fileno()).st_size > _SMALL:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return file.read()
-
-
-def _open(path: str) -> tuple[int, int]:
-    """Opens a file to be read; returns its descriptor, and its size in bytes."""
-    with _named(path):
-        descriptor = _open_regular(path, os.O_RDONLY)
-        try:
-            return descriptor, os.fstat(descriptor).st_size
-        except BaseException:
-            os.close(descriptor)
-            raise
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -136,9 +136,7 @@ def exists(path: str) -> bool:
 def is_dir(path: str) -> bool:
     """Returns whether there is any object below."""
     _check_can_list(path)
-    obstore, store, key = _at(path)
-    with _named(path):
-        return any(len(batch) for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=1))
+    return any(True for _ in _below(path, chunk_size=1))
 
 
 def size(path: str) -> int:
@@ -241,22 +239,17 @@ def create_copy(source: str, target: str) -> None:
 def file_sizes(path: str) -> dict[str, int]:
     """Returns {path below: size in bytes} of all objects below."""
     _check_can_list(path)
-    obstore, store, key = _at(path)
-    prefix = f"{key}/" if key else ""
-    with _named(path):
-        found = [item for batch in obstore.list(store, prefix or None) for item in batch]
+    found, key = list(_below(path)), split_remote(path)[1]
     count_read(0, -(-len(found) // _LIST_SIZE) or 1)
     if not found:
         raise PathNotFoundError(f"{path}: there is nothing below it")
-    return {item["path"][len(prefix) :]: item["size"] for item in found if item["path"] != prefix}
+    names = {item["path"].removeprefix(f"{key}/" if key else ""): item["size"] for item in found}
+    return {name: size for name, size in names.items() if name}
 
 
 def usage(path: str) -> Usage:
     """Returns what an object and all below take."""
-    obstore, store, key = _at(path)
-    with _named(path):
-        below = [item for batch in obstore.list(store, f"{key}/" if key else None) for item in batch]
-        found = below or [obstore.head(store, key)]
+    found = list(_below(path)) or [_head(path)]
     return Usage(sum(item["size"] for item in found), max(item["last_modified"].timestamp() for item in found))
 
 
@@ -274,13 +267,21 @@ def remove(path: str) -> None:
 def remove_tree(path: str) -> None:
     """Deletes all objects below."""
     _check_can_list(path)
-    obstore, store, key = _at(path)
+    obstore, store, _ = _at(path)
 
     def delete(_: int) -> None:
-        for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=_LIST_SIZE):
-            obstore.delete(store, [item["path"] for item in batch])
+        if found := [item["path"] for item in _below(path)]:
+            obstore.delete(store, found)
 
     _retried(path, delete)
+
+
+def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
+    """Yields what the store reports of each object below."""
+    obstore, store, key = _at(path)
+    with _named(path):
+        for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=chunk_size):
+            yield from batch
 
 
 def _at(path: str) -> tuple[Any, Any, str]:
