@@ -14,7 +14,7 @@ from beam_datasets.cli.resolve import resolve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beam_datasets.materializing.appending import AppendPlan
+    from beam_datasets.materializing.appending import AppendPlan, MergedSplit
 
 COMMAND = Command(
     "append",
@@ -38,11 +38,13 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --delete FILE  keys whose examples are left out, published and new ones; one a line, in UTF-8
 {SOURCES}
 {SHARDS}
+--share_shards  link the published shards in which nothing changes, or let the store copy them, instead of writing all:
+  of splits without changes, and of datasets with integer keys in their order (disable_shuffling)
 """,
     usage="NAME_OR_DIR --from SOURCE [options]",
     settings={"--from": {"dest": "new"}},
 )
-_PASSED_ON = ("new_splits", "version", "on_duplicate")
+_PASSED_ON = ("new_splits", "version", "on_duplicate", "share_shards")
 SHOWN = 20  # keys of a list
 
 
@@ -89,11 +91,15 @@ def _read_keys(path: str) -> list[str]:
         raise UsageError(f"--delete {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
+def _shards_text(split: MergedSplit) -> str:
+    return f"{split.num_shards:,}" + (f" ({len(split.shared):,} shared)" if split.shared else "")
+
+
 def _to_come(plan: AppendPlan) -> str:
     """Returns what is read and written, and what becomes of the keys to delete."""
     kinds = ("added", "replaced", "deleted", "skipped")
     rows = [
-        [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.num_bytes), s.num_shards]
+        [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.num_bytes), _shards_text(s)]
         for s in plan.splits
     ]
     lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]

@@ -582,7 +582,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
     publication = _renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
     compatibility.check_number(publication.dataset_dir, result)
     columns = {split: manifest.splits[split] for split in info.splits}  # the manifest has them by name
-    shards = [shard for split in columns for shard in _kept(manifest.name, split, columns[split])]
+    shards = [shard for split in columns for shard in kept_shards(manifest.name, split, columns[split])]
     with staging(publication):
         folder = shard_writer.new_dir(publication.staging_dir)
         for shard in shards:
@@ -609,7 +609,7 @@ def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publ
     return replace(made, options=manifest.options)
 
 
-def _kept(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
+def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
     """Yields the shards of a split with their file names as paths."""
     name = FilenameTemplate(dataset, split, "tfrecord").pattern(columns.num_shards)
     values = zip(

@@ -39,6 +39,7 @@ from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.generate.progress import watch
+from beam_datasets.generate.runs import take
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.records import Opener, Records
@@ -157,14 +158,21 @@ class KeyRanges:
 
     @classmethod
     def of(
-        cls, runs: Sequence[SortedRun], has_published: bool, on_duplicate: str, delete: Iterable[bytes]
+        cls,
+        runs: Sequence[SortedRun],
+        has_published: bool,
+        on_duplicate: str,
+        delete: Iterable[bytes],
+        *,
+        cut_at_shards: bool = False,
     ) -> KeyRanges:
-        """Cuts runs into ranges; reads their indexes.
+        """Cuts runs into ranges, also at each shard of the published run if `cut_at_shards`; reads their indexes.
 
         Raises:
             MetadataError: an index is damaged or missing.
         """
-        pivots = np.unique(np.concatenate([np.empty(0, "S16"), *map(_pivots, runs)]))
+        cuts = [_pivots(run, cut_at_shards and not place) for place, run in enumerate(runs)]
+        pivots = np.unique(np.concatenate([np.empty(0, "S16"), *cuts]))
         columns = [_places(run, pivots) for run in runs]
         listed = np.array(sorted(set(delete)), "S16")
         return cls(tuple(runs), has_published, on_duplicate, listed, np.stack(columns, axis=1))
@@ -286,13 +294,16 @@ class KeyRanges:
         )
 
 
-def _pivots(run: SortedRun) -> NDArray[np.bytes_]:
-    """Returns keys of a run at which ranges are cut."""
+def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
+    """Returns keys of a run at which ranges are cut; if `at_shards`, so that each has records of one shard at most."""
     found = []
     for number, file in enumerate(run.files):
         keys = keys_of(file.filename)[file.skip : file.skip + file.take]
-        first = 0 if number and number % RANGE_FILES == 0 else RANGE_RECORDS
+        first = 0 if at_shards or (number and number % RANGE_FILES == 0) else RANGE_RECORDS
         found.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
+    if at_shards:  # what comes after the last shard is no part of it
+        after = int.from_bytes(keys[-1].tobytes(), "big") + 1
+        found.append(np.array([min(after, 2**128 - 1).to_bytes(16, "big")], "S16"))
     return np.concatenate(found)
 
 
@@ -353,44 +364,51 @@ class MergedSplit:
         ranges: what it is merged of.
         lengths: (ranges,) examples that each range keeps.
         num_bytes: framed size of the split in bytes.
-        num_shards: of the split.
+        borders: where each shard begins, in examples, and where the last one ends.
         counts: how it differs from the published version.
+        shared: number of a shard -> the published shard that it is.
     """
 
     split: str
     ranges: KeyRanges
     lengths: NDArray[np.int64]
     num_bytes: int
-    num_shards: int
+    borders: tuple[int, ...]
     counts: Counts
+    shared: Mapping[int, WrittenShard]
 
     @property
     def num_examples(self) -> int:
         """Examples of the split."""
-        return int(self.lengths.sum())
+        return self.borders[-1]
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the split."""
+        return len(self.borders) - 1
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
-    @cached_property
-    def _borders(self) -> list[int]:
-        return [0, *shard_ends(self.num_examples, self.num_shards)]
-
     def write_shard(self, shard: int, destination: Destination) -> WrittenShard:
-        """Writes a shard and its index. Done again it writes the same.
+        """Writes a shard and its index, or links or copies those of a published one. Done again it writes the same.
 
         Raises:
             CorruptRecordError: a record of a source is damaged; it names file, byte and record.
             LostExamplesError: a range keeps another number of examples than planned.
             StorageError: a file cannot be read or written.
         """
-        first, stop = self._borders[shard : shard + 2]
+        path = destination.path(self.split, shard, self.num_shards)
+        if published := self.shared.get(shard):
+            for suffix in ("", INDEX_SUFFIX):
+                take(published.path + suffix, path + suffix)
+            return replace(published, path=path)
+        first, stop = self.borders[shard : shard + 2]
         ranges = range(*np.searchsorted(self._starts, [first, stop], side="left").tolist())
         ranges = range(ranges.start - (self._starts[ranges.start] > first), ranges.stop)
         openers = [Opener() for _ in self.ranges.runs]
-        path, checksum = destination.path(self.split, shard, self.num_shards), 0
-        sizes, keys = [np.zeros(1, np.uint32)], []
+        checksum, sizes, keys = 0, [np.zeros(1, np.uint32)], []
         with self.ranges.reading() as for_all, storage.open_writer(path) as writer:
             for number in ranges:
                 merge, _ = self.ranges.resolve(number, openers, for_all)
@@ -473,6 +491,7 @@ def plan_append(
     num_shards: int | Mapping[str, int | None] | None = None,
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
+    share_shards: bool = False,
 ) -> AppendPlan:
     """Returns what the next version holds; for the arguments see `beam_datasets.append`.
 
@@ -486,6 +505,8 @@ def plan_append(
         TypeError, ValueError: an argument is unusable.
     """
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
+    if share_shards and num_shards is not None:
+        raise ValueError("share_shards keeps the shards that are published, so it takes no num_shards.")
     parent, info = _checked(source, version, on_duplicate, delete, data_dir, storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
     appended = [_opened(one, Sources(roots, {}, source_storage_options, parent.dataset_dir)) for one in new]
@@ -504,8 +525,10 @@ def plan_append(
         rules = _rules(name, parts, name in known)
         wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(deleted) for r in rules]
         runs = [run for part in parts for run in part.runs]
-        ranges = KeyRanges.of(runs, name in known, on_duplicate, [key for _, key in wanted])
-        planned, present = _merged_split(name, ranges, sharding)
+        published = _published_shards(parent, name) if share_shards and name in known else []
+        listed = [key for _, key in wanted]
+        ranges = KeyRanges.of(runs, name in known, on_duplicate, listed, cut_at_shards=bool(published))
+        planned, present = _merged_split(name, ranges, sharding, published)
         splits.append(planned)
         found.update(i for i, key in wanted if key in present)
     return AppendPlan(
@@ -596,6 +619,16 @@ def _renumbered(split: SelectedSplit, base: int) -> SelectedSplit:
     return replace(split, reads=reads, runs=tuple(replace(run, dataset=base + run.dataset) for run in split.runs))
 
 
+def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]:
+    """Returns the shards of a split, with their paths; empty ones and splits without a manifest are not shared."""
+    if parent.manifest is None:
+        return []
+    names = parent.info.splits[split].shard_names
+    shards = publishing.kept_shards(parent.name, split, parent.manifest.splits[split])
+    made = [replace(shard, path=storage.join(parent.dataset_dir, name)) for shard, name in zip(shards, names)]
+    return made if all(shard.num_examples for shard in made) else []
+
+
 def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> Any:
     """Returns the rules of the keys of a split, after checking that all runs can be merged by them."""
     runs = [run for part in parts for run in part.runs]
@@ -649,8 +682,17 @@ def _as_key(key: Key, is_integer: bool) -> Key:
         raise InvalidKeyError(f"key {key!r} to delete: expected an integer, as all keys of this dataset are.") from None
 
 
-def _merged_split(name: str, ranges: KeyRanges, sharding: ShardingOptions) -> tuple[MergedSplit, set[bytes]]:
-    """Returns what is written of a split, and the keys to delete that it has."""
+def _merged_split(
+    name: str, ranges: KeyRanges, sharding: ShardingOptions, published: Sequence[WrittenShard]
+) -> tuple[MergedSplit, set[bytes]]:
+    """Returns what is written of a split, and the keys to delete that it has.
+
+    Args:
+        name: of the split.
+        ranges: of its keys, cut at shards if there are any to share.
+        sharding: what decides its shards.
+        published: the published shards that may be shared.
+    """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
     with _threads() as pool:
         counted = [one for some in pool.map(ranges.count, groups) for one in some]
@@ -660,9 +702,45 @@ def _merged_split(name: str, ranges: KeyRanges, sharding: ShardingOptions) -> tu
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:
         counts = counts.plus(one.counts)
-    num_shards = choose_shards(name, int(lengths.sum()), num_bytes, sharding)
     found = {key for one in counted for key in one.found}
-    return MergedSplit(name, ranges, lengths, num_bytes, num_shards, counts), found
+    borders, shared = _shards(name, ranges, sharding, published, counted)
+    return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), found
+
+
+def _shards(
+    name: str,
+    ranges: KeyRanges,
+    sharding: ShardingOptions,
+    published: Sequence[WrittenShard],
+    counted: Sequence[_RangeCount],
+) -> tuple[list[int], dict[int, WrittenShard]]:
+    """Returns where the shards of a split begin and the last one ends, and those that are published ones.
+
+    What lies between shards that are shared is cut evenly. Of splits that are shuffled all shards are shared, or none.
+    """
+    changes = [bool(one.counts.added or one.counts.replaced or one.counts.deleted) for one in counted]
+    ordered = ranges.runs[0].rules[0].split is None and not ranges.runs[0].rules[0].salts
+    kept: list[tuple[int, int, WrittenShard]] = []  # with the ranges that have records of it
+    start = 0
+    for shard in published if ordered or not any(changes) else ():
+        first = int(np.searchsorted(ranges.cuts[:, 0], start, side="right")) - 1
+        start += shard.num_examples
+        stop = int(np.searchsorted(ranges.cuts[:, 0], start))
+        if not any(changes[first:stop]):
+            kept.append((first, stop, shard))
+    if kept and any(changes[kept[-1][1] :]) and kept[-1][2].num_bytes < sharding.min_shard_size:
+        kept.pop()  # else there would be a small shard for each day
+    borders, shared, done = [0], {}, 0
+    for first, stop, known in [*kept, (len(ranges), len(ranges), None)]:
+        between = counted[done:first]
+        if count := sum(one.num_examples for one in between):
+            number = choose_shards(name, count, sum(one.num_bytes for one in between), sharding)
+            borders += [borders[-1] + end for end in shard_ends(count, number)]
+        if known is not None:
+            shared[len(borders) - 1] = replace(known, shard=len(borders) - 1)
+            borders.append(borders[-1] + known.num_examples)
+        done = stop
+    return borders, shared
 
 
 def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
@@ -761,6 +839,7 @@ def append(
     num_shards: int | Mapping[str, int | None] | None = None,
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
+    share_shards: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
     """Publishes the next version of a dataset: a published one with new examples, in the order of generating it anew.
@@ -787,6 +866,9 @@ def append(
         num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+        share_shards: published shards in whose range of keys nothing changes are hard links to them, or copies by the
+            store, instead of written: all of a split without changes, and of one with `disable_shuffling` those
+            before what is appended. The other records make shards of their own.
         progress: called about twice a second with how much is written.
 
     Returns:

@@ -327,3 +327,55 @@ def test_in_an_object_store(tmp_path):
     whole, _, splits = content(generate(tmp_path, {"train": expected}, num_shards=4))
     assert {name: bytes(storage.read_bytes(f"{directory}/{name}")) for name in whole} == whole
     assert bd.builder_from_directory(directory).manifest.splits["train"].num_examples == splits["train"]["num_examples"]
+
+
+@given(st.data(), numbers, numbers, st.sets(keys, max_size=3), st.integers(1, 400))
+@cases(20)
+def test_shared_shards_are_the_published_files_and_all_examples_are_there(data, old, new, delete, min_shard_size):
+    expected = {key: n for key, n in {**old, **new}.items() if key not in delete}
+    with tempfile.TemporaryDirectory() as root, ranges_of(*data.draw(ranges)):
+        parent = generate(root, {"train": old}, num_shards=shards(data.draw, old), ordered=True)
+        generate(root, {"train": new}, name="more", num_shards=shards(data.draw, new), ordered=True)
+        before = {path.stat().st_ino: path.read_bytes() for path in parent.glob("*tfrecord*")}
+        if not expected or expected == old:
+            return
+        options = {"on_duplicate": "replace", "delete": delete, "min_shard_size": min_shard_size}
+        made = Path(bd.append("ds", "more", data_dir=root, share_shards=True, **options))
+        shared = [path for path in made.glob("*tfrecord*") if path.stat().st_ino in before]
+        assert all(path.read_bytes() == before[path.stat().st_ino] for path in shared)
+        # a published shard, except a small last one, is shared exactly if no key in its range is changed
+        changed = {key for key in old.keys() | expected.keys() if old.get(key) != expected.get(key)}
+        in_shards, at = [], 0
+        for length in bd.builder_from_directory(parent).info.splits["train"].shard_lengths:
+            in_shards.append(sorted(old)[at : at + length])
+            at += length
+        firsts = [some[0] for some in in_shards[1:]] + [in_shards[-1][-1] + 1]
+        alike = [not any(some[0] <= key < end for key in changed) for some, end in zip(in_shards, firsts)]
+        assert len(shared) // 2 in (sum(alike), sum(alike) - 1)
+        shutil.rmtree(parent)
+        dataset = bd.builder_from_directory(made).as_dataset("train")
+        in_order = bd.load("ds", split="train", data_dir=root, read_config=bd.ReadConfig(interleave_cycle_length=1))
+        assert [example["n"] for example in in_order] == [expected[key] for key in sorted(expected)]
+        assert all(dataset.find(key) is not None for key in expected)
+        assert bd.verify(made).whole
+
+
+def test_of_shuffled_splits_those_without_changes_are_shared(tmp_path):
+    days = {f"day_{i}": {n: n for n in range(i, i + 30)} for i in range(3)}
+    for root in (str(tmp_path), f"memory://{uuid.uuid4().hex}/data"):
+        generate(root, days, num_shards=2)
+        generate(root, {"day_2": {77: 77}, "day_3": {1: 1}}, name="more")
+        plan = appending.plan_append("ds", ["more"], data_dir=root, share_shards=True, new_splits=True)
+        assert [(split.split, len(split.shared)) for split in plan.splits] == [
+            ("day_0", 2), ("day_1", 2), ("day_2", 0), ("day_3", 0)
+        ]  # fmt: skip
+        made = appending.run_append(plan)
+        storage.remove_tree(f"{root}/ds/1.0.0")
+        assert bd.verify(made).whole
+        union = days | {"day_2": days["day_2"] | {77: 77}, "day_3": {1: 1}}
+        whole = content(
+            generate(tmp_path / ("store" if "://" in root else "disk"), union, num_shards={"day_0": 2, "day_1": 2})
+        )[0]
+        assert {name: bytes(storage.read_bytes(f"{made}/{name}")) for name in whole} == whole
+    with pytest.raises(ValueError, match="it takes no num_shards"):
+        bd.append("ds", "more", data_dir=tmp_path, share_shards=True, num_shards=2)
