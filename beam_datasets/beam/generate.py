@@ -16,10 +16,9 @@ from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import choose_spill_dir
 from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.resume import Resumable, command_to_resume, find_attempts, fingerprint
-from beam_datasets.generate.shard_records import ShardRecords
-from beam_datasets.generate.spill_dir import choose_spill_dir
+from beam_datasets.generate.resume import Resumable, ShardRecords, command_to_resume, find_attempts, fingerprint
 from beam_datasets.generate.units import SourceUnits, pair_of, read_together
 
 if TYPE_CHECKING:

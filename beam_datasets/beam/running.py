@@ -115,11 +115,9 @@ def run_publishing(
     staging = publishing.staging(publication, wait=engine.waits)
     with staging, engine.pipeline(publication.run.worker_log) as pipeline:
         build(pipeline)
-        watching: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if not engine.local:
             engines.check_staging(pipeline, publication)
-        elif progress:
-            watching = watch(publication.staging_dir, publication.spill_dir, progress)
+        watching = watch(publication.staging_dir, publication.spill_dir, progress if engine.local else None)
         with engines.module_sent_along(None if engine.local else sent_along):
             return run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.dataset_dir)
 

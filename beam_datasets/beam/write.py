@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.beam.encode import UnitReader
     from beam_datasets.generate.blocks import AnyBlock
-    from beam_datasets.generate.shard_records import ShardRecords
+    from beam_datasets.generate.resume import ShardRecords
 
 
 SPILLED_BLOCK_SIZE = 16 << 20

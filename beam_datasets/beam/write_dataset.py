@@ -12,8 +12,8 @@ from beam_datasets import catalog, storage
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.write import WriteExamples, reserve
 from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import choose_spill_dir
 from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.spill_dir import choose_spill_dir
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.metadata.version import Version

@@ -23,7 +23,7 @@ COMMAND = Command(
     "gc",
     """\
 Lists what killed runs left in DATA_DIR: staging directories (incomplete.*), versions of an object store that a run has
-reserved, unfinished files (.tmp-*), empty directories. With --yes it removes what is abandoned, and
+reserved, unfinished files (.tmp-*). With --yes it removes what is abandoned, and
 finishes runs that had decided to publish. Nothing that is published is touched, and no link is followed.
 
 Whether a run of this machine is alive is known from its process. Files of another machine, or of an unknown one, count

@@ -74,9 +74,7 @@ def staging(plan: ExportPlan) -> Iterator[None]:
 
 def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `progress` is called about twice a second with how many bytes were written so far."""
-    if progress is None:
-        return contextlib.nullcontext()
-    return watch(plan.run.staging_dir, None, lambda _: progress(staged_bytes(plan)))
+    return watch(plan.run.staging_dir, None, progress and (lambda _: progress(staged_bytes(plan))))
 
 
 def staged_bytes(plan: ExportPlan) -> int:

@@ -1,4 +1,4 @@
-"""What killed runs left: staging directories, reservations, unfinished files, empty directories; and whose they are."""
+"""What killed runs left: staging directories, reservations and unfinished files; and whose they are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.resume import hint
-from beam_datasets.generate.runs import RESULT_DIR
-from beam_datasets.generate.spill_dir import SPILL_SUFFIX, has_units
+from beam_datasets.generate.runs import RESULT_DIR, SPILL_SUFFIX, has_units
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
@@ -25,9 +23,8 @@ WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
 
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
-_EMPTY_SECONDS = 3600.0  # after which no process is about to put something into an empty directory
 
-Kind = Literal["staging", "run", "temporary", "empty"]
+Kind = Literal["staging", "run", "temporary"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Leftover:
     Attributes:
         path: of the file or directory; with a staging directory goes the spill directory beside it.
         kind: 'staging' directory of a run, 'run' that has reserved a directory of an object store, 'temporary' file or
-            directory, 'empty' directory.
+            directory.
         num_bytes: its size.
         modified: when something in it was last changed, in seconds since the epoch.
         abandoned: whether no process works on it any more; a run that has decided to publish must be finished then.
@@ -76,7 +73,7 @@ def find_leftovers(
     root = storage.with_options(data_dir, storage_options)
     if not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
-    return list(_Search(older_than, time.time()).below(root, ()))
+    return list(_Search(older_than, time.time()).below(root, _DEPTH))
 
 
 def remove_leftover(
@@ -101,9 +98,7 @@ def remove_leftover(
     if now.kind == "run":
         _end_run(_target_of(now.path), now.job)
         return True
-    if now.kind == "empty":
-        storage.remove_empty_dir(now.path)
-    elif now.kind == "temporary":
+    if now.kind == "temporary":
         (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
     elif _is_given_up(now.path):
         for path in (now.path + SPILL_SUFFIX, now.path):
@@ -175,11 +170,9 @@ class _Search:
     older_than: float
     now: float
 
-    def below(self, folder: str, names: tuple[str, ...]) -> Iterator[Leftover]:
-        """Yields what is in a directory, whose names below the data_dir are given, and in those in it."""
+    def below(self, folder: str, depth: int) -> Iterator[Leftover]:
+        """Yields what is in a directory, and in those in it, which are so many deep."""
         entries = _list(folder)
-        if not entries and names and _may_be_ours(names):
-            yield from self._found(folder, "empty")
         for name in entries:
             path = storage.join(folder, name)
             if storage.is_link(path):
@@ -192,8 +185,8 @@ class _Search:
                 if name.removesuffix(SPILL_SUFFIX) in entries and name.endswith(SPILL_SUFFIX):
                     continue  # shown with the staging directory
                 yield from self._found(path, "staging")
-            elif len(names) < _DEPTH and not _is_file_of_a_dataset(name) and storage.is_dir(path):
-                yield from self.below(path, (*names, name))
+            elif depth and not _is_file_of_a_dataset(name) and storage.is_dir(path):
+                yield from self.below(path, depth - 1)
 
     def _found(self, path: str, kind: Kind) -> Iterator[Leftover]:
         try:
@@ -214,10 +207,6 @@ class _Search:
             usage = storage.Usage(usage.num_bytes + spilled.num_bytes, max(usage.modified, spilled.modified))
         if kind == "run":
             return self._judge_run(path, usage)
-        if kind == "empty":
-            abandoned = not _list(path) and self.now - usage.modified >= min(_EMPTY_SECONDS, self.older_than)
-            reason = "nothing is in it" if abandoned else "nothing is in it yet"
-            return Leftover(path, kind, 0, usage.modified, abandoned, reason)
         owner = Owner.read(path) if kind == "staging" else None
         if kind == "staging" and owner is None and _holds_published(path):
             return None
@@ -323,12 +312,3 @@ def _holds_published(path: str) -> bool:
 def _is_file_of_a_dataset(name: str) -> bool:
     """Whether a name is of a file, so that it needs not be asked whether it is a directory."""
     return ".tfrecord-" in name or name.endswith((".json", ".index"))
-
-
-def _may_be_ours(names: tuple[str, ...]) -> bool:
-    """Whether an empty directory is in the place of a dataset, a config or a version."""
-    try:
-        check_dataset_name(names[0])
-    except ValueError:
-        return False
-    return len(names) == 1 or all(Version.is_valid(name) for name in names[2:])

@@ -83,8 +83,11 @@ def _names(directory: str | None) -> list[str]:
 
 
 @contextlib.contextmanager
-def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], None]) -> Iterator[None]:
-    """Calls `report` about twice a second while active, from another thread."""
+def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], None] | None) -> Iterator[None]:
+    """Calls `report`, if it is given, about twice a second while active, from another thread."""
+    if report is None:
+        yield
+        return
     with _every(INTERVAL_SECONDS, lambda: report(measure(staging_dir, spill_dir))):
         yield
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.generate.plan import ShardingOptions
-    from beam_datasets.generate.shard_records import ShardRecords
+    from beam_datasets.generate.resume import ShardRecords
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.version import VersionOrStr
 
@@ -122,11 +122,6 @@ class Publication:
     def is_remote(self) -> bool:
         """Whether the version is published on an object store."""
         return storage.is_remote(self.dataset_dir)
-
-    @property
-    def worker_log(self) -> str:
-        """File for the logs of the worker processes of a local run."""
-        return self.run.worker_log
 
 
 def announce(

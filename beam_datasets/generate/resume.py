@@ -1,5 +1,7 @@
 """What a failed run leaves for `--resume`, how a later run finds it, and whether it may be used.
 
+`units` has the records of encoded units; those of staged shards are here.
+
 A run that spills its payload writes `resume.json` into its spill directory when it starts: the fingerprint of all that
 decides which bytes a unit is encoded to. A later run has an id and directories of its own. It reads the checkpoints of
 earlier runs in place, and deletes these runs' directories when the version is published.
@@ -27,10 +29,14 @@ from beam_datasets.errors import ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.spill_dir import SPILL_SUFFIX, has_units
+from beam_datasets.generate.runs import SHARDS_SUFFIX, SPILL_SUFFIX, has_units
+from beam_datasets.generate.shard_writer import WrittenShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from beam_datasets.generate.plan import Plan
+    from beam_datasets.generate.shard_writer import Destination
 
 RESUME_FILE = "resume.json"
 KEEP_SECONDS = 60.0
@@ -255,3 +261,73 @@ def command_to_resume() -> str | None:
         return None
     text = f"{program} {shlex.join([*sys.argv[1:], *([] if '--resume' in sys.argv else ['--resume'])])}"
     return None if any(word in text.lower() for word in _SECRETS) else text
+
+
+# -------------------------------------------------------------------------------------------------------- staged shards
+
+
+@dataclass(frozen=True)
+class ShardRecords:
+    """Where a run records what it has staged, and where earlier runs did.
+
+    Attributes:
+        spill_dir: of this run.
+        earlier: spill directories of earlier runs.
+        source: digest of all that decides the bytes of shards: fingerprint, names of units, options.
+    """
+
+    spill_dir: str
+    earlier: Sequence[str]
+    source: str
+
+    @classmethod
+    def of(cls, spill_dir: str, earlier: Sequence[str], *source: Any) -> ShardRecords:
+        """Returns the records of a run, given all that decides the bytes of shards as JSON values."""
+        return cls(spill_dir, earlier, hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest())
+
+    def _name(self, number: int, plan: Plan) -> str:
+        """Returns the name of the record of a group's files, which depends on all that decides their content."""
+        group = plan.group(number)
+        split = plan.split(group.split)
+        start = int(split.takes[: split.firsts[number - split.first_group]].sum())
+        ranks = split.num_examples, split.num_shards, group.shard, group.part, group.num_parts, start, group.takes
+        return hashlib.sha256(f"{self.source} {group.split} {ranks}".encode()).hexdigest()[:32] + SHARDS_SUFFIX
+
+    def save(self, number: int, plan: Plan, written: Sequence[WrittenShard]) -> None:
+        """Records the files of a group."""
+        content = json.dumps([dataclasses.asdict(shard) for shard in written]).encode()
+        storage.write_bytes(storage.join(self.spill_dir, self._name(number, plan)), content)
+
+    def reuse(self, number: int, plan: Plan, destination: Destination) -> list[WrittenShard] | None:
+        """Puts the files of a group that an earlier run has staged into the staging directory, and returns them.
+
+        Returns None if there are none, or they do not have the checksums that were recorded.
+        """
+        name = self._name(number, plan) if self.earlier else ""
+        for directory in self.earlier:
+            try:
+                content = json.loads(storage.read_bytes(storage.join(directory, name)))
+                found = [
+                    WrittenShard(**{**shard, "requests": storage.Requests(), "core_seconds": 0.0}) for shard in content
+                ]
+                if all(map(_is_whole, found)):
+                    folder = storage.dirname(destination.group_path(plan.group(number)))
+                    return [_taken(shard, storage.join(folder, storage.basename(shard.path))) for shard in found]
+            except (StorageError, ValueError, TypeError):  # missing, damaged, or deleted in the meantime
+                continue
+        return None
+
+
+def _is_whole(shard: WrittenShard) -> bool:
+    size, checksum = runs.content_of(shard.path)
+    return (size, checksum) == (shard.file_bytes, shard.crc32c) and (
+        runs.content_of(f"{shard.path}.index")[1] == shard.index_crc32c
+    )
+
+
+def _taken(shard: WrittenShard, path: str) -> WrittenShard:
+    storage.make_dirs(storage.dirname(path))
+    for suffix in ("", ".index"):
+        storage.remove(path + suffix)  # of an attempt of the engine before
+        runs.take(shard.path + suffix, path + suffix)
+    return dataclasses.replace(shard, path=path)

@@ -39,7 +39,6 @@ import crc32c
 from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, AlreadyPublishedError, PathNotFoundError, StorageError
 from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.spill_dir import has_units
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
 
@@ -54,6 +53,10 @@ EXPORT_FILE = "_export.json"
 
 STAGING_NAME = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
 """Names of staging directories."""
+SPILL_SUFFIX = ".spill"
+"""How the name of a spill directory ends; it begins as that of the staging directory."""
+CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"
+"""How the names of files end that record finished units, and staged shards; see `units`, `resume.ShardRecords`."""
 RESULT_DIR = "result"
 """Directory in a staging directory of an object store with a complete version that was not published."""
 COPIES_AT_ONCE = 8
@@ -216,6 +219,14 @@ def staging_dir(target: str, job: str) -> str:
 def runs_dir(target: str) -> str:
     """Returns the directory of the records of the runs that publish `target`."""
     return storage.join(storage.dirname(target), RUNS_PREFIX + storage.basename(target))
+
+
+def has_units(spill_dir: str) -> bool:
+    """Returns whether a spill directory has what a later run can reuse."""
+    try:
+        return any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in storage.list_dir(spill_dir))
+    except StorageError:
+        return False
 
 
 def is_complete(target: str) -> bool:

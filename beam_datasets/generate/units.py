@@ -24,7 +24,7 @@ from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import SpilledBlock
-from beam_datasets.generate.spill_dir import CHECKPOINT_SUFFIX
+from beam_datasets.generate.runs import CHECKPOINT_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

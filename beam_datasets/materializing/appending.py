@@ -812,9 +812,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
         source=plan.lineage.to_json(),
     )
     destination = Destination(publication.staging_dir, publication.name, ordered=plan.info.disable_shuffling)
-    watching: Any = contextlib.nullcontext()
-    if progress is not None:
-        watching = watch(publication.staging_dir, None, progress)
+    watching = watch(publication.staging_dir, None, progress)
     with publishing.staging(publication), watching, _threads() as pool:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         written = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))

@@ -6,22 +6,20 @@ applies a filter or a selection of features, and makes the blocks of a new order
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beam_datasets.arguments import integer
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import histogram_of
+from beam_datasets.generate.blocks import check_payload, choose_spill_dir, histogram_of
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
-from beam_datasets.generate.spill_dir import check_payload, choose_spill_dir
 from beam_datasets.materializing.copying import copy_shards, plan_prepared
 from beam_datasets.materializing.plan import check_unchanged, with_counts
 from beam_datasets.materializing.records import blocks, prepare
@@ -29,13 +27,12 @@ from beam_datasets.materializing.records import blocks, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.blocks import AnyBlock, Workers
     from beam_datasets.generate.histogram import Histogram
     from beam_datasets.generate.plan import Plan
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication
     from beam_datasets.generate.shard_writer import WrittenShard
-    from beam_datasets.generate.spill_dir import Workers
     from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.plan import Job
 
@@ -106,9 +103,7 @@ def run_in_process(
     """
     block_size = _BLOCK_SIZE if block_size is None else integer("block_size", block_size, at_least=1, at_most=2**62)
     publication = announce(job, ThisProcess(), IN_PROCESS, payload, spill_dir)
-    watching: Any = contextlib.nullcontext()
-    if progress is not None:
-        watching = watch(publication.staging_dir, publication.spill_dir, progress)
+    watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
         made: tuple[Publication, publishing.AnyPlan, list[WrittenShard]]
         made = (

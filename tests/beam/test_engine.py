@@ -12,7 +12,7 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam import write
 from beam_datasets.beam.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import StorageError
-from beam_datasets.generate.spill_dir import choose_spill_dir
+from beam_datasets.generate.blocks import choose_spill_dir
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 

@@ -190,19 +190,6 @@ def test_unfinished_files(data_dir: Path) -> None:
     assert young.exists()
 
 
-def test_empty_directories(data_dir: Path) -> None:
-    for name in ("failed", "ds/config/1.0.0", "other/2.0.0", "not a dataset", "ds/1.0.0/train"):
-        (data_dir / name).mkdir(parents=True)
-    (data_dir / "ds" / "1.0.0" / "features.json").touch()
-    assert not any(abandoned for abandoned, _ in states(data_dir).values())
-    make_old(data_dir, 2 * 3600)
-    assert set(states(data_dir)) == {"failed", "1.0.0", "2.0.0"}
-    assert main(["gc", str(data_dir), "--yes"]) == 0
-    assert sorted(path.relative_to(data_dir).as_posix() for path in data_dir.rglob("*")) == [
-        "ds", "ds/1.0.0", "ds/1.0.0/features.json", "ds/1.0.0/train", "not a dataset",
-    ]  # fmt: skip
-
-
 def test_links_are_not_followed(data_dir: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
