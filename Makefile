@@ -2,7 +2,7 @@
 # These environments live in the checkout and are updated when pyproject.toml, setup.py or the C sources change:
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
-#   .venv-adapters PyTorch and Grain, to read with them; no Beam, which a reader does not need
+#   .venv-adapters PyTorch, Grain and JAX, to read and train with them
 #   .venv-wheel    the package as a user installs it, made anew for each test of a wheel
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c

@@ -63,6 +63,8 @@ def grain() -> Any:
 
 @pytest.fixture(scope="session")
 def jax() -> Any:
+    """JAX, with four devices."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
     return needed("jax")
 
 

@@ -33,7 +33,9 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("heading, framework", [("PyTorch", "torch"), ("tf.data", "tf"), ("Grain", "grain")])
+@pytest.mark.parametrize(
+    "heading, framework", [("PyTorch", "torch"), ("tf.data", "tf"), ("Grain", "grain"), ("JAX", "jax")]
+)
 def test_page(squares: None, request: pytest.FixtureRequest, heading: str, framework: str) -> None:
     request.getfixturevalue(framework)
     section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
