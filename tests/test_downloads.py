@@ -12,7 +12,6 @@ import threading
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -355,19 +354,14 @@ def test_a_file_that_is_missing_in_the_manual_directory(tmp_path: Path) -> None:
 FILES = {"a.txt": b"a" * 10_000, "deep/er/b.txt": b"b", ".hidden": b"h", "c~": b"c"}
 
 
-@contextmanager
-def _tar(path: Path, mode: str) -> Iterator[tarfile.TarFile]:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        yield archive
-
-
 def write_archive(path: Path, files: dict[str, bytes], *, link: str | None = None) -> Path:
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in files.items():
                 archive.writestr(name, content)
         return path
-    with _tar(path, "w:" + path.suffix[1:].removesuffix("tar").replace("tgz", "gz")) as tar:
+    mode: Any = "w:" + path.suffix[1:].removesuffix("tar").replace("tgz", "gz")
+    with tarfile.open(path, mode) as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import SplitError
+from beam_datasets.errors import MetadataError, SplitError
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.splits import (
     EvenSplit,
@@ -180,16 +180,10 @@ def test_even_splits_nest():
         assert [absolute(part, LAYOUTS["uneven"]) for part in parts] == case["absolute"]
 
 
-def test_whether_to_drop_the_remainder_is_said_as_a_bool():
+def test_arguments_of_even_splits():
     assert even_splits("train", 2, drop_remainder=1) == even_splits("train", 2, drop_remainder=True)
-    for bad in ("no", None, 2):
-        with pytest.raises(TypeError, match=f"drop_remainder must be True or False, not {bad!r}"):
-            even_splits("train", 2, drop_remainder=bad)
-        with pytest.raises(TypeError, match=f"drop_remainder must be True or False, not {bad!r}"):
-            split_for_jax_process("train", process_index=0, process_count=2, drop_remainder=bad)
-
-
-def test_no_even_splits():
+    with pytest.raises(TypeError, match="drop_remainder must be True or False, not 'no'"):
+        split_for_jax_process("train", process_index=0, process_count=2, drop_remainder="no")
     assert even_splits("train", 0) == even_splits("train", -1) == []
     with pytest.raises(TypeError, match="n must be an int, not '2'"):
         even_splits("train", "2")
@@ -435,3 +429,74 @@ def test_any_border_of_a_slice_raises_split_errors_alone():
             for args in ((value, None), (None, value)):
                 with suppress(SplitError):
                     LAYOUTS["uneven"][ReadInstruction("train", *args, unit)]
+
+
+# What is stored of splits
+
+TRAIN = SplitInfo("train", [3, 4], 70, FilenameTemplate("ds", "train"), "/d/ds/1.0.0")
+TEST = SplitInfo("test", [2], 20, FilenameTemplate("ds", "test"), "/d/ds/1.0.0")
+
+
+def test_a_split():
+    assert (TRAIN.num_examples, TRAIN.num_shards, TRAIN.num_bytes) == (7, 2, 70)
+    assert TRAIN.offsets.tolist() == [0, 3, 7]
+    assert TRAIN.filepaths[1] == "/d/ds/1.0.0/ds-train.tfrecord-00001-of-00002"
+    assert TRAIN.file_spec() == "/d/ds/1.0.0/ds-train.tfrecord@2"
+    assert TRAIN.examples_in_shards == [3, 4]
+    assert repr(TRAIN) == "<SplitInfo num_examples=7, num_shards=2>"
+    assert pickle.loads(pickle.dumps(TRAIN)) == TRAIN
+    assert TRAIN.replace(num_bytes=1).num_bytes == 1
+    with pytest.raises(ValueError, match="stored as tfrecord, not as array_record"):
+        TRAIN.file_spec("array_record")
+
+
+def test_a_split_without_files():
+    bare = SplitInfo("train", [3], 0)
+    assert bare.file_spec() is None
+    assert bare.file_instructions.num_examples == 3
+    with pytest.raises(ValueError, match="has no filename template"):
+        bare.filenames  # noqa: B018
+
+
+@pytest.mark.parametrize("args", [("../x", [1], 0), ("", [1], 0), ("train", [1, -1], 0), ("train", [1], -5)], ids=repr)
+def test_a_split_that_cannot_be(args):
+    with pytest.raises(MetadataError, match=r"not a split name|negative number"):
+        SplitInfo(*args)
+
+
+def test_splits_are_a_mapping():
+    splits = SplitDict([TRAIN, TEST], dataset_name="ds:1.0.0")
+    assert list(splits) == ["train", "test"]
+    assert "train" in splits
+    assert "train[:1]" not in splits
+    assert splits.get("nope") is None
+    assert splits.get("test") is TEST
+    assert dict(splits.items()) == {"train": TRAIN, "test": TEST}
+    assert splits.total_num_examples == 9
+    assert splits == SplitDict([TRAIN, TEST])
+    assert splits != SplitDict([TEST, TRAIN])
+    assert pickle.loads(pickle.dumps(splits)) == splits
+    assert repr(splits).startswith("SplitDict({'train': <SplitInfo")
+
+
+def test_a_name_twice():
+    with pytest.raises(MetadataError, match="ds has two splits named 'train'"):
+        SplitDict([TRAIN, TRAIN], dataset_name="ds")
+
+
+def test_a_counter_fills_in_the_bytes_of_a_slice():
+    asked = []
+
+    def count(runs):
+        asked.append(runs)
+        return 10 * runs.num_examples
+
+    splits = SplitDict([TRAIN, TEST]).replace(count_bytes=count)
+    info = splits["train[2:]+test"]
+    assert asked == []
+    assert (info.num_bytes, info.num_bytes) == (70, 70)
+    assert len(asked) == 1
+    assert repr(info) == "<SubSplitInfo num_examples=7, num_shards=3>"
+    assert info.name == "train[2:]+test"
+    assert info.examples_in_shards == [3, 4, 2]
+    assert splits["train"].num_bytes == 70

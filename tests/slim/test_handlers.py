@@ -1,4 +1,6 @@
-"""Item handlers of values, against loops."""
+"""Item handlers of values and boxes, against loops; of images, against Pillow."""
+
+import io
 
 import numpy as np
 import pytest
@@ -7,14 +9,25 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import RaggedArray
+from beam_datasets.formats import example
 from beam_datasets.slim import (
     BackupHandler,
+    BoundingBox,
+    BoundingBoxSequence,
+    FixedLen,
+    Image,
     ItemHandlerCallback,
+    KeypointsSequence,
     LookupTensor,
+    NumBoxesSequence,
     SparseTensor,
     SparseTensorValue,
     Tensor,
+    TFExampleDecoder,
+    VarLen,
 )
+
+pillow = pytest.importorskip("PIL.Image")
 
 WORDS = np.array([b"b", b"a", b"b"], object)
 
@@ -173,3 +186,186 @@ def test_backup():
         BackupHandler(Tensor("a"), None)
     with pytest.raises(ValueError, match="handler must be an ItemHandler, got 'a'"):
         BackupHandler("a", Tensor("b"))
+
+
+# Boxes and keypoints
+
+SIDES = ["ymin", "xmin", "ymax", "xmax"]
+COUNTS = st.lists(st.integers(0, 4), max_size=6)
+
+
+def numbered(counts, keys):
+    """Sequences with these counts, whose values say (time, box, side)."""
+    return {
+        key: ragged([[100 * time + 10 * box + side for box in range(count)] for time, count in enumerate(counts)])
+        for side, key in enumerate(keys)
+    }
+
+
+def expected_array(counts, sides, default):
+    out = np.full((len(counts), max(counts, default=0), sides), default, np.float32)
+    for time, count in enumerate(counts):
+        for box in range(count):
+            out[time, box] = [100 * time + 10 * box + side for side in range(sides)]
+    return out
+
+
+def test_boxes():
+    values = {key: np.array([side, 10 + side], np.float32) for side, key in enumerate(SIDES)}
+    assert BoundingBox().tensors_to_item(values).tolist() == [[0, 1, 2, 3], [10, 11, 12, 13]]
+    prefixed = BoundingBox(["a", "b", "c", "d"], prefix="box/")
+    assert prefixed.keys == ["box/a", "box/b", "box/c", "box/d"]
+    assert BoundingBox(prefix="p/").keys == ["p/ymin", "p/xmin", "p/ymax", "p/xmax"]
+    none = BoundingBox().tensors_to_item({key: np.empty(0, np.float32) for key in SIDES})
+    assert none.shape == (0, 4)
+    with pytest.raises(FeatureValueError, match=r"must have the same shape, but have: ymin \(1,\), xmin \(2,\)"):
+        BoundingBox().tensors_to_item({**values, "ymin": np.zeros(1)})
+
+
+@pytest.mark.parametrize("handler, count", [(BoundingBox, 4), (BoundingBoxSequence, 4), (KeypointsSequence, 2)])
+def test_number_of_keys(handler, count):
+    for keys in (["k"] * (count - 1), ["k"] * (count + 1), [], "kkkk"):
+        with pytest.raises(ValueError, match=f"{handler.__name__} needs {count} keys, got "):
+            handler(keys=keys)
+
+
+@given(COUNTS)
+def test_box_sequences(counts):
+    values = numbered(counts, SIDES)
+    got = BoundingBoxSequence().tensors_to_item(values)
+    assert got.dtype == np.float32
+    assert np.array_equal(got, expected_array(counts, 4, -1))
+    other = BoundingBoxSequence(default_value=7.0).tensors_to_item(values)
+    assert np.array_equal(other, expected_array(counts, 4, 7))
+    assert NumBoxesSequence(SIDES).tensors_to_item(values).tolist() == counts
+
+
+@given(COUNTS)
+def test_keypoint_sequences(counts):
+    values = numbered(counts, ["k/y", "k/x"])
+    handler = KeypointsSequence(prefix="k/")
+    assert handler.keys == ["k/y", "k/x"]
+    assert np.array_equal(handler.tensors_to_item(values), expected_array(counts, 2, -1))
+
+
+@given(COUNTS)
+def test_sparse_sequences(counts):
+    values = numbered(counts, SIDES)
+    item = BoundingBoxSequence(return_dense=False).tensors_to_item(values)
+    assert isinstance(item, SparseTensorValue)
+    assert len(item.values) == 4 * sum(counts)
+    assert item.indices.tolist() == sorted(item.indices.tolist())
+    assert np.array_equal(item.to_dense(-5), expected_array(counts, 4, -5))
+
+
+def test_sides_that_differ():
+    values = numbered([2, 1], SIDES)
+    values["xmax"] = ragged([[3, 13], []])  # as many at the most: filled up on its own
+    assert BoundingBoxSequence().tensors_to_item(values)[1, 0].tolist() == [100, 101, 102, -1]
+    values["xmax"] = ragged([[3], [103]])
+    with pytest.raises(FeatureValueError, match=r"xmax \(2, 1\)"):
+        BoundingBoxSequence().tensors_to_item(values)
+
+
+def test_counts_that_differ():
+    values = {"a": ragged([[1, 2], [3]]), "b": ragged([[1, 2], [3]]), "c": ragged([[1], [3]])}
+    assert NumBoxesSequence("c").tensors_to_item(values).tolist() == [1, 1]
+    assert NumBoxesSequence(["a", "b"]).tensors_to_item(values).tolist() == [2, 1]
+    with pytest.raises(FeatureValueError, match=r"a has \[2, 1\] boxes at the time steps, but c has \[1, 1\]"):
+        NumBoxesSequence(["a", "b", "c"]).tensors_to_item(values)
+    assert NumBoxesSequence(["a", "c"], check_consistency=False).tensors_to_item(values).tolist() == [2, 1]
+    with pytest.raises(FeatureValueError, match="must be a VarLen sequence"):
+        NumBoxesSequence("d").tensors_to_item({"d": np.zeros((2, 2))})
+    for nothing in (None, [], ""):
+        with pytest.raises(ValueError, match="one key at least"):
+            NumBoxesSequence(nothing)
+
+
+# Images of other people's files
+
+RGB = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
+GRAY = RGB[..., 0].copy()
+
+
+def encoded(array, kind, **options):
+    target = io.BytesIO()
+    pillow.fromarray(array).save(target, kind, **options)
+    return target.getvalue()
+
+
+def decode(handler, data, kind=b"jpeg"):
+    return handler.tensors_to_item({"image/encoded": data, "image/format": kind})
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP"])
+def test_pixels_are_those_that_were_stored(kind):
+    got = decode(Image(), encoded(RGB, kind), b"whatever")
+    assert got.dtype == np.uint8
+    assert np.array_equal(got, RGB)
+    assert np.array_equal(decode(Image(), encoded(GRAY, kind)), np.stack([GRAY] * 3, axis=-1))
+    assert decode(Image(channels=1), encoded(GRAY, kind)).tolist() == GRAY[..., None].tolist()
+    assert decode(Image(channels=4), encoded(RGB, kind))[..., 3].min() == 255
+
+
+def test_jpeg():
+    data = encoded(RGB, "JPEG", quality=95)
+    with pillow.open(io.BytesIO(data)) as picture:
+        expected = np.asarray(picture).astype(int)
+    assert abs(decode(Image(), data).astype(int) - expected).max() <= 3
+
+
+def test_gif_has_frames():
+    data = encoded(GRAY, "GIF", save_all=True, append_images=[pillow.fromarray(GRAY[::-1])])
+    got = decode(Image(), data)
+    assert np.array_equal(got, np.stack([np.stack([frame] * 3, axis=-1) for frame in (GRAY, GRAY[::-1])]))
+    with pytest.raises(FeatureValueError, match="the image has 3 channels and cannot have 4"):
+        decode(Image(channels=4), data)
+
+
+def test_dtype_and_shape():
+    got = decode(Image(dtype=np.float32, shape=(5, 6, 3)), encoded(RGB, "PNG"))
+    assert got.dtype == np.float32
+    assert np.array_equal(got, RGB.reshape(5, 6, 3))
+    with pytest.raises(FeatureValueError, match=r"^image/encoded: 90 values of shape \(6, 5, 3\)"):
+        decode(Image(shape=(5, 5, 3)), encoded(RGB, "PNG"))
+
+
+@pytest.mark.parametrize("kind", [b"raw", b"RAW"])
+def test_raw(kind):
+    assert np.array_equal(decode(Image(shape=RGB.shape), RGB.tobytes(), kind), RGB)
+    numbers = np.array([1, 300], "<u2")
+    got = decode(Image(dtype=np.uint16), numbers.tobytes(), kind)
+    assert got.dtype == np.uint16
+    assert got.tolist() == [1, 300]
+    assert got.flags.writeable
+    with pytest.raises(FeatureValueError, match="3 raw bytes are not whole numbers of uint16"):
+        decode(Image(dtype=np.uint16), b"abc", kind)
+
+
+def test_repeated():
+    files = [encoded(RGB, "PNG"), encoded(RGB[:3], "BMP"), encoded(GRAY, "PNG")]
+    got = decode(Image(repeated=True), np.array(files, object))
+    assert isinstance(got, list)
+    assert [image.shape for image in got] == [(6, 5, 3), (3, 5, 3), (6, 5, 3)]
+    assert np.array_equal(got[1], RGB[:3])
+    assert decode(Image(repeated=True), np.array([], object)) == []
+    assert np.array_equal(decode(Image(), np.array(files[:1], object)), RGB)
+    with pytest.raises(FeatureValueError, match="image/encoded: 3 images, not one; is the item `repeated`"):
+        decode(Image(), np.array(files, object))
+
+
+def test_in_a_record():
+    record = example.serialize({"png": [encoded(RGB, "PNG")], "kind": [b"png"]})
+    features = {"png": FixedLen((), "string"), "kind": FixedLen((), "string", "jpeg"), "all": VarLen("string")}
+    decoder = TFExampleDecoder(features, {"image": Image("png", "kind"), "all": Image("all", "kind", repeated=True)})
+    image, none = decoder.decode(record)
+    assert np.array_equal(image, RGB)
+    assert none == []
+    assert Image().keys == ["image/encoded", "image/format"]
+
+
+def test_what_is_no_image():
+    with pytest.raises(FeatureValueError, match=r"^image/encoded: "):
+        decode(Image(), b"no image at all")
+    with pytest.raises(ValueError, match="channels must be 0, 1, 3 or 4, got 2"):
+        Image(channels=2)

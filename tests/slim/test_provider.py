@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets import storage
+from beam_datasets import slim, storage
 from beam_datasets.errors import CorruptRecordError, InputError, StateError
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.reading.shuffle import WindowShuffle, file_order
@@ -324,3 +326,11 @@ def test_files_are_closed_and_opened_again(tmp_path):
     with provider:
         first = numbers(provider, 3)
     assert first + numbers(provider) == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
+
+
+def test_the_page_names_what_there_is():
+    page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "slim.md"  # test_docs.py runs its example
+    named = set(re.findall(r"`([A-Z]\w+)\(", page.read_text(encoding="utf-8")))
+    exported = {name for name in vars(slim) if name[0].isupper()}
+    assert named <= exported
+    assert exported - named == {"DataDecoder", "ItemHandler", "RecordReader", "DatasetDataProvider"}
