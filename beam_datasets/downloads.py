@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from beam_datasets.errors import BeamDatasetsError, MissingDependencyError, install_command
+from beam_datasets.errors import BeamDatasetsError, needs
 
 if TYPE_CHECKING:
     import requests
@@ -335,10 +335,8 @@ class DownloadManager:
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
     def _fetch(self, url: str, known: Checksum | None) -> Path:
-        try:
+        with needs("downloads need pooch", "download"):
             import pooch
-        except ImportError as error:
-            raise MissingDependencyError(f"downloads need pooch ({error}): {install_command('download')}") from error
         path = self._place(url, known)
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
@@ -376,8 +374,6 @@ class DownloadManager:
 
     def _extract(self, resource: Any) -> Path:
         path, method = _path_of(resource), _method_of(resource)
-        if method is ExtractMethod.NO_EXTRACT:
-            raise DownloadError(f"{path} is of no kind of archive that is known: {', '.join(_METHOD_OF)}.")
         stat = path.stat()
         key = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns} {method}".encode()).hexdigest()[:16]
         target = self.download_dir / "extracted" / f"{key}-{_end_of(path.name)}"

@@ -7,9 +7,14 @@ stay plain `TypeError` and `ValueError`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
@@ -150,6 +155,23 @@ class StateError(BeamDatasetsError, ValueError):
 
 class MissingDependencyError(BeamDatasetsError, ImportError):
     """An optional package is needed; the message says what to install."""
+
+
+@contextlib.contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Makes an ImportError of what is imported within one that says what needs it, and how it is installed.
+
+    Args:
+        what: such as "Parquet files need pyarrow".
+        extra: that has it.
+
+    Raises:
+        MissingDependencyError: there was an ImportError.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(f"{what}: {install_command(extra)}") from error
 
 
 def without_beam(what: str, error: ImportError) -> ImportError:

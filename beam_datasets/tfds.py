@@ -392,13 +392,9 @@ for _file, _class in {
     "text_feature": "Text",
 }.items():
     setattr(features, _file, _Names(f"core.features.{_file}", **{_class: getattr(features, _class)}))
-_METHODS = downloads.ExtractMethod
 _READERS = {
-    "iter_tar": functools.partial(downloads.iter_archive, method=_METHODS.TAR),
-    "iter_tar_stream": functools.partial(downloads.iter_archive, method=_METHODS.TAR_STREAM),
-    "iter_zip": functools.partial(downloads.iter_archive, method=_METHODS.ZIP),
-    "iter_gzip": functools.partial(downloads.iter_archive, method=_METHODS.GZIP),
-    "iter_bzip2": functools.partial(downloads.iter_archive, method=_METHODS.BZIP2),
+    f"iter_{name.lower()}": functools.partial(downloads.iter_archive, method=downloads.ExtractMethod[name])
+    for name in ("TAR", "TAR_STREAM", "ZIP", "GZIP", "BZIP2")
 }
 download = _Names(
     "download",
@@ -428,11 +424,12 @@ _builder_names = {
     "BeamBasedBuilder": BeamBasedBuilder,
     "BuilderConfig": builders.BuilderConfig,
 }
+_versions = {"Version": Version, "BlockedVersions": BlockedVersions, "Experiment": Experiment}
+_infos = {"DatasetInfo": DatasetInfo, "MetadataDict": MetadataDict}
+_splits = {"Split": Split, "ReadInstruction": ReadInstruction, "SplitInfo": SplitInfo}
 _utils = _Names(
     "core.utils",
-    Version=Version,
-    BlockedVersions=BlockedVersions,
-    Experiment=Experiment,
+    **_versions,
     tfds_path=tfds_path,
     gcs_path=gcs_path,
     png_to_jpeg=to_rgb_jpeg,
@@ -441,7 +438,7 @@ _utils = _Names(
     lazy_imports_utils=_LazyModules("core.utils.lazy_imports_utils"),
     type_utils=_Names("core.utils.type_utils", PathLike=Any),
     bool_utils=_Names("core.utils.bool_utils", parse_bool=parse_bool),
-    version=_Names("core.utils.version", Version=Version, BlockedVersions=BlockedVersions, Experiment=Experiment),
+    version=_Names("core.utils.version", **_versions),
     read_config=_Names("core.utils.read_config", ReadConfig=ReadConfig),
 )
 core = _Names(
@@ -450,21 +447,18 @@ core = _Names(
     Experiment=Experiment,
     **_builder_names,
     dataset_builder=_Names("core.dataset_builder", **_builder_names),
-    dataset_info=_Names("core.dataset_info", DatasetInfo=DatasetInfo, MetadataDict=MetadataDict),
+    dataset_info=_Names("core.dataset_info", **_infos),
     dataset_utils=_Names("core.dataset_utils", as_numpy=as_numpy),
     split_builder=_Names("core.split_builder", SplitGenerator=Any),
     beam_utils=beam,
     decode=decode,
     SplitGenerator=builders.SplitGenerator,
     DatasetNotFoundError=DatasetNotFoundError,
-    DatasetInfo=DatasetInfo,
-    MetadataDict=MetadataDict,
+    **_infos,
+    **_splits,
     Metadata=MetadataDict,
     BeamMetadataDict=MetadataDict,
-    SplitInfo=SplitInfo,
     SplitDict=SplitDict,
-    Split=Split,
-    ReadInstruction=ReadInstruction,
     Path=pathlib.Path,
     lazy_imports=lazy_imports,
     lazy_imports_lib=_Names("core.lazy_imports_lib", lazy_imports=lazy_imports),
@@ -474,7 +468,7 @@ core = _Names(
     features=features,
     download=download,
     naming=_Names("core.naming", camelcase_to_snakecase=camel_to_snake),
-    splits=_Names("core.splits", Split=Split, ReadInstruction=ReadInstruction, SplitInfo=SplitInfo),
+    splits=_Names("core.splits", **_splits),
 )
 for _path, _module in {
     "core.features": features,

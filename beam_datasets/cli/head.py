@@ -14,7 +14,7 @@ from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import say
-from beam_datasets.errors import MissingDependencyError, install_command
+from beam_datasets.errors import needs
 from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
@@ -142,10 +142,8 @@ def to_image(array: NDArray[Any]) -> Any:
 
 
 def _pillow() -> Any:
-    try:
+    with needs("thumbnails need Pillow", "image"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingDependencyError(f"thumbnails need Pillow: {install_command('image')}") from error
     return Image
 
 

@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import BeamDatasetsError, MissingDependencyError, install_command
+from beam_datasets.errors import BeamDatasetsError, needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -245,9 +245,8 @@ def import_beam() -> None:
     """
     gc.disable()
     try:
-        from beam_datasets import beam  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(f"this needs Apache Beam: {install_command('beam')}") from error
+        with needs("this needs Apache Beam", "beam"):
+            from beam_datasets import beam  # noqa: F401
     finally:
         gc.enable()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import MissingDependencyError, install_command
+from beam_datasets.errors import MissingDependencyError, needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,10 +195,8 @@ def _with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
 
 @lru_cache(maxsize=1)
 def _imagecodecs() -> ModuleType:
-    try:
+    with needs("images need imagecodecs", "image"):
         import imagecodecs
-    except ImportError as error:
-        raise MissingDependencyError(f"images need imagecodecs: {install_command('image')}") from error
     logger = logging.getLogger("imagecodecs")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)  # it warns of each interlaced PNG, for instance
@@ -206,10 +204,6 @@ def _imagecodecs() -> ModuleType:
 
 
 def _pillow() -> ModuleType:
-    try:
+    with needs("images other than PNG and JPEG need Pillow", "image"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"images other than PNG and JPEG need Pillow: {install_command('image')}"
-        ) from error
     return Image

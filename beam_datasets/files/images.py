@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
 from apache_beam.io.filesystems import FileSystems
 
-from beam_datasets.errors import MissingDependencyError, install_command
+from beam_datasets.errors import needs
 from beam_datasets.files.convert import image_value
 from beam_datasets.files.inputs import count, open_bytes
 
@@ -58,12 +59,9 @@ def storable_image(data: bytes, exif_orientation: str = "keep") -> Any:
     Raises:
         ValueError: not an image, damaged, has more than 8 bits a channel, or has an orientation that is an error.
     """
-    try:
-        import numpy as np
+    with needs("checking images needs Pillow", "image"):
         import PIL.Image
         import PIL.ImageOps
-    except ImportError as error:
-        raise MissingDependencyError(f"checking images needs Pillow: {install_command('image')}") from error
     if not data:
         raise ValueError("the file is empty")
     try:

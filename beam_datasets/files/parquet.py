@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import InputError, MissingDependencyError, install_command
+from beam_datasets.errors import InputError, needs
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
@@ -63,11 +63,9 @@ def open_parquet(stream: Any, file: InputFile) -> Any:
     Raises:
         InputError: it is not a Parquet file.
     """
-    try:
+    with needs("Parquet files need pyarrow", "files"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingDependencyError(f"Parquet files need pyarrow: {install_command('files')}") from error
     try:
         return pq.ParquetFile(stream)
     except (pa.ArrowInvalid, OSError) as error:

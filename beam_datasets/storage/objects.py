@@ -9,12 +9,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import (
-    MissingDependencyError,
     PathExistsError,
     PathNotFoundError,
     PathPermissionError,
     StorageError,
-    install_command,
+    needs,
 )
 from beam_datasets.storage.backend import (
     Range,
@@ -286,10 +285,8 @@ def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
 
 def _at(path: str) -> tuple[Any, Any, str]:
     """Returns the obstore module, the store, and the key in it."""
-    try:
+    with needs(f"{path} needs obstore", "remote"):
         import obstore
-    except ImportError as error:
-        raise MissingDependencyError(f"{path} needs obstore: {install_command('remote')}") from error
     root, key = split_remote(path)
     if not key and _is_web(path):
         raise StorageError(f"{path}: names a server, but no file on it")
