@@ -8,14 +8,6 @@
 
 #define HEADER 12
 #define FOOTER 4
-#define LINE 64         /* bytes of a cache line, or a part of one */
-#define MOST_AHEAD 4096 /* bytes; of longer visits the processor sees by itself where they go on */
-
-#ifdef __GNUC__
-#define PREFETCH(at) __builtin_prefetch(at, 0, 2)
-#else
-#define PREFETCH(at) ((void)(at))
-#endif
 
 /* A chunk in which records lie, and the number of the one behind the last of them. */
 typedef struct {
@@ -116,19 +108,6 @@ static Py_ssize_t fitting(const RecordBlock *block, const Chunk *chunk, Py_ssize
     return n;
 }
 
-/* Has the processor fetch n records of a chunk, from a place on, for the next visit: by then others were read, and have
- * pushed them out of its nearest caches. */
-static void fetch_ahead(const Chunk *chunk, Py_ssize_t place, Py_ssize_t n) {
-    const uint8_t *data = chunk->buffer.buf;
-    const int64_t *offsets = chunk->offsets.values + place;
-    Py_ssize_t left = chunk->offsets.n - 1 - place;
-    if (n > left) n = left;
-    int64_t at = offsets[0], stop = at + MOST_AHEAD < offsets[n] ? at + MOST_AHEAD : offsets[n];
-    if (stop > chunk->buffer.len) stop = chunk->buffer.len; /* where the next offsets are not good */
-    for (; at < stop; at += LINE) PREFETCH(data + at);
-    for (Py_ssize_t i = 0; i < n; i += LINE / 8) PREFETCH(offsets + i);
-}
-
 /* Adds the first of the wanted records of a chunk; returns how many, or -1 with an exception. */
 static Py_ssize_t take_run(RecordBlock *block, PyObject *capsule, const Chunk *chunk, const Wanted *wanted) {
     if (wanted->first < chunk->first || wanted->first - chunk->first >= chunk->offsets.n - 1) return 0;
@@ -150,7 +129,6 @@ static Py_ssize_t take_run(RecordBlock *block, PyObject *capsule, const Chunk *c
         *out++ = (Span){data + offsets[i] + HEADER, data + offsets[i + 1] - FOOTER};
     block->num_bytes += (Py_ssize_t)(offsets[place + good] - offsets[place]) - good * (HEADER + FOOTER);
     hold(block, capsule, good);
-    fetch_ahead(chunk, place + good, good);
     return good;
 }
 
