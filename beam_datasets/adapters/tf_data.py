@@ -139,7 +139,7 @@ def _of_feature(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, .
         return tf.data.DatasetSpec(_of_feature(tf, feature.feature))
     if isinstance(feature, Sequence):
         return _of_feature(tf, feature.feature, (*lengths, feature.length))
-    if not hasattr(feature, "shape"):
+    if shape_of(feature) is None:
         raise LookupError("a function may decode to any type")
     return _of_leaf(tf, shape_of(feature), dtype_of(feature), lengths)
 

@@ -109,16 +109,6 @@ def compile_batch_decoder(
     return ColumnarDecoder(chosen(feature, decoders), pad=pad, fill=fill, batch=True).batch
 
 
-def compile_batch_in_parts(
-    feature: Any, *, decoders: Any = None, pad: bool = False, fill: Any = KEEP
-) -> Callable[[list[Buffer]], tuple[list[Callable[[], None]], Callable[[], Any]]]:
-    """Returns the function from records to tasks, and to what returns their batch when the tasks were run.
-
-    The tasks may be run in any threads and order. See `compile_batch_decoder` for the arguments.
-    """
-    return ColumnarDecoder(chosen(feature, decoders), pad=pad, fill=fill, batch=True).batch_in_parts
-
-
 def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
     top = _top(feature)

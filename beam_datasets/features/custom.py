@@ -190,16 +190,6 @@ class Customised(Wrapped):
     connector: FeatureConnector = field(kw_only=True)
 
     @property
-    def shape(self) -> Any:
-        """Shapes of the connector's values."""
-        return shape_of(self.connector)
-
-    @property
-    def dtype(self) -> Any:
-        """Dtypes of the connector's values."""
-        return dtype_of(self.connector)
-
-    @property
     def python_class_name(self) -> str:
         """The class's name in features.json."""
         return class_name(type(self.connector))

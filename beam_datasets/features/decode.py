@@ -105,6 +105,8 @@ class Decoded(Wrapped):
     function: FunctionDecoder = field(kw_only=True)
 
     PATH: ClassVar[str] = ""
+    shape: ClassVar[None] = None  # a function may return anything
+    dtype: ClassVar[None] = None
 
     def inner(self) -> FeatureConnector:
         """Returns the connector of the stored form."""

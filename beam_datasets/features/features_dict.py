@@ -131,11 +131,12 @@ class FeaturesDict(FeatureConnector):
 
     def _encoder(self, name: str, *, whole: bool = False) -> Encode:
         check_unique(self.wire_names(name), name)
-        order = sorted(self.items(), key=lambda item: _first_name(item[1], join(name, item[0])))
+        names = {key: sorted(map(str.encode, feature.wire_names(join(name, key)))) for key, feature in self.items()}
+        order = sorted(self.items(), key=lambda item: names[item[0]][:1])
         fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
         described = [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
         check = _keys_checker(frozenset(self.features), name)
-        wire = [key.encode() for child, feature in order for key in _sorted_names(feature, join(name, child))]
+        wire = [each for key, _ in order for each in names[key]]
         in_order = wire == sorted(wire)
         expected = self.features.keys()
 
@@ -231,14 +232,6 @@ def _are_labels(tree: FeatureConnector, file: str, text: str) -> bool:
         return tree.load_labels(lambda name: text if name == file else None) == tree
     except MetadataError:  # not even as many
         return False
-
-
-def _sorted_names(feature: FeatureConnector, name: str) -> list[str]:
-    return sorted(feature.wire_names(name), key=str.encode)
-
-
-def _first_name(feature: FeatureConnector, name: str) -> bytes:
-    return min((key.encode() for key in feature.wire_names(name)), default=b"")
 
 
 def _file_prefix(prefix: str, name: str) -> str:

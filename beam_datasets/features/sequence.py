@@ -104,12 +104,9 @@ class Sequence(FeatureConnector):
         encode_rows = self.feature.rows_encoder(name, 1)
         names = self.wire_names(name)
         order = sorted(range(len(names)), key=lambda i: names[i].encode())
-        single = len(names) == 1
 
         def encode(value: Any) -> bytes:
             entries = encode_rows(self.items_of(value, name), ())
-            if single:
-                return entries[0][1]
             return b"".join([entries[i][1] for i in order])
 
         return encode

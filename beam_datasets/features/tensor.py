@@ -180,14 +180,7 @@ class Tensor(Leaf):
     @classmethod
     def from_content(cls, content: Json) -> Tensor:
         """Returns the Tensor with this content."""
-        return cls(
-            shape=shape_from_json(content.get("shape")),
-            dtype=content["dtype"],
-            encoding=content.get("encoding") or Encoding.NONE,
-            minimum=int_from_json(content.get("minimum")),
-            maximum=int_from_json(content.get("maximum")),
-            optional=bool(content.get("optional", False)),
-        )
+        return cls(shape=shape_from_json(content.get("shape")), dtype=content["dtype"], **_options(content))
 
     def __repr__(self) -> str:
         encoding = "" if self.encoding is Encoding.NONE else f", encoding={Encoding(self.encoding).value!r}"
@@ -237,13 +230,16 @@ class Scalar(Tensor):
     @classmethod
     def from_content(cls, content: Json) -> Scalar:
         """Returns the Scalar of its content in features.json."""
-        return cls(
-            content["dtype"],
-            encoding=content.get("encoding") or Encoding.NONE,
-            optional=bool(content.get("optional", False)),
-            minimum=int_from_json(content.get("minimum")),
-            maximum=int_from_json(content.get("maximum")),
-        )
+        return cls(content["dtype"], **_options(content))
+
+
+def _options(content: Json) -> dict[str, Any]:
+    return {
+        "encoding": content.get("encoding") or Encoding.NONE,
+        "minimum": int_from_json(content.get("minimum")),
+        "maximum": int_from_json(content.get("maximum")),
+        "optional": bool(content.get("optional", False)),
+    }
 
 
 def _bound_to_json(key: str, bound: Any) -> str:

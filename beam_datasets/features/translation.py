@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Text
@@ -79,16 +78,6 @@ class TranslationVariableLanguages(Wrapped):
     def num_languages(self) -> int | None:
         """How many language codes may occur; None for any."""
         return None if self.language_codes is None else len(self.language_codes)
-
-    @property
-    def shape(self) -> Any:
-        """The shapes of the two arrays."""
-        return shape_of(self.inner())
-
-    @property
-    def dtype(self) -> Any:
-        """The dtypes of the two arrays."""
-        return dtype_of(self.inner())
 
     def inner(self) -> FeatureConnector:
         """Returns the sequence of pairs."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector
+from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
@@ -53,6 +53,16 @@ class Wrapped(FeatureConnector):
     def no_items(self) -> Any:
         """Returns the items of an empty sequence as they are decoded."""
         return _columns([])
+
+    @property
+    def shape(self) -> Any:
+        """The inner connector's shape."""
+        return shape_of(self.inner())
+
+    @property
+    def dtype(self) -> Any:
+        """The inner connector's dtype."""
+        return dtype_of(self.inner())
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns those of the inner connector."""

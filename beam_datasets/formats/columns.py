@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.formats.example import Buffer, ExampleError, Kind, read_list, spans_of
+from beam_datasets.formats.example import Buffer, ExampleError, Kind, message, spans_of, values_of
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _values(group: Group, name: bytes, data: bytes, spans: dict[bytes, tuple[int
             raise FeatureValueError(f"{path}: the record does not have this feature, and it is not optional")
         return None
     try:
-        values = read_list(data, start, stop, _KIND_OF[group.kind])
+        values = values_of(message("Feature", data[start:stop]), _KIND_OF[group.kind])
     except ExampleError as error:
         raise FeatureValueError(f"{path}: {error}") from error
     if group.num_values > 0 and len(values) != group.num_values:

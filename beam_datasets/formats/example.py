@@ -258,11 +258,6 @@ def message(name: str, data: Buffer) -> Any:
     return parsed
 
 
-def read_list(data: bytes, start: int, stop: int, kind: Kind) -> Values:
-    """Returns the list at [start, stop) of a record; see `values_of`."""
-    return values_of(message("Feature", data[start:stop]), kind)
-
-
 def values_of(feature: Any, kind: Kind) -> Values:
     """Returns the list of a Feature message: a list of bytes, or an array of float32 or int64.
 
@@ -300,8 +295,9 @@ def parse(data: Buffer) -> dict[str, Values]:
 
 def parse_feature(data: bytes, start: int, stop: int) -> Values:
     """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
-    kind = message("Feature", data[start:stop]).WhichOneof("kind")
-    return read_list(data, start, stop, kind.removesuffix("_list")) if kind else []
+    feature = message("Feature", data[start:stop])
+    kind = feature.WhichOneof("kind")
+    return values_of(feature, kind.removesuffix("_list")) if kind else []
 
 
 def spans_of(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:

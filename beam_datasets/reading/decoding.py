@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from beam_datasets.errors import FeatureError
+from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import (
     chosen,
     compile_batch_decoder,
-    compile_batch_in_parts,
     compile_block_decoder,
     compile_decoder,
     is_for_threads,
@@ -155,7 +155,8 @@ class Batch:
             return None
         relabel = fill.relabeler() or (lambda batch: batch)
         if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
-            start = compile_batch_in_parts(first.features, decoders=first.decoders, pad=pad, fill=self.fill.values)
+            features = chosen(first.features, first.decoders)
+            start = ColumnarDecoder(features, pad=pad, fill=self.fill.values, batch=True).batch_in_parts
             pick = picker(first.supervised_keys)
             return Ahead(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
         rest = compose(self.steps[1:]) if len(self.steps) > 1 else (lambda example: example)
