@@ -68,19 +68,6 @@ def test_a_histogram_comes_back(histogram):
     assert coder.is_deterministic()
 
 
-def test_the_bytes_of_an_encoding_stay_as_they_are():
-    block = Block("train", bytes(range(32)), b"\x01\0\0\0\x02\0\0\0", b"abc")
-    assert BlockCoder().encode(block) == b"\x05\0\0\0\x02" + bytes(7) + b"train" + block.keys + block.sizes + b"abc"
-    numbers = b"".join(n.to_bytes(8, "little") for n in (1, 2, 3, 4))
-    spilled = SpilledBlock("test", "/a", 1, 2, 3, 4)
-    assert SpilledBlockCoder().encode(spilled) == b"\x04\0\0\0\x02\0\0\0" + numbers + b"test/a"
-    histogram = Histogram(120, np.array([(1 << 56, 0)], np.uint64), np.array([3]), np.array([500]), num_blocks=7)
-    assert (
-        HistogramCoder().encode(histogram)
-        == b"\x78\x07" + bytes(7) + b"\1" + bytes(7) + b"\1\1\1\2" + b"\1\0\3" + b"\xf4\1"
-    )
-
-
 def coders_of(proto: beam_runner_api_pb2.Pipeline, coder_id: str) -> set[str]:
     """Returns the names of the coders that a coder is made of: of a class, or the URN of Beam's own."""
     coder = proto.components.coders[coder_id]

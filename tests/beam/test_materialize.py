@@ -15,7 +15,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.beam import materialize as transform
 from beam_datasets.beam.materialize import Materialize
-from beam_datasets.materializing import copying, records
+from beam_datasets.materializing import copying
 from tests.directories import digests
 from tests.reading.conftest import write_dataset
 
@@ -102,14 +102,6 @@ def test_a_data_dir_that_cannot_be_made_is_named(source, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(errors.StorageError, match=f"^{tmp_path}/file/data: this directory cannot be made: Not a dir"):
         bd.materialize(source, data_dir=tmp_path / "file" / "data")
-
-
-def test_a_published_version_is_not_written_again(source, tmp_path):
-    made = bd.materialize(source, data_dir=tmp_path / "out", num_workers=1)
-    before = digests(made)
-    with pytest.raises(errors.AlreadyPublishedError, match=r"already published in .*raise the version"):
-        bd.materialize(source, data_dir=tmp_path / "out", split="train[:5]", num_workers=1)
-    assert digests(made) == before
 
 
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -200,22 +192,3 @@ def test_each_step_may_be_done_twice(source, tmp_path, monkeypatch):
         monkeypatch.setattr(transform, name, lambda *args, of=function: (_all(of(*args)), of(*args))[1])
     twice = bd.materialize(source, data_dir=tmp_path / "twice", num_workers=1, filter=lambda e: bool(e["id"] % 3))
     assert digests(once) == digests(twice)
-
-
-def test_attempts_that_died_leave_nothing(source, tmp_path, monkeypatch):
-    died = []
-    chunks = records.Records.chunks
-
-    def dying(self):
-        for chunk in chunks(self):
-            yield chunk
-            if not died:
-                died.append(True)
-                raise OSError("no more")
-
-    expected = bd.materialize(source, data_dir=tmp_path / "well", num_workers=1)
-    monkeypatch.setattr(records.Records, "chunks", dying)
-    with pytest.raises(errors.BeamDatasetsError, match="no more"):
-        bd.materialize(source, data_dir=tmp_path / "out", num_workers=1)
-    assert is_empty(tmp_path / "out")
-    assert digests(bd.materialize(source, data_dir=tmp_path / "out", num_workers=1)) == digests(expected)

@@ -8,8 +8,6 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.io import iobase, source_test_utils
-from apache_beam.io.range_trackers import OffsetRangeTracker
 from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
@@ -23,8 +21,7 @@ import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets.beam import ReadDataset
 from beam_datasets.beam.read import _cut, _numbered, _ReadRange
-from beam_datasets.reading import ranges
-from beam_datasets.reading.decoding import Decode, Raw
+from beam_datasets.reading.decoding import Decode
 from tests.cases import cases
 from tests.reading.conftest import write_dataset
 
@@ -143,43 +140,6 @@ def test_counts_what_it_reads(datasets: Any) -> None:
 
 
 # ------------------------------------------------------------------------------------------- work that is divided later
-
-
-class Claimed(iobase.BoundedSource):
-    """Reads a run by claiming positions of Beam's own range tracker, as the splittable DoFn does of its own."""
-
-    def __init__(self, run: Any, pool: Any) -> None:
-        self.run, self.pool = run, pool
-
-    def get_range_tracker(self, start: int | None, stop: int | None) -> OffsetRangeTracker:
-        first, end = self.run.skip, self.run.skip + self.run.take
-        return OffsetRangeTracker(first if start is None else start, end if stop is None else stop)
-
-    def read(self, tracker: OffsetRangeTracker) -> Any:
-        start, stop = tracker.start_position(), tracker.stop_position()
-        part = type(self.run)(self.run.filename, start, stop - start, self.run.examples_in_shard)
-        for _, value in ranges.read_range(part, self.pool, (Raw(),), tracker.try_claim):
-            yield value
-
-    def estimate_size(self) -> int:
-        return ranges.size_of(self.run, self.pool)
-
-    def split(self, size: int, start: int | None = None, stop: int | None = None) -> Any:
-        for part in ranges.cut(self.run, self.pool, size):
-            weight = ranges.size_of(part, self.pool)
-            yield iobase.SourceBundle(weight, Claimed(part, self.pool), part.skip, part.skip + part.take)
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-def test_beams_own_checks_of_a_source(datasets: Any, indexed: bool) -> None:
-    builder = datasets((24, 12), indexed)
-    for run in builder.info.splits["train[5:29]"].file_instructions:
-        source = Claimed(run, builder.pool)
-        source_test_utils.assert_split_at_fraction_exhaustive(source)
-        source_test_utils.assert_reentrant_reads_succeed((source, None, None))
-        for size in (1, 300, 10**6):
-            parts = [(part.source, part.start_position, part.stop_position) for part in source.split(size)]
-            source_test_utils.assert_sources_equal_reference_source((source, None, None), parts)
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.01, 0.5, 0.97])

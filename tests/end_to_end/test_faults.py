@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apache_beam as beam
@@ -226,18 +225,6 @@ def test_a_block_lost_or_doubled_on_the_way_is_an_error(tmp_path, monkeypatch, p
     with pytest.raises(errors.LostExamplesError, match=words):
         Numbers(data_dir=tmp_path, count=500).build(num_workers=1, payload=payload, num_shards=2, block_size=2000)
     assert is_empty(tmp_path)
-
-
-def test_two_publishers_one_wins(tmp_path):
-    def run(_) -> str:
-        try:
-            return Numbers(data_dir=tmp_path, count=300).build(num_workers=1)
-        except errors.AlreadyPublishedError:
-            return "refused"
-
-    with ThreadPoolExecutor(3) as executor:
-        assert sorted(executor.map(run, range(3)))[1:] == ["refused"] * 2
-    assert [path.name for path in (tmp_path / "numbers").iterdir()] == ["1.0.0"]
 
 
 SLOW = """

@@ -14,7 +14,6 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
-from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore
@@ -154,15 +153,6 @@ def test_a_local_copy_is_repaired_from_the_store(both: Both, original: Path) -> 
     assert storage.read_bytes(f"{path}/{SHARD}") == (original / "data" / VERSION / SHARD).read_bytes()
 
 
-def test_a_wrong_copy_changes_nothing(both: Both) -> None:
-    version = f"data/{VERSION}"
-    both.change(f"{version}/{SHARD}", flip)
-    before = storage.read_bytes(storage.join(both.remote, version, SHARD))
-    code, text = both.command("verify", f"ROOT/{version}", "--repair", "--from", f"{both.local}/less/{VERSION}")
-    assert (code, SHARD in text) == (1, True)
-    assert storage.read_bytes(storage.join(both.remote, version, SHARD)) == before
-
-
 @pytest.fixture(scope="module")
 def dead() -> int:
     """The number of a process that has ended."""
@@ -185,27 +175,6 @@ def test_what_killed_runs_left(both: Both, dead: int) -> None:
     kept = ["1.0.0", "incomplete.bbbbbbbb_1.2.0", "incomplete.runs.1.1.0"]  # the latter says that the run was given up
     assert storage.list_dir(storage.join(both.remote, "data/numbers")) == kept
     assert both.command("verify", f"ROOT/data/{VERSION}")[0] == 0
-
-
-@pytest.mark.slow
-def test_versions_that_runs_have_reserved(both: Both, dead: int) -> None:
-    """Only on a store: on a disk a version is put in place by one rename."""
-    here = Owner.of_this_process("00000001", time.time(), "FnApiRunner")
-    gone = dataclasses.replace(here, job="00000002", pid=dead, start_ticks=None)
-    far = dataclasses.replace(here, job="00000003", host="far")
-    for version, owner in (("1.1.0", here), ("1.2.0", gone), ("1.3.0", far)):
-        runs.reserve(runs.Run(storage.join(both.remote, "data/numbers", version), owner))
-    more = ["--storage_options", str(both.secrets)]
-    assert main(["gc", f"{both.url}/data", "--yes", *more]) == 0
-    text = both.capsys.readouterr().out
-    assert re.findall(r"numbers/incomplete.runs.(1\S+).* (abandoned|kept): reserved by run (\d+)", text) == [
-        ("1.1.0", "kept", "00000001"),
-        ("1.2.0", "abandoned", "00000002"),
-        ("1.3.0", "kept", "00000003"),
-    ]
-    assert main(["gc", f"{both.url}/data", "--abandon", "00000003", *more]) == 0
-    assert main(["gc", f"{both.url}/data", *more]) == 0
-    assert re.findall(r"reserved by run (\d+)", both.capsys.readouterr().out.partition("given up")[2]) == ["00000001"]
 
 
 @pytest.mark.parametrize(

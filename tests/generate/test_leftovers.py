@@ -164,13 +164,6 @@ def test_an_owner_that_cannot_be_read_is_none(data_dir: Path, text: str) -> None
     assert states(data_dir) == {folder.name: (False, "no owner is known; changed lately")}
 
 
-def test_an_owner_of_an_earlier_version_of_this_library(data_dir: Path) -> None:
-    folder = staged(data_dir, owner=None)
-    host = this_process().host
-    (folder / "owner.json").write_text(f'{{"job": "a", "host": "{host}", "pid": {os.getpid()}, "started": 0.0}}')
-    assert states(data_dir) == {folder.name: (False, f"in use by process {os.getpid()}")}
-
-
 def test_unfinished_files(data_dir: Path) -> None:
     version = data_dir / "ds" / "1.0.0"
     version.mkdir(parents=True)
@@ -404,22 +397,6 @@ def test_directories_that_were_being_removed(data_dir: Path) -> None:
     assert (found.kind, found.num_bytes, found.abandoned) == ("temporary", 100, True)
     assert remove_leftover(found, data_dir)
     assert not (data_dir / "ds").exists()
-
-
-def test_staging_on_an_object_store() -> None:
-    pytest.importorskip("obstore")
-    root = f"memory://{uuid.uuid4().hex}/data"
-    folder = storage.join(root, "ds", "incomplete.12345678_1.0.0")
-    storage.write_bytes(storage.join(folder, "shard"), bytes(100))
-    this_process().write(folder)
-    (found,) = find_leftovers(root)
-    assert (found.path, found.abandoned) == (folder, False)
-    this_process(start_ticks=1).write(folder)
-    (found,) = find_leftovers(root)
-    assert found.abandoned
-    assert found.num_bytes > 100
-    assert remove_leftover(found, root)
-    assert not storage.exists(folder)
 
 
 # ------------------------------------------------------------------------------------------------------- the command

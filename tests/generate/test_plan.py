@@ -113,20 +113,6 @@ def test_merging_hashes_counts_each_bin(shift, max_bins):
     assert merged.shift == shift or len(finer) > max_bins
 
 
-@given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=60), st.integers(0, 127), st.integers(2, 50))
-def test_histograms_travel_as_they_are(keys, shift, max_bins):
-    block = block_of(keys, [2**k % 70_001 for k in range(len(keys))])
-    counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes), max_bins, shift)
-    for one in (counts, histogram.merge([])):
-        again = pickle.loads(pickle.dumps(one))
-        assert again.shift == one.shift
-        for name in ("bins", "counts", "num_bytes"):
-            got, want = getattr(again, name), getattr(one, name)
-            assert got.dtype == want.dtype
-            assert got.shape == want.shape
-            assert (got == want).all()
-
-
 def test_a_histogram_travels_in_few_bytes():
     keys = np.random.default_rng(0).integers(0, 2**64, (10_000, 2), np.uint64)
     keys = keys[keys[:, 0].argsort()]

@@ -139,20 +139,6 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     check_published_by(gone)
 
 
-def test_of_abandon_and_publish_one_wins(data_dir: str) -> None:
-    for first in (runs.ABANDON, runs.PUBLISH):
-        run = announced(f"{data_dir}/{first}")
-        publish.reserve(run)
-        ready = staged(run)
-        if first == runs.PUBLISH:
-            publish.decide(run, *ready)
-        assert runs.abandon(run.dataset_dir, run.job, by="a test").kind == first
-        assert runs.discard(run.run, by="a test") == (first == runs.ABANDON)
-        if first == runs.PUBLISH:
-            assert publish.publish(run, *ready)
-            check_published_by(run)
-
-
 def test_an_abandoned_run_cannot_reserve_again(data_dir: str) -> None:
     run = announced(data_dir)
     runs.abandon(run.dataset_dir, run.job, by="gc")  # before it has reserved

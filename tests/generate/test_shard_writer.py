@@ -9,7 +9,7 @@ import crc32c
 import numpy as np
 import pytest
 
-from beam_datasets.errors import DuplicateKeyError, LostExamplesError
+from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate import histogram, plan, shard_writer
@@ -172,18 +172,6 @@ def test_what_is_shown_of_duplicates(tmp_path):
     with pytest.raises(DuplicateKeyError) as error:
         write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
     assert shown in str(error.value)
-
-
-@pytest.mark.parametrize("fault", ["drop", "double"])
-def test_a_lost_or_doubled_block_is_an_error(tmp_path, fault):
-    blocks = build_blocks(some_examples(300), 4)
-    counts = histogram.merge([histogram.count_keys(key_array(b.keys), size_array(b.sizes)) for b in blocks])
-    made = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=1))
-    parts = [part for block in blocks for _, part in plan.route(block, made)]
-    parts = parts[1:] if fault == "drop" else [*parts, parts[0]]
-    with pytest.raises(LostExamplesError, match="300 were counted"):
-        shard_writer.write_group(made.group(0), parts, shard_writer.Destination(str(tmp_path), "ds"))
-    assert not list(tmp_path.glob("*.tfrecord*"))
 
 
 def test_an_attempt_killed_half_way_does_no_harm(tmp_path):
