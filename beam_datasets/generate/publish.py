@@ -592,9 +592,8 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
 def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
     from beam_datasets.generate.plan import ShardingOptions
 
-    identity = replace(info.identity, version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir)
     made = announce(
-        info.replace(identity=identity),
+        info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),
         dataset_dir,
         sharding=ShardingOptions(),
         runner="",

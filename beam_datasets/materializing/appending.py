@@ -757,7 +757,7 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
             f"change), got {version}. Leave the version out, or give 'next'."
         )
     directory = storage.join(storage.dirname(parent.dataset_dir), str(version))
-    return parent.info.replace(identity=replace(parent.info.identity, version=version, data_dir=directory))
+    return parent.info.replace(version=version, data_dir=directory)
 
 
 def _lineage(

@@ -350,7 +350,7 @@ def _info(
     if supervised is not None and tree is not info.features and any(name not in tree for name in names_in(supervised)):
         supervised = None
     return info.replace(
-        identity=identity,
+        **vars(identity),
         features=tree,
         splits=SplitDict(),
         supervised_keys=supervised,

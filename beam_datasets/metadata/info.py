@@ -56,8 +56,8 @@ class DatasetIdentity:
         release_notes: version -> what is new in it.
     """
 
-    name: str
-    version: Version
+    name: str = ""
+    version: Version = Version("0.0.0")  # noqa: RUF009  # it never changes
     data_dir: str = ""
     module_name: str = ""
     config_name: str | None = None
@@ -65,11 +65,11 @@ class DatasetIdentity:
     config_tags: Sequence[str] = ()
     release_notes: Mapping[str, str] | None = None
 
-    @classmethod
-    def from_builder(cls, builder: Any) -> DatasetIdentity:
+    @staticmethod
+    def from_builder(builder: Any) -> DatasetIdentity:
         """Returns the identity of what a builder builds."""
         config = builder.builder_config
-        return cls(
+        return DatasetIdentity(
             name=builder.name,
             version=Version(builder.version),
             data_dir=builder.dataset_dir,
@@ -81,13 +81,12 @@ class DatasetIdentity:
         )
 
 
-_NOT_RESTORED = ("identity", "splits", "file_format", "extra")
-_NOBODY = DatasetIdentity("", Version("0.0.0"))
+_NOT_RESTORED = {*(f.name for f in dataclasses.fields(DatasetIdentity)), "splits", "file_format", "extra"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DatasetInfo:
-    """What is known of a dataset.
+class DatasetInfo(DatasetIdentity):
+    """What is known of a dataset, with the attributes of its identity, which are those of a builder that is given.
 
     Attributes:
         description: of the dataset; common indentation is taken away.
@@ -105,7 +104,6 @@ class DatasetInfo:
         alternative_file_formats: in which the shards exist as well.
         download_size: of the sources, in bytes; 0 where it is not known.
         is_blocked: why the dataset must not be used; None where it may.
-        identity: which dataset it is.
         extra: fields of a dataset_info.json that the rest would not write alike, by their names in snake_case.
 
     Raises:
@@ -129,15 +127,13 @@ class DatasetInfo:
     alternative_file_formats: Sequence[str] = ()
     download_size: int = 0
     is_blocked: str | None = None
-    identity: DatasetIdentity = _NOBODY
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(
         self, builder: Any, redistribution_info: Mapping[str, str] | None, split_dict: SplitDict | None
     ) -> None:
         if builder is not None:
-            known = isinstance(builder, DatasetIdentity)
-            self._set(identity=builder if known else DatasetIdentity.from_builder(builder))
+            self._set(**vars(builder if isinstance(builder, DatasetIdentity) else self.from_builder(builder)))
         if split_dict is not None:
             self._set(splits=split_dict)
         if self.features is not None:
@@ -169,15 +165,14 @@ class DatasetInfo:
         Raises:
             ValueError: a value is not a str, or UTF-8 cannot express it; the message names it.
         """
-        notes = self.identity.release_notes or {}
+        notes = self.release_notes or {}
         if not isinstance(notes, Mapping):
             raise ValueError(f"release_notes is {notes!r:.100}; needed: a dict from versions to what is new in them.")
-        texts = [(name, getattr(self, name)) for name in ("description", "homepage", "citation", "is_blocked")]
-        texts += [("license", licence), ("file_format", self.file_format)]
-        texts += [(name, getattr(self.identity, name)) for name in ("config_name", "config_description")]
+        names = ("name", "config_name", "config_description", "description", "homepage", "citation", "is_blocked")
+        texts = [("license", licence), *((name, getattr(self, name)) for name in (*names, "file_format"))]
         texts += [("a version of release_notes", str(version)) for version in notes]
         texts += [(f"release_notes[{str(version)!r}]", text) for version, text in notes.items()]
-        texts += [("a tag of config_tags", tag) for tag in self.identity.config_tags]
+        texts += [("a tag of config_tags", tag) for tag in self.config_tags]
         for name, value in texts:
             shown = f"{name} is {value!r:.100}"
             if not isinstance(value, (str, type(None))):
@@ -217,46 +212,6 @@ class DatasetInfo:
             if named.keys() - own.keys():
                 restored["features"] = self.features.load_labels({**named, **dict.fromkeys(own)}.get)
         return self.replace(**restored, splits=published.splits, file_format=published.file_format)
-
-    @property
-    def name(self) -> str:
-        """The dataset's name."""
-        return self.identity.name
-
-    @property
-    def version(self) -> Version:
-        """The dataset's version."""
-        return self.identity.version
-
-    @property
-    def config_name(self) -> str | None:
-        """The config's name; None where the dataset has no configs."""
-        return self.identity.config_name
-
-    @property
-    def config_description(self) -> str | None:
-        """What the config is."""
-        return self.identity.config_description
-
-    @property
-    def config_tags(self) -> Sequence[str]:
-        """The config's tags."""
-        return self.identity.config_tags
-
-    @property
-    def release_notes(self) -> Mapping[str, str] | None:
-        """Version -> what is new in it."""
-        return self.identity.release_notes
-
-    @property
-    def module_name(self) -> str:
-        """Where the builder is defined."""
-        return self.identity.module_name
-
-    @property
-    def data_dir(self) -> str:
-        """The directory of this version."""
-        return self.identity.data_dir
 
     @property
     def full_name(self) -> str:
