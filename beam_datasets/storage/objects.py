@@ -64,7 +64,7 @@ class ObjectReader(Reader):
         content = found["e_tag"] or found["last_modified"].isoformat()
         super().__init__(path, int(found["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
 
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+    def read_many(self, ranges: Sequence[Range]) -> list[Buffer]:
         """Returns the ranges, asked for together; near ones in one request."""
         obstore, store, key = _at(self.path)
         some = [(start, stop) for start, stop in ranges if start != stop]
@@ -74,18 +74,13 @@ class ObjectReader(Reader):
             starts, stops = [start for start, _ in some], [stop for _, stop in some]
             got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
         count_read(sum(stop - start for start, stop in some), len(some))
-        data = [b"" if start == stop else bytes(next(got)) for start, stop in ranges]
+        data = [memoryview(b"" if start == stop else next(got)) for start, stop in ranges]
         for (start, stop), part in zip(ranges, data):
             check_range(self.path, start, stop, start + len(part))
-        return data
+        return [*data]
 
     def _read(self, start: int, stop: int) -> Buffer:
-        obstore, store, key = _at(self.path)
-        with _named(self.path):
-            data = memoryview(obstore.get_range(store, key, start=start, end=stop))
-        count_read(len(data))
-        check_range(self.path, start, stop, start + len(data))
-        return data
+        return self.read_many([(start, stop)])[0]
 
     def close(self) -> None:
         """Does nothing."""
