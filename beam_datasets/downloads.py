@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, needs
 
 if TYPE_CHECKING:
@@ -558,7 +559,7 @@ class _Fetcher:
 
     def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
         self._part.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self._part):
+        with storage.locked(self._part):
             self._fetch(url)
             os.replace(self._part, output_file)
 
@@ -692,23 +693,6 @@ def _bar(part: Path, start: int, length: int | None) -> Any:
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
     options["disable"] = None if show_progress else True  # None: without a terminal
     return tqdm(desc=f"Download {name}", total=total, initial=start, **options)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds a file, which is made if it is missing, while no other process does."""
-    try:
-        import fcntl
-    except ImportError:  # as on Windows
-        path.touch()
-        yield
-        return
-    while True:
-        with path.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not moved meanwhile
-                yield
-                return
 
 
 class _TryAgainError(Exception):

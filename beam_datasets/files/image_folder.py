@@ -9,7 +9,6 @@ own splits. Every image is decoded once to check it; --skip_bad leaves out, coun
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
     from beam_datasets.files.builder import Item
     from beam_datasets.files.inputs import InputFile
+
+    LabeledFile = tuple[str, InputFile]
 
 _BATCH = 32  # images that a worker is given at once
 _CLUTTER = ("Thumbs.db", "desktop.ini", "__MACOSX")
@@ -59,60 +60,43 @@ class ImageFolder(FilesBuilder):
         super().__init__(**common)
 
     @cached_property
-    def _folder(self) -> Folder:
-        folder = look_into(self._images_root)
-        if folder.misplaced and not self._skip_bad:
-            shown = ", ".join(file.path for file in folder.misplaced[:5])
+    def _folder(self) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
+        splits, misplaced = look_into(self._images_root)
+        if misplaced and not self._skip_bad:
+            shown = ", ".join(file.path for file in misplaced[:5])
             raise InputError(
-                f"{len(folder.misplaced)} files are not in the folder of a label: {shown}\n"
+                f"{len(misplaced)} files are not in the folder of a label: {shown}\n"
                 "Move them away, or leave them out by --skip_bad."
             )
-        if folder.has_splits and self._assign is not None:
-            found = list(folder.splits)
-            raise InputError(f"{self._images_root} has the splits {found} as folders; give none by --split")
-        return folder
+        if "" not in splits and self._assign is not None:
+            raise InputError(f"{self._images_root} has the splits {[*splits]} as folders; give none by --split")
+        return splits, misplaced
 
     def _info(self) -> DatasetInfo:
-        labels = sorted({label for images in self._folder.splits.values() for label, _ in images})
+        labels = sorted({label for images in self._folder[0].values() for label, _ in images})
         features = FeaturesDict({"image": Image(), "image/filename": Text(), "label": ClassLabel(names=labels)})
         return DatasetInfo(
             builder=self, features=features, supervised_keys=("image", "label"), description=self._description
         )
 
     def _split_generators(self) -> dict[str, SourceUnits]:
-        misplaced = [("", file) for file in self._folder.misplaced]  # to be counted, once
+        splits, rest = self._folder
+        misplaced = [("", file) for file in rest]  # to be counted, once
         reader = partial(image_rows, exif_orientation=self._exif_orientation, assign=self._assign)
         read = partial(read_piece, reader=reader, skip_bad=self._skip_bad)
         sources = {}
-        for split, images in self._folder.splits.items():
+        for split, images in splits.items():
             listed, misplaced = [*images, *misplaced], []
             batches = [listed[i : i + _BATCH] for i in range(0, len(listed), _BATCH)]
             sources[split or "train"] = SourceUnits(batches, read)
         return assigned(sources, self._assign)
 
 
-@dataclass(frozen=True)
-class Folder:
-    """The files of a folder of images.
+def look_into(root: str) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
+    """Returns {split: images} of `root/split/label/` or `root/label/`, whichever has most files, and the other files.
 
-    Attributes:
-        splits: name -> (label, file) of each image; the name is "" if folders name labels alone.
-        misplaced: files that are not in the folder of a label.
-    """
-
-    splits: Mapping[str, Sequence[tuple[str, InputFile]]]
-    misplaced: Sequence[InputFile]
-
-    @property
-    def has_splits(self) -> bool:
-        """Whether folders name splits."""
-        return "" not in self.splits
-
-
-def look_into(root: str) -> Folder:
-    """Returns the images below `root/split/label/` or `root/label/`, whichever has most files.
-
-    Files of operating systems (names that begin with a dot, Thumbs.db, desktop.ini, __MACOSX) are left out.
+    The split is "" if folders name labels alone. Files of operating systems (names that begin with a dot, Thumbs.db,
+    desktop.ini, __MACOSX) are left out.
 
     Raises:
         InputError: the folder has no file at either depth.
@@ -124,16 +108,14 @@ def look_into(root: str) -> Folder:
     if not depths[depth]:
         shown = ", ".join(file.name for _, file in files[:3])
         raise InputError(f"{root}: images are expected as label/image or split/label/image; found {shown or 'no file'}")
-    splits: dict[str, list[tuple[str, InputFile]]] = {}
+    splits: dict[str, list[LabeledFile]] = {}
     for parts, file in sorted(files, key=lambda each: each[0][:-2]):
         if len(parts) == depth:
             splits.setdefault(parts[0] if depth == 3 else "", []).append((parts[-2], file))
-    return Folder(splits, [file for parts, file in files if len(parts) != depth])
+    return splits, [file for parts, file in files if len(parts) != depth]
 
 
-def image_rows(
-    piece: Sequence[tuple[str, InputFile]], exif_orientation: str, assign: Assignment | None
-) -> Iterator[Item | Bad]:
+def image_rows(piece: Sequence[LabeledFile], exif_orientation: str, assign: Assignment | None) -> Iterator[Item | Bad]:
     """Yields the images of a batch of (label, file) as examples with the features of TFDS's ImageFolder.
 
     A file with an empty label is in no label's folder.

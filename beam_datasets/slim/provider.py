@@ -248,12 +248,8 @@ def _matching(source: PathLike) -> list[str]:
     return paths
 
 
-class Record(NamedTuple):
-    """A record, with its file and its place in it."""
-
-    path: str
-    place: Place
-    data: bytes
+Record = tuple[str, Place, bytes]
+"""The file of a record, its place in it, and its bytes."""
 
 
 class _Readers:
@@ -308,7 +304,7 @@ class _Readers:
             if found is not None:
                 where, data = found
                 self._places[number] = place[0], where.number + 1, where.stop
-                return Record(path, where, data)
+                return path, where, data
             self._places[number] = self._records[number] = None
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from beam_datasets.storage.files import is_dir as is_dir
 from beam_datasets.storage.files import is_link as is_link
 from beam_datasets.storage.files import link as link
 from beam_datasets.storage.files import list_dir as list_dir
+from beam_datasets.storage.files import locked as locked
 from beam_datasets.storage.files import make_dirs as make_dirs
 from beam_datasets.storage.files import memory_map as memory_map
 from beam_datasets.storage.files import open_reader as open_reader

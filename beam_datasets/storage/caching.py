@@ -172,7 +172,7 @@ class PieceCache:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "xb") as file:
                 file.writelines([data, _crc(path, data)])
-            with self._lock():
+            with files.locked(os.path.join(self.directory, "lock")):
                 if not os.path.exists(path):
                     self._make_space(num_bytes)
                     os.rename(temporary, path)
@@ -184,17 +184,6 @@ class PieceCache:
 
     def _path(self, key: str, number: int) -> str:
         return os.path.join(self.directory, key[:2], f"{key}-{number}")
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Holds the lock of all processes; it ends with a process that is killed."""
-        try:
-            import fcntl
-        except ImportError:
-            raise OSError("this system has no fcntl, which processes share a cache by") from None
-        with open(os.path.join(self.directory, "lock"), "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _make_space(self, num_bytes: int) -> None:
         """Adds to the count of bytes, which a file contains; if they do not fit, counts again and removes pieces."""

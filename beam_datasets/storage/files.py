@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,13 @@ from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import copy_bytes
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -275,6 +281,23 @@ def link(source: PathLike, target: PathLike) -> None:
         if paths.is_remote(path):
             raise StorageError(f"{path}: only a local file can have another name")
     local.link(paths.normalize(source), paths.normalize(target))
+
+
+@contextlib.contextmanager
+def locked(path: PathLike) -> Iterator[None]:
+    """Holds a local file, which is made if it is missing, while no other process does; a killed one holds it no more.
+
+    On a system without `fcntl`, such as Windows, nothing is held.
+    """
+    path = paths.normalize(path)
+    while True:
+        with open(path, "ab") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not os.path.exists(path) or not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    continue  # it was moved meanwhile
+            yield
+            return
 
 
 def memory_map(path: PathLike) -> Buffer:
