@@ -14,8 +14,8 @@ PACKAGE = ROOT / "beam_datasets"
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
     ("arguments", "errors", "frames", "native"),
-    ("storage", "formats", "downloads"),
-    ("features",),
+    ("storage", "formats"),
+    ("downloads", "features"),
     ("metadata",),
     ("catalog",),
     ("adapters",),
