@@ -7,6 +7,7 @@ equal bytes, on any machine. Each coder belongs to one class: a pipeline either 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from apache_beam.coders import Coder, registry
 
@@ -18,15 +19,27 @@ _SPILLED_BLOCK = struct.Struct("<II4Q")  # bytes of the split's name and of the 
 
 
 class _PlainCoder(Coder):
-    """A coder whose encoding depends on the value alone."""
+    """A coder whose encoding depends on the value alone.
+
+    Attributes:
+        kind: class of what is encoded.
+    """
+
+    kind: type[Any]
 
     def is_deterministic(self) -> bool:
         """Returns True."""
         return True
 
+    def to_type_hint(self) -> type[Any]:
+        """Returns the class of what is encoded."""
+        return self.kind
+
 
 class BlockCoder(_PlainCoder):
     """Encodes blocks whose payload is inline."""
+
+    kind = Block
 
     def encode(self, value: Block) -> bytes:
         """Returns the header, the split, the keys, the sizes and the payload."""
@@ -42,13 +55,11 @@ class BlockCoder(_PlainCoder):
         split = encoded[_BLOCK.size : keys_at].decode()
         return Block(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
 
-    def to_type_hint(self) -> type[Block]:
-        """Returns the class of what is encoded."""
-        return Block
-
 
 class SpilledBlockCoder(_PlainCoder):
     """Encodes where spilled blocks are."""
+
+    kind = SpilledBlock
 
     def encode(self, value: SpilledBlock) -> bytes:
         """Returns the header, the split and the path."""
@@ -63,13 +74,11 @@ class SpilledBlockCoder(_PlainCoder):
         split = encoded[_SPILLED_BLOCK.size : path_at].decode()
         return SpilledBlock(split, encoded[path_at:].decode("utf-8", "surrogateescape"), *numbers)
 
-    def to_type_hint(self) -> type[SpilledBlock]:
-        """Returns the class of what is encoded."""
-        return SpilledBlock
-
 
 class HistogramCoder(_PlainCoder):
     """Encodes histograms of sort keys."""
+
+    kind = Histogram
 
     def encode(self, value: Histogram) -> bytes:
         """Returns the histogram's own encoding."""
@@ -79,10 +88,6 @@ class HistogramCoder(_PlainCoder):
         """Returns the histogram."""
         return Histogram.from_bytes(encoded)
 
-    def to_type_hint(self) -> type[Histogram]:
-        """Returns the class of what is encoded."""
-        return Histogram
 
-
-for _kind, _coder in ((Block, BlockCoder), (SpilledBlock, SpilledBlockCoder), (Histogram, HistogramCoder)):
-    registry.register_coder(_kind, _coder)
+for _coder in (BlockCoder, SpilledBlockCoder, HistogramCoder):
+    registry.register_coder(_coder.kind, _coder)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
@@ -303,11 +302,10 @@ class _EncodeUnits(beam.DoFn):
 
 def _in_window(output: Any) -> Any:
     """Returns an output of `finish_bundle`, which must name its window."""
-    window = GlobalWindow()
+    in_window: Callable[[Any], Any] = GlobalWindows.windowed_value_at_end_of_window
     if isinstance(output, beam.pvalue.TaggedOutput):
-        value = WindowedValue(output.value, window.max_timestamp(), (window,))
-        return beam.pvalue.TaggedOutput(output.tag, value)
-    return WindowedValue(output, window.max_timestamp(), (window,))
+        return beam.pvalue.TaggedOutput(output.tag, in_window(output.value))
+    return in_window(output)
 
 
 def _is_of_encoding(error: Exception) -> bool:

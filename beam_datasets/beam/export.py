@@ -10,7 +10,6 @@ from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
-from beam_datasets.beam.write import display_items
 from beam_datasets.exporting.plan import ExportPlan, ExportRequest
 from beam_datasets.exporting.run import WrittenFile, finish, staging, watching, write_shard
 
@@ -63,12 +62,6 @@ class Export(beam.PTransform):
         engine = engines.begins_on(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
         return begin | _Flow(self._plan.on(engine.name))
-
-    def display_data(self) -> dict[str, Any]:
-        """Returns what a job's page shows of this transform."""
-        return display_items(
-            dataset=self._plan.info.display_name, directory=self._plan.directory, format=self._plan.format.name
-        )
 
 
 def run(

@@ -141,30 +141,26 @@ class LocalRunner(PipelineRunner):
         return self._started.wait() if self._started else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-class LocalResult(PipelineResult):
-    """The result of a local run."""
+class LocalResult(PipelineResult, MetricResults):
+    """The result of a local run, with the metrics that the workers counted."""
 
     def __init__(self, runner: LocalRunner) -> None:
         super().__init__(PipelineState.RUNNING)  # type: ignore[no-untyped-call]
-        self._runner, self._metrics = runner, _Metrics()
+        self._runner, self._found = runner, dict[str, list[Any]]()
 
     def wait_until_finish(self, duration: int | None = None) -> str:
         """Waits for the end and returns the state; `duration` has no effect. For errors see `LocalRunner.reply`."""
-        self._metrics.found = self._runner.reply()
+        self._found = self._runner.reply()
         self._state = PipelineState.DONE
         return PipelineState.DONE
 
     def metrics(self) -> MetricResults:
-        """Returns the metrics that the workers counted."""
-        return self._metrics
-
-
-class _Metrics(MetricResults):
-    def __init__(self) -> None:
-        self.found: dict[str, list[Any]] = {}
+        """Returns this object."""
+        return self
 
     def query(self, filter: Any = None) -> dict[str, list[Any]]:
-        return {kind: [each for each in found if self.matches(filter, each.key)] for kind, found in self.found.items()}
+        """Returns {kind: metrics that match the filter}."""
+        return {kind: [each for each in found if self.matches(filter, each.key)] for kind, found in self._found.items()}
 
 
 def _how(code: int) -> str:

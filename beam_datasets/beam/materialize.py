@@ -19,7 +19,6 @@ from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     COUNTS,
     EngineOptions,
-    display_items,
     max_bins,
     publish_shards,
     reserve,
@@ -98,12 +97,6 @@ class Materialize(beam.PTransform):
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
         reserve(begin.pipeline, publication)
         return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
-
-    def display_data(self) -> dict[str, Any]:
-        """Returns what a job's page shows of this transform."""
-        return display_items(
-            dataset=self._job.info.display_name, directory=self._job.dataset_dir, sources=", ".join(self._job.sources)
-        )
 
 
 def run(

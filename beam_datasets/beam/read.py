@@ -19,7 +19,6 @@ from apache_beam.transforms.core import RestrictionProvider
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.write import display_items
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Raw
@@ -91,8 +90,6 @@ class ReadDataset(beam.PTransform):
             )
         published.as_dataset(split, decoders=decoders)  # what does not fit is to be said here
         chosen = published.info.splits[split]
-        self._full_name = published.info.display_name
-        self._split = str(split)
         self._pool = published.pool
         self._runs: FileInstructions = chosen.file_instructions
         self._range_bytes = range_bytes or _range_bytes(published.info.splits.values(), self._runs.num_examples)
@@ -116,16 +113,6 @@ class ReadDataset(beam.PTransform):
             >> beam.ParDo(_ReadRange(self._pool, self._step, self._with_ids)).with_output_types(
                 tuple[key, example] if self._with_ids else example
             )
-        )
-
-    def display_data(self) -> dict[str, Any]:
-        """Returns what a job's page shows of this transform."""
-        return display_items(
-            dataset=self._full_name,
-            directory=self._pool.directory,
-            split=self._split,
-            examples=self._runs.num_examples,
-            range_bytes=self._range_bytes,
         )
 
 

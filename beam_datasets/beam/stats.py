@@ -8,7 +8,6 @@ import apache_beam as beam
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import running
-from beam_datasets.beam.write import display_items
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.report import conclude, json_text
 from beam_datasets.statistics.summary import Range, Request, cut, gather, merge, prepare
@@ -74,14 +73,6 @@ class SummarizeDataset(beam.PTransform):
             | "Gather" >> beam.Map(gather, self.request)
             | "Merge" >> beam.CombineGlobally(merge)
             | "Conclude" >> beam.Map(conclude, self.request)
-        )
-
-    def display_data(self) -> dict[str, Any]:
-        """Returns what a job's page shows of this transform."""
-        return display_items(
-            dataset=self.request.full_name,
-            directory=self.request.directory,
-            slices=", ".join(name for name, _ in self.request.slices),
         )
 
 

@@ -11,7 +11,6 @@ from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import running
-from beam_datasets.beam.write import display_items
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
 from beam_datasets.verifying.scan import RecordChecks, read_shard
@@ -74,10 +73,6 @@ class VerifyDataset(beam.PTransform):
             | "Collect" >> beam.combiners.ToList()
             | "Conclude" >> beam.Map(_conclude, self._expected)
         )
-
-    def display_data(self) -> dict[str, Any]:
-        """Returns what a job's page shows of this transform."""
-        return display_items(dataset=self._expected.full_name, directory=self._expected.directory)
 
 
 class _ReadShards(beam.DoFn):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import Windowing
-from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import KV, with_input_types, with_output_types
@@ -160,25 +159,6 @@ class WriteExamples(beam.PTransform):
         encoder = EncodeBlocks(split, self.publication.features, self.engine, shift)
         typed = beam.ParDo(encoder).with_output_types(outputs["blocks"], **{HISTOGRAMS: COUNTS})
         return [examples | f"Encode {split}" >> typed.with_outputs(HISTOGRAMS, main="blocks")]
-
-    def display_data(self) -> dict[str, Any]:
-        """Returns what a job's page shows of this transform."""
-        return display_items(
-            dataset=self.publication.full_name,
-            directory=self.publication.dataset_dir,
-            payload="spilled" if self.engine.spill_dir else "inline",
-            block_size=self.engine.bytes_per_block,
-        )
-
-
-def display_items(**items: Any) -> dict[str, DisplayDataItem]:
-    """Returns what the page of a job shows of a transform; labels are the names."""
-    return {
-        name: DisplayDataItem(
-            value if isinstance(value, int) else str(value), label=name.replace("_", " ").capitalize()
-        )
-        for name, value in items.items()
-    }
 
 
 def write_blocks(

@@ -12,7 +12,6 @@ from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,12 +121,6 @@ def test_names_and_types(datasets: Any, tmp_path: Path) -> None:
             read = pipeline | ReadDataset(name, "train", data_dir=tmp_path, with_ids=True)
             assert str(read.element_type).startswith("Tuple[<class 'str'>, Dict[<class 'str'>, Any]")
             assert_that(read | beam.combiners.Count.Globally(), equal_to([count]))
-
-
-def test_what_a_job_page_shows(datasets: Any) -> None:
-    read = ReadDataset(datasets((20, 10), True).dataset_dir, "train[:50%]")
-    shown = {item.key: item.value for item in DisplayData.create_from(read).items}
-    assert (shown["split"], shown["examples"], shown["range_bytes"]) == ("train[:50%]", 15, 1 << 20)
 
 
 def test_counts_what_it_reads(datasets: Any) -> None:

@@ -1,7 +1,6 @@
 """WriteDataset in pipelines that know nothing of builders."""
 
 import uuid
-from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -139,24 +138,6 @@ def test_what_is_wrong_is_said_before_the_run(tmp_path):
         pipeline | beam.Create(pairs(0, 3)) | WriteDataset("words", FEATURES, data_dir=tmp_path)
     with pytest.raises(errors.AlreadyPublishedError):
         local() | beam.Create(pairs(0, 3)) | WriteDataset("words", FEATURES, data_dir=tmp_path)
-
-
-def test_display_data_names_dataset_and_place(tmp_path):
-    from beam_datasets.beam.write import EngineOptions, WriteExamples
-    from beam_datasets.generate import publish
-    from beam_datasets.generate.plan import ShardingOptions
-
-    info = Numbers(data_dir=tmp_path)._info()
-    made = publish.announce(info, str(Path(tmp_path) / "d"), sharding=ShardingOptions(), runner="x", builder="a:B")
-    shown = {item["key"]: item["value"] for item in _display(WriteExamples(made, engine=EngineOptions("/spill")))}
-    assert shown["dataset"] == "numbers:1.0.0"
-    assert shown["payload"] == "spilled"
-
-
-def _display(transform) -> list[dict[str, object]]:
-    from apache_beam.transforms.display import DisplayData
-
-    return [item.get_dict() for item in DisplayData.create_from(transform).items]
 
 
 def test_a_pipeline_of_one_s_own_reserves_a_version_of_a_store_when_it_starts():
