@@ -21,7 +21,7 @@ from beam_datasets.metadata.names import DatasetName, check_config_name, did_you
 from beam_datasets.metadata.version import Version, choose_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from beam_datasets.features import FeatureConnector
     from beam_datasets.metadata.version import VersionOrStr
@@ -204,12 +204,17 @@ def _no_version(directory: str) -> str:
 def list_datasets(data_dir: DataDir = None) -> list[str]:
     """Returns the names of the datasets that have a published version, or that this user may not look into."""
     root = root_dir(data_dir)
-    return [name for name in _subdirs(root) if _has_versions(name, root)]
+    return [name for name in _subdirs(root) if _unless_denied(_has_versions, name, root)]
 
 
 def _has_versions(name: str, root: str) -> bool:
+    return bool(list_versions(name, data_dir=root) or list_configs(name, root))
+
+
+def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
+    """Returns what a look gives; True if this user may not look: opening gives the reason."""
     try:
-        return bool(list_versions(name, data_dir=root) or list_configs(name, root))
+        return is_there(*place)
     except PathPermissionError:
         return True
 
@@ -231,14 +236,7 @@ def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = N
 
 def _versions_in(folder: str) -> list[Version]:
     there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
-    return sorted(version for version in there if _may_be_published(storage.join(folder, str(version))))
-
-
-def _may_be_published(dataset_dir: str) -> bool:
-    try:
-        return is_published(dataset_dir)
-    except PathPermissionError:
-        return True
+    return sorted(version for version in there if _unless_denied(is_published, storage.join(folder, str(version))))
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:

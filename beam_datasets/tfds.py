@@ -237,13 +237,12 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         sources = super()._sources(pipeline)
         if self._downloads is None or not self._downloads.offline:  # not on a worker
             for split, source in sources.items():
-                if isinstance(source, types.GeneratorType) and any(map(_is_unnamed, connectors_in(self.info.features))):
+                if isinstance(source, types.GeneratorType) and any(
+                    isinstance(each, connectors.ClassLabel) and each.label_names is None
+                    for each in connectors_in(self.info.features)
+                ):
                     sources[split] = itertools.chain(list(itertools.islice(source, 1)), source)
         return sources
-
-
-def _is_unnamed(feature: Any) -> bool:
-    return isinstance(feature, connectors.ClassLabel) and feature.label_names is None
 
 
 class BeamBasedBuilder(GeneratorBasedBuilder, builders.BeamBasedBuilder, skip_registration=True):

@@ -273,9 +273,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """What reads the rows of a piece."""
 
     def _rows_reader(self) -> Rows:
-        return Rows(
-            self._rows, self._fields, self._dropped, self._key, self._missing, self._exif_orientation, self._assign
-        )
+        dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
+        return Rows(self._rows, self._fields, dropped, self._key, self._missing, self._exif_orientation, self._assign)
 
     def _guess_of(
         self, rows: Callable[[Piece], Iterator[Row]], guess: Guess | None = None, kind_of: KindOf = kind_of_value
@@ -359,10 +358,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if wrong:
             raise InputError("\n  ".join(wrong))
         return {name: with_labels(field, name, self._values_at) for name, field in fields.items()}
-
-    @property
-    def _dropped(self) -> frozenset[str]:
-        return frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
 
     def _features(self) -> FeatureConnector:
         return FeaturesDict({name: to_feature(field) for name, field in self._fields.items()})

@@ -67,14 +67,12 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
     Raises:
         InputError: a pattern matches nothing.
     """
-    listed = [_absolute(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+    given = [patterns] if isinstance(patterns, str) else patterns
+    listed = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in given]
     found = {path: size for pattern in listed for path, size in _match(pattern, hidden)}
-    root = _common_folder(listed)
+    # the deepest folder, with its last separator, that all patterns lie in
+    root = _folder_of(os.path.commonprefix(list(map(_fixed_folder, listed))))  # noqa: RUF071  # URLs have no paths
     return sorted(InputFile(path[len(root) :].replace(os.sep, "/"), path, size) for path, size in found.items())
-
-
-def _absolute(pattern: str) -> str:
-    return pattern if "://" in pattern else os.path.abspath(os.path.expanduser(pattern))
 
 
 def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
@@ -95,12 +93,6 @@ def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
     return files
 
 
-def _common_folder(patterns: Sequence[str]) -> str:
-    """Returns the deepest folder, with its last separator, that all patterns lie in."""
-    shared = os.path.commonprefix(list(map(_fixed_folder, patterns)))  # noqa: RUF071  # of texts: URLs have no paths
-    return _folder_of(shared)
-
-
 def _fixed_folder(pattern: str) -> str:
     if os.path.isdir(pattern):
         return pattern.rstrip(os.sep) + os.sep
@@ -111,11 +103,6 @@ def _fixed_folder(pattern: str) -> str:
 
 def _folder_of(path: str) -> str:
     return path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
-
-
-def is_compressed(path: str) -> bool:
-    """Returns whether a file's name means that it is compressed."""
-    return bool(CompressionTypes.detect_compression_type(path) != CompressionTypes.UNCOMPRESSED)
 
 
 def open_bytes(path: str) -> BinaryIO:
@@ -154,7 +141,8 @@ def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[
     """
     cut = []
     for file in files:
-        starts = [0] if is_compressed(file.path) else range(0, max(file.size, 1), piece_size)
+        is_compressed = CompressionTypes.detect_compression_type(file.path) != CompressionTypes.UNCOMPRESSED
+        starts = [0] if is_compressed else range(0, max(file.size, 1), piece_size)
         stops = [*starts[1:], None]
         cut += [Piece(file, start, stop) for start, stop in zip(starts, stops)]
     return cut

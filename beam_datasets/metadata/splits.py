@@ -92,7 +92,7 @@ class AbstractSplit(ABC):
         """Returns the ranges that the expression means, in its order.
 
         Args:
-            splits: name -> `SplitInfo`, or what has its `num_examples` and `offsets`.
+            splits: name -> `SplitInfo`.
 
         Raises:
             SplitError: a split is not there, or a slice does not fit it.
@@ -186,7 +186,8 @@ class ReadInstruction(AbstractSplit):
     def _index(self, value: float, split: SplitInfo) -> int:
         total = split.num_examples
         if self.unit == "shard":
-            return _examples_before(int(value), split.offsets)
+            # As many shards as the list slice [:value] would have: beyond the end it clips.
+            return int(split.offsets[len(range(split.num_shards)[: int(value)])])
         if self.unit == "%":
             value = self._examples_of(value, total)
         if abs(value) > total:
@@ -225,11 +226,6 @@ class ReadInstruction(AbstractSplit):
 
 def _number(value: float) -> str:
     return repr(int(value) if value == value // 1 else float(value))
-
-
-def _examples_before(shard: int, offsets: NDArray[np.int64]) -> int:
-    # As many shards as the list slice [:shard] would have: beyond the end it clips.
-    return int(offsets[len(range(len(offsets) - 1)[:shard])])
 
 
 @dataclass(frozen=True, repr=False)

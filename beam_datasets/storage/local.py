@@ -112,7 +112,8 @@ class LocalWriter(Writer):
                 self._file.writelines(buffers)
             if self._file.tell() - self._flushed >= _WRITEBACK_BYTES:
                 self._flushed = self._file.tell()
-                _start_writeback(self._file.fileno())
+                if call := _sync_file_range():  # so that publishing waits less in fsync, which reports what fails
+                    call(self._file.fileno(), 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def commit(self) -> None:
         """Renames; on an error the temporary file is gone."""
@@ -154,17 +155,11 @@ def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
 
 @functools.cache
 def _sync_file_range() -> Callable[..., int] | None:
-    """Returns the system call of Linux, which Python does not have."""
+    """Returns the system call of Linux that starts to write a file's new bytes to the disk without waiting."""
     call = getattr(ctypes.CDLL(None), "sync_file_range", None) if sys.platform == "linux" else None
     if call is not None:
         call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     return call
-
-
-def _start_writeback(descriptor: int) -> None:
-    """Starts to write a file's new bytes to the disk without waiting, so that publishing waits less in fsync."""
-    if call := _sync_file_range():
-        call(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)  # a hint: fsync reports what fails
 
 
 def exists(path: str) -> bool:
