@@ -34,8 +34,8 @@ from beam_datasets.generate.blocks import (
     num_buckets,
     split_by_key,
 )
-from beam_datasets.generate.levels import MergeLimits
 from beam_datasets.generate.merge import merge_blocks
+from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.native import note_if_missing
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.levels import MergeLimits, level_sizes
-from beam_datasets.generate.plan import choose_shards
+from beam_datasets.generate.plan import MergeLimits, choose_shards, level_sizes
 from beam_datasets.generate.units import pair_and_splits, read_together
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from scale import PARTS, Scenario, _counts, _size
 from beam_datasets.beam.write import MANY_SHARDS, SPILLED_BLOCK_SIZE
 from beam_datasets.generate import histogram, plan
 from beam_datasets.generate.blocks import HEAD_BYTES, MAX_GROWTH
-from beam_datasets.generate.levels import MergeLimits, plan_levels
 from beam_datasets.generate.merge import IN_STORE, READS_AT_ONCE
+from beam_datasets.generate.plan import MergeLimits, plan_levels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

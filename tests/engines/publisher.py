@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import crc32c
-import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError
-from beam_datasets.features import FeaturesDict
-from beam_datasets.generate import histogram, plan, publish, shard_writer
-from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
-from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.generate import publish
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.metadata.version import Version
+from tests.generate.test_publish import announced, staged
 
 REFUSED = 3
 """Exit code: another run has published, or is publishing."""
@@ -44,24 +40,9 @@ def run(data_dir: str, env: Mapping[str, str], count: int, ready: Any = None) ->
 
 def publish_numbers(data_dir: str, count: int) -> None:
     """Publishes `ds` with this many examples."""
-    place = storage.join(data_dir, "ds", VERSION)
-    features = FeaturesDict({"n": np.int64})
-    info = DatasetInfo(builder=DatasetIdentity("ds", Version(VERSION), place), features=features)
-    options = plan.ShardingOptions(num_shards=count // 5)
-    publication = publish.announce(info, place, sharding=options, runner="", builder="a:B")
+    publication = announced(data_dir, num_shards=count // 5)
     with publish.staging(publication):
-        builder = BlockBuilder("train", lambda n: b"example %d" % n, block_size=1 << 20)
-        for n in range(count):
-            builder.add(n, n)
-        block = builder.flush()
-        counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
-        made = plan.make_plan({"train": counts}, ["train"], options)
-        where = shard_writer.Destination(publication.staging_dir, "ds")
-        groups = [
-            shard_writer.write_group(made.group(number), [part], where)
-            for number, part in plan.route(block, made.split("train"))
-        ]
-        publish.publish(publication, made, [shard for group in groups for shard in group])
+        publish.publish(publication, *staged(publication, count))
 
 
 def check_version(data_dir: str, name: str = "ds") -> bool:

@@ -16,8 +16,8 @@ from beam_datasets.beam import write
 from beam_datasets.generate import plan
 from beam_datasets.generate.blocks import histogram_of, make_block
 from beam_datasets.generate.histogram import merge
-from beam_datasets.generate.levels import SLACK, MergeLimits, level_sizes, plan_levels
 from beam_datasets.generate.merge import IN_STORE, merge_blocks
+from beam_datasets.generate.plan import SLACK, MergeLimits, level_sizes, plan_levels
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
