@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import importlib.util
 import os
 import sys
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
 from beam_datasets.cli.printing import plural, say, table
-from beam_datasets.errors import StorageError
+from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
 from beam_datasets.statistics.summary import prepare
@@ -76,7 +78,7 @@ def run(args: Sequence[str]) -> int:
         found = _compute(request, known, beam_options)
         place = _save(found, request, known)
     if known.html:
-        storage.write_bytes(known.html, page(found).encode())
+        storage.write_bytes(known.html, page(found, embedded_images(found)).encode())
     if known.json:
         sys.stdout.write(json_text(found))
         return 0
@@ -93,6 +95,25 @@ def _check_html(path: str | None) -> None:
             storage.check_writable(path, in_dir=True)
     except (StorageError, ValueError) as error:
         raise UsageError(f"--html is {path!r}, where no file can be written: {error}") from error
+
+
+def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
+    """Returns path -> data URL and description of some images of the first slice; nothing without Pillow."""
+    expression = next(iter(found.slices), None)
+    if expression is None or not importlib.util.find_spec("PIL"):
+        return {}
+    from beam_datasets.cli.explorer.media import media
+    from beam_datasets.cli.explorer.pages import opened, sample_images
+
+    published = opened(found.directory)
+    shown: dict[str, list[tuple[str, str]]] = {}
+    for path, some in sample_images(published, expression).items():
+        shown[path] = []
+        for index, item in some:
+            with contextlib.suppress(FeatureError):  # a damaged image
+                data = base64.b64encode(media(published, expression, index, path, item, 96)[0]).decode()
+                shown[path].append((f"data:image/png;base64,{data}", f"{path} of example {index} of {expression}"))
+    return shown
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:

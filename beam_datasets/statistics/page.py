@@ -1,8 +1,12 @@
-"""Statistics as one HTML page that needs nothing else: no scripts, no fonts, no network."""
+"""Statistics as one HTML page that needs nothing else: no fonts, no network, and a script only to sort and scale."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from html import escape
+from importlib import resources
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,152 +15,258 @@ from beam_datasets.statistics.report import SIZES, constant_size
 from beam_datasets.statistics.sketches import bar_edges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from beam_datasets.statistics.report import Statistics
 
-STYLE = """
-:root { color-scheme: light dark; --line: #8886; --s0: #4a87c4; --s1: #d9822b; --s2: #4d9a58; --s3: #a05fb5; }
-* { box-sizing: border-box; overflow-wrap: anywhere; }
-body { margin: 0 auto; padding: 1.5rem; max-width: 76rem; font: 15px/1.45 system-ui, sans-serif; }
-h1, h2, h3, p { margin: .2rem 0; }
-nav { margin: 1rem 0; line-height: 1.9; }
-nav a { margin-right: .9rem; }
-section { margin: 1rem 0; padding: 1rem; border: 1px solid var(--line); border-radius: 8px; }
-.slices { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: 1rem 2rem; }
-.slices > div { min-width: 0; max-width: 44rem; }
-.soft, .note, dt, figcaption, caption { font-size: .9rem; text-align: left; }
-.facts { display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; margin: 0 0 .6rem; }
-.facts dt, .facts dd { display: inline; margin: 0 0 0 .35rem; }
-.facts dd { font-weight: 600; }
-figure { margin: .4rem 0 .8rem; max-width: 44rem; }
-.plot { display: block; width: 100%; height: 7rem; border-bottom: 1px solid var(--line); }
-.s0 { fill: var(--s0); color: var(--s0); } .s1 { fill: var(--s1); color: var(--s1); }
-.s2 { fill: var(--s2); color: var(--s2); } .s3 { fill: var(--s3); color: var(--s3); }
-.plot .many { fill-opacity: .5; }
-.bars { width: 100%; font-size: .85rem; table-layout: fixed; border-collapse: collapse; }
-.bars th { width: 40%; font-weight: 400; text-align: left; overflow: hidden; white-space: pre; }
-.bars svg { display: block; width: 100%; height: .8rem; }
-.number { text-align: right; width: 4.6rem; font-variant-numeric: tabular-nums; }
-"""
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
 COUNTS["unreadable"] = "of unknown size"
-_MOST_ROWS = 30  # of labels; values are cut before
+_MAX_ROWS = 1000  # of labels
 _TOP = 10
 _COLOURS = 4
 _CAPTIONS = {"values": "values", "items": "items of an example", "bytes": "bytes", "height": "height", "width": "width"}
 _CAPTIONS["channels"] = "channels"
+_NOISE = 1.95  # the two-sample Kolmogorov-Smirnov test at 0.1%
+_EVEN, _MIN_IDS = 0.05, 20
 
 
-def page(statistics: Statistics) -> str:
-    """Returns the page, the same for the same statistics."""
-    return "\n".join(_page(statistics)) + "\n"
+def style() -> str:
+    """Returns the style sheet of the pages."""
+    return resources.files(__package__).joinpath("page.css").read_text("utf-8")
 
 
-def _page(statistics: Statistics) -> Iterator[str]:
-    title = escape(statistics.dataset)
-    yield f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-    yield f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
-    yield f'<h1>{title}</h1><p class="note">digest {escape(statistics.digest)}</p>'
-    if statistics.unknown:
-        yield f"<p>Left out, as their class is not known: {escape(', '.join(statistics.unknown))}</p>"
-    yield f"<main>{content(statistics.slices)}</main></body></html>"
+def script() -> str:
+    """Returns the script of the pages: it sorts tables, scales bars and filters rows."""
+    return resources.files(__package__).joinpath("page.js").read_text("utf-8")
 
 
-def content(slices: Mapping[str, Any]) -> str:
-    """Returns slices side by side as HTML without styles of its own, which needs the rules of `STYLE`.
+def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> str:
+    """Returns the page, the same for the same statistics.
+
+    Args:
+        statistics: of slices of a dataset.
+        images: path of a feature -> URL and description of some of its images.
+    """
+    title, code = escape(statistics.dataset), script()
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    unknown = escape(", ".join(statistics.unknown))
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style()}</style></head><body>\n'
+        f'<main><h1>{title}</h1><p class="note">digest {escape(statistics.digest)}</p>\n'
+        f"{f'<p>Left out, as their class is not known: {unknown}</p>' if unknown else ''}\n"
+        f"{content(statistics.slices, images=images)}</main><script>{code}</script></body></html>\n"
+    )
+
+
+def content(
+    slices: Mapping[str, Any],
+    example_url: Callable[[str, int], str] | None = None,
+    images: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+) -> str:
+    """Returns slices side by side as HTML without styles of its own, which needs those of `style()`.
 
     Args:
         slices: name -> {'examples': number, 'features': path -> statistics}, as in `Statistics`; they may be of several
             datasets.
+        example_url: returns the URL of an example of a slice, for the extremes.
+        images: path of a feature -> URL and description of some of its images.
     """
     paths = list(dict.fromkeys(path for part in slices.values() for path in part["features"]))
-    examples = (
+    legend = (
         f'<span class="s{place % _COLOURS}">\u25a0</span> {escape(name)}: {part["examples"]:,} '
         f"example{'' if part['examples'] == 1 else 's'}"
         for place, (name, part) in enumerate(slices.items())
     )
-    links = (f'<a href="#f{number}">{escape(path)}</a>' for number, path in enumerate(paths))
+    found = {path: {name: part["features"].get(path) for name, part in slices.items()} for path in paths}
     sections = (
-        _feature(number, path, {name: part["features"].get(path) for name, part in slices.items()})
+        _feature(number, path, found[path], example_url, (images or {}).get(path, ()))
         for number, path in enumerate(paths)
     )
-    nav = f'<nav aria-label="features">{" ".join(links)}</nav>'
-    return "\n".join([f"<p>{', '.join(examples)}</p>", nav, *sections, _NOTES])
+    log = '<p><label id="log" hidden><input type="checkbox"> Logarithmic bars</label></p>'
+    return "\n".join([f"<p>{', '.join(legend)}</p>", _overview(found), log, *sections, _NOTES])
 
 
-def _feature(number: int, path: str, found: Mapping[str, dict[str, Any] | None]) -> str:
-    parts = {name: part for name, part in found.items() if part is not None}
-    kinds = ", ".join(dict.fromkeys(part["type"] for part in parts.values()))
-    marks = "".join(f" <mark>{escape(mark)}</mark>" for mark in _marks(found))
-    columns = (f"<div><h3>{escape(name)}</h3>{_facts(part)}{_tables(part)}</div>" for name, part in parts.items())
+def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns a row for each feature: where to look first."""
+    several = any(len(parts) > 1 for parts in found.values())
+    heads = ["type", "missing", "distinct", *(["drift"] if several else []), "notes"]
+    lines = []
+    for number, (path, parts) in enumerate(found.items()):
+        known = [part for part in parts.values() if part is not None]
+        lost = max((part["missing"] / (part["missing"] + part["values"] or 1) for part in known), default=0)
+        distinct = max(known, key=lambda part: part["distinct"])
+        gap = _drift(parts)
+        drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
+        lines.append(
+            f'<tr><th scope="row"><a href="#f{number}">{escape(path)}</a></th><td>{escape(_kinds(parts))}</td>'
+            f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
+            f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}<td>{_marks(parts)}</td></tr>'
+        )
+    numbers = ("missing", "distinct", "drift")
+    columns = (f'<th scope="col"{" class=number" * (head in numbers)}>{head}</th>' for head in heads)
     return (
-        f'<section id="f{number}"><h2>{escape(path)}</h2><p><span class="soft">{escape(kinds)}</span>{marks}</p>'
-        f'{"".join(_plots(found))}<div class="slices">{"".join(columns)}</div></section>'
+        '<div class="wide" tabindex="0" role="region" aria-label="all features"><table class="sortable"><thead><tr>'
+        f'<th scope="col">feature</th>{"".join(columns)}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     )
 
 
-def _marks(found: Mapping[str, dict[str, Any] | None]) -> Iterator[str]:
-    """Yields what is conspicuous of a feature: that it is missing or constant."""
+def _feature(
+    number: int,
+    path: str,
+    found: Mapping[str, dict[str, Any] | None],
+    example_url: Callable[[str, int], str] | None,
+    images: Sequence[tuple[str, str]],
+) -> str:
+    facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in found.items() if part is not None}
+    pictures = "".join(f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' for url, text in images)
+    return (
+        f'<section id="f{number}"><h2>{escape(path)}</h2><p><span class="soft">{escape(_kinds(found))}</span> '
+        f"{_marks(found)}</p>{f'<p class=images>{pictures}</p>' if pictures else ''}"
+        f"{_numbers(facts, 'numbers')}{''.join(_plots(found, example_url))}{_tables(found)}</section>"
+    )
+
+
+def _kinds(found: Mapping[str, dict[str, Any] | None]) -> str:
+    return ", ".join(dict.fromkeys(part["type"] for part in found.values() if part is not None))
+
+
+def _distinct(feature: dict[str, Any]) -> str:
+    return f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
+
+
+def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
+    """Returns what is conspicuous of a feature: that it is missing, constant, an identifier, or differs."""
+    marks = []
     for name, part in found.items():
         if part is None:
-            yield f"not in {name}"
+            marks.append(f"not in {name}")
         elif part["distinct"] == 1 and part["distinct_exact"] and part["values"] > 1:
-            yield f"constant in {name}"
+            marks.append(f"constant in {name}")
         if part is not None and part["missing"]:
-            yield f"{part['missing']:,} missing in {name}"
+            marks.append(f"{part['missing']:,} missing in {name}")
+    parts = [part for part in found.values() if part is not None]
+    if parts and all(map(is_identifier, parts)):
+        marks.append("identifier")
+    counts, gap = [part["values"] for part in parts], _drift(found)
+    if gap is not None and gap > _NOISE * sqrt(sum(1 / count for count in sorted(counts)[:2])):
+        marks.append("differs")
+    return " ".join(f"<mark>{escape(mark)}</mark>" for mark in marks)
 
 
-def _facts(feature: dict[str, Any]) -> str:
-    """Returns the numbers shown for a feature, as a list of descriptions."""
+def is_identifier(feature: dict[str, Any]) -> bool:
+    """Returns whether integers all differ and are evenly spread, so that bars would be of one height."""
+    if "quantiles" not in feature or not isinstance(feature["min"], int) or feature["values"] < _MIN_IDS:
+        return False
+    low, width = feature["min"], feature["max"] - feature["min"]
+    even = all(
+        abs(value - low - float(share) * width) <= _EVEN * width for share, value in feature["quantiles"].items()
+    )
+    return even and feature["distinct"] >= feature["values"] * (1 if feature["distinct_exact"] else 0.95)
+
+
+def _facts(feature: dict[str, Any]) -> dict[str, str]:
+    """Returns the counts of a feature, as HTML."""
     facts = {"values": f"{feature['values']:,}"}
     facts |= {name: f"{feature[key]:,}" for key, name in ({"missing": "missing"} | COUNTS).items() if feature.get(key)}
-    facts["distinct"] = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
+    facts["distinct"] = _distinct(feature)
     if size := constant_size(feature):
         facts["size"] = size
-    return _list(facts | _spread(feature))
+    return facts
 
 
-def _spread(found: dict[str, Any]) -> dict[str, str]:
+def _spread(found: dict[str, Any], name: str, example_url: Callable[[str, int], str] | None) -> dict[str, str]:
+    """Returns extremes, quantiles and moments, as HTML; the extremes link to their examples."""
     if "mean" not in found:
         return {}
-    if found["min"] == found["max"]:
-        return {"always": number_text(found["min"])}
-    quantiles = found["quantiles"]
-    values = {"min": found["min"], "5%": quantiles["0.05"], "25%": quantiles["0.25"], "median": quantiles["0.5"]}
-    values |= {"75%": quantiles["0.75"], "95%": quantiles["0.95"], "max": found["max"]}
-    values |= {"mean": found["mean"], "std": found["std"]}
-    return {name: number_text(value) for name, value in values.items()}
+
+    def extreme(side: str) -> str:
+        text, index = number_text(found[side]), found.get(f"{side}_at")
+        if index is None or found["min"] == found["max"]:
+            return text
+        url = example_url and example_url(name, index)
+        text = f'<a href="{escape(url)}">{text}</a>' if url else text
+        return f'{text} <span class="soft">example {index:,}</span>'
+
+    quantiles = {"5%": "0.05", "25%": "0.25", "median": "0.5", "75%": "0.75", "95%": "0.95"}
+    middle = {text: number_text(found["quantiles"][share]) for text, share in quantiles.items()}
+    moments = {what: number_text(found[what]) for what in ("mean", "std")}
+    return {"min": extreme("min"), **middle, "max": extreme("max"), **moments}
 
 
-def _list(facts: dict[str, str]) -> str:
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
-    return f'<dl class="facts">{items}</dl>'
+def _numbers(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
+    """Returns a table with a row for each slice.
+
+    Args:
+        facts: name of the slice -> name of a column -> HTML.
+        caption: of the table.
+    """
+    heads = list(dict.fromkeys(head for row in facts.values() for head in row))
+    order = [*(head for head in heads if head not in _LAST), *(head for head in _LAST if head in heads)]
+    lines = (
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f'<td class="number">{row.get(head, "")}</td>' for head in order)
+        + "</tr>"
+        for name, row in facts.items()
+    )
+    columns = "".join(f'<th scope="col" class="number">{escape(head)}</th>' for head in order)
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table><thead><tr>'
+        f'<th scope="col">slice</th>{columns}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )
 
 
-def _plots(found: Mapping[str, dict[str, Any] | None]) -> Iterator[str]:
+_LAST = ("min", "5%", "25%", "median", "75%", "95%", "max", "mean", "std")
+
+
+def _plots(found: Mapping[str, dict[str, Any] | None], example_url: Callable[[str, int], str] | None) -> Iterator[str]:
+    if all(part is None or is_identifier(part) for part in found.values()):
+        yield '<p class="soft">Integers that all differ and are evenly spread, so no histogram.</p>'
+        return
     for name, caption in _CAPTIONS.items():
-        spreads = {
-            place: (label, part if name == "values" else part[name])
-            for place, (label, part) in enumerate(found.items())
-            if part is not None and (name == "values" or name in part) and not (name in SIZES and constant_size(part))
-        }
-        spreads = {place: (label, spread) for place, (label, spread) in spreads.items() if "histogram" in spread}
+        spreads = _spreads(found, name)
         sizes = {spread[side] for _, spread in spreads.values() for side in ("min", "max")}
         if len(sizes) < 2:
             if sizes and name != "values":
                 yield f'<p class="soft">{caption}: {number_text(sizes.pop())} each</p>'
             continue
-        facts = "" if name == "values" else "".join(_list(_spread(spread)) for _, spread in spreads.values())
-        yield f"<figure><figcaption>{caption}</figcaption>{facts}{histogram_plot(spreads, caption)}</figure>"
+        rows = {label: _spread(spread, label, example_url) for label, spread in spreads.values()}
+        facts = "" if name == "values" else _numbers(rows, caption)
+        yield f"<figure><figcaption>{caption}</figcaption>{histogram_plot(spreads, caption)}</figure>{facts}"
 
 
-def _tables(feature: dict[str, Any]) -> str:
-    if "labels" in feature:
-        rows = [(str(number) if name is None else name, count) for number, name, count in feature["labels"]]
-        return bars_table(rows, feature["values"], "labels")
-    rows = [(_shown(value), count) for value, count in feature.get("top", ())[:_TOP]]
-    return bars_table(rows, feature["values"], "most frequent", exact=feature["top_exact"]) if rows else ""
+def _spreads(found: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Returns number of the slice -> its name, and what is known of its values, items, bytes, ..."""
+    spreads = {
+        place: (label, part if name == "values" else part[name])
+        for place, (label, part) in enumerate(found.items())
+        if part is not None and (name == "values" or name in part) and not (name in SIZES and constant_size(part))
+    }
+    return {place: (label, spread) for place, (label, spread) in spreads.items() if "histogram" in spread}
+
+
+def _tables(found: Mapping[str, dict[str, Any] | None]) -> str:
+    """Returns the labels or the most frequent values of all slices, in one table."""
+    counts: dict[str, dict[int, int]] = {}
+    for place, feature in enumerate(found.values()):
+        labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
+        top = [(_shown(value), count) for value, count in (feature or {}).get("top", ())]
+        for name, count in labels or top[:_TOP]:
+            counts.setdefault(name, {})[place] = counts.get(name, {}).get(place, 0) + count
+        for name, count in top[_TOP:]:  # of what is among the first of another slice
+            if name in counts:
+                counts[name].setdefault(place, count)
+    if not counts:
+        return ""
+    parts = list(found.values())
+    caption = "labels" if any("labels" in (part or {}) for part in parts) else "most frequent"
+    return bars_table(
+        [(name, [row.get(place) for place in range(len(parts))]) for name, row in counts.items()],
+        [(name, (part or {}).get("values", 0), (part or {}).get("top_exact", True)) for name, part in found.items()],
+        caption,
+    )
 
 
 def _shown(value: Any) -> str:
@@ -169,11 +279,40 @@ _NOTES = (
     '<p class="note">Counts, extremes, means and standard deviations are exact. Quantiles are within the bounds '
     "that the JSON gives with each. A ~ stands before estimates: of different values (standard error 1.6%), and of "
     "how often the most frequent occur, where there are more than 4,096 different ones. Bars are approximate at "
-    "their edges.</p>"
+    "their edges. Drift is the largest difference between the cumulative shares of the first slice and of another: of "
+    "numbers, lengths, sizes, and labels in their order. A feature differs if chance makes such a difference in fewer "
+    "than one of a thousand pairs of slices.</p>"
 )
 
 
 # ------------------------------------------------------------------------------------------------------------- plots
+
+
+def _drift(found: Mapping[str, dict[str, Any] | None]) -> float | None:
+    """Returns the largest difference of cumulative shares between the first slice and another; None without two."""
+    gaps = []
+    for name in _CAPTIONS:
+        spreads = list(_spreads(found, name).values())
+        for other in spreads[1:]:
+            _, (first, second) = _common([spreads[0][1]["histogram"], other[1]["histogram"]])
+            gaps.append(_gap(first, second))
+    parts = [part for part in found.values() if part is not None and part["values"]]
+    labelled = [{n: count / part["values"] for n, _, count in part["labels"]} for part in parts if "labels" in part]
+    for shares in labelled[1:]:
+        numbers = sorted({*labelled[0], *shares})
+        gaps.append(_gap([labelled[0].get(n, 0) for n in numbers], [shares.get(n, 0) for n in numbers]))
+    return max(gaps, default=None)
+
+
+def _gap(first: Sequence[float], second: Sequence[float]) -> float:
+    return float(abs(np.cumsum(first) - np.cumsum(second)).max(initial=0))
+
+
+def _common(found: Sequence[dict[str, Any]]) -> tuple[list[Any], list[list[float]]]:
+    """Returns edges of bars for all histograms, and the shares of each in them."""
+    low, high = min(h["edges"][0] for h in found), max(_last(h["edges"]) for h in found)
+    edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in found))
+    return edges, [_shares(histogram, edges) for histogram in found]
 
 
 def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str) -> str:
@@ -186,9 +325,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     found = [spread["histogram"] for _, spread in spreads.values()]
     edges, heights = found[0]["edges"], [found[0]["counts"]]
     if len(found) > 1:  # shares, because slices have different sizes
-        low, high = min(h["edges"][0] for h in found), max(_last(h["edges"]) for h in found)
-        edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in found))
-        heights = [_shares(histogram, edges) for histogram in found]
+        edges, heights = _common(found)
     highest = max(map(max, heights), default=0) or 1
     bars, notes = [], []
     for (place, (name, spread)), values in zip(spreads.items(), heights):
@@ -204,14 +341,14 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
         notes += [f"{name}: {', '.join(outside)}"] if outside and len(found) > 1 else outside
     most = f"at most {highest:,} in a bar" if len(found) == 1 else f"at most {highest:.1%} of a slice in a bar"
     if len(found) == 2:
-        gap = abs(np.cumsum(heights[0]) - np.cumsum(heights[1])).max()
-        notes.append(f"largest difference of cumulative shares {gap:.1%}")
+        notes.append(f"largest difference of cumulative shares {_gap(*heights):.1%}")
     low, high = (f(spread[m] for _, spread in spreads.values()) for f, m in ((min, "min"), (max, "max")))
-    span = f"{number_text(max(edges[0], low))} to {number_text(min(_last(edges), high))}"
-    note = escape(", ".join([span, most, *notes]))
+    first, last = number_text(max(edges[0], low)), number_text(min(_last(edges), high))
+    note = escape(", ".join([most, *notes]))
     return (
         f'<svg class="plot" viewBox="0 0 {max(len(edges) - 1, 1)} 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(what)}: {note}">{"".join(bars)}</svg><p class="note">{note}</p>'
+        f'aria-label="{escape(what)}: {first} to {last}, {note}">{"".join(bars)}</svg>'
+        f'<p class="axis"><span>{first}</span><span>{note}</span><span>{last}</span></p>'
     )
 
 
@@ -242,32 +379,38 @@ def _is_whole(edges: Sequence[float]) -> bool:
     return isinstance(edges[0], int)
 
 
-def bars_table(rows: Sequence[tuple[str, int]], total: int, caption: str, *, exact: bool = True) -> str:
-    """Returns values and their counts as a table with bars.
+def bars_table(
+    rows: Sequence[tuple[str, Sequence[int | None]]], slices: Sequence[tuple[str, int, bool]], caption: str
+) -> str:
+    """Returns values and their counts in slices as a table with bars of shares.
 
     Args:
-        rows: what to call each value, and its count.
-        total: what shares are of.
+        rows: what to call each value, and its count in each slice; None if it is unknown.
+        slices: of each slice its name, what shares are of, and whether the counts are exact.
         caption: of the table.
-        exact: whether the counts are.
     """
-    highest = max((count for _, count in rows), default=0)
-    shown = rows if len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
-    about = "" if exact else "~"
-    lines = [f'<table class="bars"><caption>{escape(caption)}</caption><tbody>']
-    for name, count in shown:
-        width = 100 * count / (highest or 1)
-        bar = f'<svg aria-hidden="true"><rect class="s0" width="{width:.1f}%" height="100%"/></svg>' if count else ""
-        lines.append(
-            f'<tr><th scope="row">{escape(name)}</th>'
-            f"<td>{bar}</td>"
-            f'<td class="number">{about}{count:,}</td><td class="number">{share_text(count, total)}</td></tr>'
-        )
-    lines.append("</tbody></table>")
-    if len(shown) < len(rows):
-        rest = rows[len(shown) :]
-        lines.append(f'<p class="note">and {len(rest):,} more, {sum(count for _, count in rest):,} in all</p>')
-    return "".join(lines)
+    highest = max((n / total for _, row in rows for n, (_, total, _) in zip(row, slices) if n and total), default=1)
+    lines = []
+    for name, row in rows[:_MAX_ROWS]:
+        cells = ""
+        for place, (count, (_, total, exact)) in enumerate(zip(row, slices)):
+            width = 100 * (count or 0) / (total or 1) / highest
+            bar = f'<rect class="s{place % _COLOURS}" width="{width:.1f}%" height="100%"/>' if count else ""
+            number = "-" if count is None else f"{'' if exact else '~'}{count:,}"
+            cells += f'<td><svg aria-hidden="true">{bar}</svg></td><td class="number">{number}</td>'
+            cells += f'<td class="number">{share_text(count or 0, 0 if count is None else total)}</td>'
+        lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+    heads = "".join(
+        f'<td></td><th scope="col" class="number">{escape(name)}</th><th scope="col" class="number">share</th>'
+        for name, _, _ in slices
+    )
+    rest = [sum(count or 0 for count in row) for _, row in rows[_MAX_ROWS:]]
+    note = f'<p class="note">and {len(rest):,} more, {sum(rest):,} in all</p>' if rest else ""
+    return (
+        f'<div class="wide high" tabindex="0" role="region" aria-label="{caption}"><table class="bars sortable">'
+        f'<caption>{caption}</caption><thead><tr><th scope="col">{"label" if caption == "labels" else "value"}</th>'
+        f"{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------- wording

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.statistics.summary import Gathered, Request
 
-FORMAT = 2
+FORMAT = 3
 FOLDER = ".stats"
 """Beside the versions of a dataset: a directory with a file for each version. Names that begin with a dot are no
 versions to any reader, TensorFlow Datasets included."""
@@ -189,6 +189,8 @@ def _spread(spread: Spread) -> dict[str, Any]:
     return {
         "min": spread.value(spread.low),
         "max": spread.value(spread.high),
+        "min_at": spread.low_at,
+        "max_at": spread.high_at,
         "mean": mean,
         "std": deviation,
         "quantiles": {share: value for share, (value, _) in quantiles.items()},

@@ -246,6 +246,7 @@ class Spread:
         count: number of numbers.
         total, squares: see `exact_sums`.
         low, high: codes of the smallest and of the largest number.
+        low_at, high_at: index of the first record with it.
         shift: number of trailing bits of codes that bins leave out.
         bins: the occupied bins, ascending: codes without these bits.
         counts: number of numbers in each bin.
@@ -257,35 +258,49 @@ class Spread:
     squares: int = 0
     low: int = (1 << 64) - 1
     high: int = 0
+    low_at: int = 0
+    high_at: int = 0
     shift: int = 0
     bins: Codes = field(default_factory=lambda: np.zeros(0, np.uint64))
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def add(self, values: NDArray[Any], unique: tuple[Codes, NDArray[np.int64]] | None = None) -> None:
+    def add(
+        self,
+        values: NDArray[Any],
+        record_of: Callable[[int], int],
+        unique: tuple[Codes, NDArray[np.int64]] | None = None,
+    ) -> None:
         """Adds numbers.
 
         Args:
-            values: finite float64, int64 or uint64.
+            values: finite float64, int64 or uint64, in the order of their records.
+            record_of: returns the index of the record of a value by the value's place.
             unique: their distinct codes, ascending, and the count of each; None to compute them.
         """
         if not len(values):
             return
         total, squares = exact_sums(values)
         codes, counts = np.unique(codes_of(values), return_counts=True) if unique is None else unique
-        self._take(len(values), total, squares, int(codes[0]), int(codes[-1]))
+        low_at, high_at = record_of(int(values.argmin())), record_of(int(values.argmax()))
+        self._take(len(values), total, squares, (int(codes[0]), low_at), (int(codes[-1]), high_at))
         self._bin(0, codes, counts)
 
     def merge(self, other: Spread) -> None:
         """Adds the numbers of another spread."""
-        self._take(other.count, other.total, other.squares, other.low, other.high)
+        low, high = (other.low, other.low_at), (other.high, other.high_at)
+        self._take(other.count, other.total, other.squares, low, high)
         self._bin(other.shift, other.bins, other.counts)
 
-    def _take(self, count: int, total: int, squares: int, low: int, high: int) -> None:
+    def _take(self, count: int, total: int, squares: int, low: tuple[int, int], high: tuple[int, int]) -> None:
+        if not count:
+            return
+        if self.count:
+            low = min(low, (self.low, self.low_at))
+            high = max(high, (self.high, self.high_at), key=lambda found: (found[0], -found[1]))
         self.count += count
         self.total += total
         self.squares += squares
-        self.low = min(self.low, low)
-        self.high = max(self.high, high)
+        (self.low, self.low_at), (self.high, self.high_at) = low, high
 
     def _bin(self, shift: int, bins: Codes, counts: NDArray[np.int64]) -> None:
         common = max(shift, self.shift)

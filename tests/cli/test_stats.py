@@ -80,7 +80,7 @@ def test_slices_and_features_keep_their_order(copy, run, workers):
             assert list(slices[names[0]]["features"]) == list(info.features)
             text = run("stats", copy, *args, "--num_workers", workers, "--html", copy.parent / "page.html")[1]
             assert re.findall(r"^ds:1\.0\.0, (.*): \d+ examples?$", text, re.MULTILINE) == names
-            assert re.findall(r"<h3>(.*?)</h3>", (copy.parent / "page.html").read_text())[: len(names)] == names
+            assert re.findall("\u25a0</span> (.*?): ", (copy.parent / "page.html").read_text()) == names
 
 
 def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
@@ -130,7 +130,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
-        if tag != "meta":
+        if tag not in ("meta", "input", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -149,12 +149,12 @@ def test_a_page(tmp_path, run):
     assert (code, out.endswith(f"; page in {target}\n")) == (0, True)
     page = Page(target.read_text())
     assert page.open == []
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1  # that of the package
     assert "i" not in page.tags
     assert "<script>alert('1')</script>" in page.text
     assert target.read_text().count('<svg class="plot"') == 2
     assert all(link.startswith("#") for link in page.links)
-    assert "http" not in target.read_text()
+    assert "http:" not in target.read_text()
 
 
 @pytest.mark.parametrize(

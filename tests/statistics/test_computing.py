@@ -18,7 +18,7 @@ from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
-from beam_datasets.statistics.page import number_text, page
+from beam_datasets.statistics.page import content, number_text, page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
 from beam_datasets.statistics.summary import Range, cut, gather, image_size, merge, prepare
 from tests.exporting.conftest import DATA, MANY, dataset_of
@@ -263,7 +263,9 @@ def test_an_empty_slice_has_no_shares():
     found = compute(DATA / "spec_multi" / "small" / "1.0.0", ["train[:0]"])
     labels = compute(MANY, ["train[:0]"])
     for statistics in (found, labels):
-        assert "%" not in re.sub(r"<style>.*?</style>|train\[.*?\]|error 1.6%", "", page(statistics), flags=re.DOTALL)
+        assert "%" not in re.sub(
+            r"<style>.*?</style>|<script>.*?</script>|train\[.*?\]|error 1.6%", "", page(statistics), flags=re.DOTALL
+        )
         assert "%" not in "\n".join(lines(statistics))
     assert '<td class="number">0</td><td class="number">-</td>' in page(labels)
 
@@ -390,3 +392,45 @@ def test_damage_is_named(tmp_path):
     shard.write_bytes(whole[:-10] + b"x" + whole[-9:])
     with pytest.raises(errors.CorruptRecordError, match=r"00001-of-00002, byte \d+ \(record 3\)"):
         compute(directory)
+
+
+def test_extremes_have_the_first_example(tmp_path):
+    random = np.random.default_rng(3)
+    examples = [
+        {
+            "x": np.float32(random.choice([np.nan, np.inf, -1.5, 0, 2.5])),
+            "text": "a" * int(random.integers(0, 9)),
+            "n": random.integers(0, 5, int(random.integers(0, 4))).tolist(),
+        }
+        for _ in range(300)
+    ]
+    features = {"x": np.float32, "text": bd.features.Text(), "n": bd.features.Sequence(np.int64)}
+    directory = dataset_of(tmp_path, features, examples)
+    stored = list(bd.builder_from_directory(directory).as_dataset("train[20%:]"))
+    found = compute(directory, ["train[20%:]"]).slices["train[20%:]"]["features"]
+    numbers = {
+        "x": [[x] if np.isfinite(x := float(example["x"])) else [] for example in stored],
+        "text": [[len(example["text"])] for example in stored],
+        "n": [example["n"].tolist() for example in stored],
+        "items": [[len(example["n"])] for example in stored],
+    }
+    spreads = {"x": found["x"], "text": found["text"]["bytes"], "n": found["n"], "items": found["n"]["items"]}
+    for name, spread in spreads.items():
+        for side in ("min", "max"):
+            assert spread[f"{side}_at"] == next(i for i, row in enumerate(numbers[name]) if spread[side] in row), name
+
+
+def test_the_page_marks_identifiers_and_differences(tmp_path):
+    features = {"id": np.int64, "few": np.int64, "moved": np.int64}
+    examples = [{"id": 7 * n, "few": n % 9, "moved": n % 50 + n} for n in range(400)]
+    directory = dataset_of(tmp_path, features, sorted(examples, key=lambda example: example["moved"]))
+    html = page(compute(directory))
+    assert "<mark>identifier</mark>" in html
+    assert html.count('<svg class="plot"') == 2
+    low, high = (dataset_of(tmp_path / part, {"moved": np.int64}, rows) for part, rows in _HALVES.items())
+    halves = {name: compute(path).slices["train"] for name, path in (("a", low), ("b", high))}
+    assert "<mark>differs</mark>" in content(halves)
+    assert "<mark>differs</mark>" not in content({"a": halves["a"], "again": halves["a"]})
+
+
+_HALVES = {"low": [{"moved": n} for n in range(200)], "high": [{"moved": n} for n in range(150, 350)]}

@@ -32,11 +32,12 @@ NUMBERS = {
 
 def spread_of(*parts):
     """Returns the spread of parts, each gathered by itself."""
-    whole = Spread(parts[0].dtype.kind)
+    whole, first = Spread(parts[0].dtype.kind), 0
     for part in parts:
         one = Spread(part.dtype.kind)
-        one.add(part)
+        one.add(part, lambda place, first=first: first + place)
         whole.merge(one)
+        first += len(part)
     return whole
 
 
@@ -99,6 +100,7 @@ def test_quantiles_are_within_their_error(name):
     spread = spread_of(*np.array_split(numbers, min(7, len(numbers))))
     assert (spread.count, len(spread.bins) <= MAX_BINS) == (len(numbers), True)
     assert (spread.value(spread.low), spread.value(spread.high)) == (numbers.min().item(), numbers.max().item())
+    assert (spread.low_at, spread.high_at) == (numbers.argmin(), numbers.argmax())
     for share in (0, 0.001, 0.01, 0.25, 0.5, 0.9, 0.999, 1):
         value, error = spread.quantile(share)
         exact = np.quantile(numbers, share, method="inverted_cdf").item()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, media
 from beam_datasets.cli.explorer.summaries import Summaries
-from beam_datasets.cli.printing import printable
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
-from beam_datasets.statistics.page import STYLE, content
+from beam_datasets.statistics.page import content, script, style
 
 if TYPE_CHECKING:
     from beam_datasets.cli.explorer.pages import Catalogue
@@ -48,10 +46,8 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
     """
     web, summaries = flask(), Summaries()
     app = web.Flask(__name__, static_folder=None)
-    app.jinja_options = {"finalize": lambda value: printable(value) if type(value) is str else value}
+    app.jinja_options = {"finalize": pages.escaped}
     app.jinja_env.globals.update(MAX_SHOWN=MAX_SHOWN)
-    styles = STYLE + resources.files(__package__).joinpath("templates", "explore.css").read_text()
-    script = resources.files(__package__).joinpath("templates", "explore.js").read_text()
 
     def argument(name: str, default: str = "") -> str:
         return str(web.request.args.get(name, default)).strip()
@@ -146,21 +142,37 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         names = [f"{p.info.display_name} {e}" if several else e for p, e in chosen]
         slices = {name: summary.found for name, summary in zip(names, found) if summary.found is not None}
         complete = all(summary.found is not None for summary in found)
+        places = dict(zip(names, chosen))
+        at = {"name": chosen[0][0].info.display_name, "slice": chosen[0][1]}
+        images = {
+            path: [
+                (web.url_for("file", **at, index=index, path=path, item=item), f"{path} of example {index}")
+                for index, item in some
+            ]
+            for path, some in pages.sample_images(*chosen[0]).items()
+        }
+
+        def example_url(name: str, index: int) -> str:
+            published, expression = places[name]
+            where = {"name": published.info.display_name, "slice": expression, "index": index}
+            return str(web.url_for("example", **where))
+
         values = {
             "chosen": [(published.info.display_name, expression) for published, expression in chosen],
             "progress": [] if complete else [(name, s.done, s.total) for name, s in zip(names, found) if not s.found],
             "changes": pages.feature_changes(catalogue, [argument("name"), argument("name2")]) if several else [],
-            "content": printable(content(slices)) if complete else "",
+            "content": pages.escaped(content(slices, example_url, images)) if complete else "",
+            "code": catalogue.load_code(*chosen[0]),
             "index": catalogue.index()["datasets"],
         }
         return show("statistics", values)
 
-    @app.get("/explore.css")  # type: ignore[untyped-decorator]
-    def style() -> Any:
-        return web.Response(styles, mimetype="text/css")
+    @app.get("/page.css", endpoint="style")  # type: ignore[untyped-decorator]
+    def style_sheet() -> Any:
+        return web.Response(style(), mimetype="text/css")
 
-    @app.get("/explore.js")  # type: ignore[untyped-decorator]
+    @app.get("/page.js")  # type: ignore[untyped-decorator]
     def code() -> Any:
-        return web.Response(script, mimetype="text/javascript")
+        return web.Response(script(), mimetype="text/javascript")
 
     return app

@@ -12,13 +12,13 @@ import numpy as np
 
 from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
-from beam_datasets.cli.explorer.media import SOUNDS, media_of, stored_features
+from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
 from beam_datasets.cli.info import lineage_facts, list_dataset, listed
-from beam_datasets.cli.printing import size_text
+from beam_datasets.cli.printing import printable, size_text
 from beam_datasets.diffing.features import compare_features
-from beam_datasets.errors import DatasetNotFoundError
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import NestedDataset, RaggedArray
-from beam_datasets.features.sequence import below
+from beam_datasets.features.sequence import below, innermost
 from beam_datasets.materializing.where import Where
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbstractSplit
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 PAGE_ROWS = 20
+SAMPLE = 12  # examples whose images are among the statistics
 CELL = 120  # characters of a value among the rows
 MAX_TEXT = 20_000  # characters on the page of an example
 MAX_SCANNED, MAX_SECONDS, BLOCK = 100_000, 1.0, 2048  # of a request with a condition
@@ -37,6 +38,11 @@ _MAX_BARS = 400  # of shards
 _MAX_ITEMS = 100  # of a sequence on the page of an example
 
 opened = lru_cache(64)(builder_from_directory)
+
+
+def escaped(value: Any) -> Any:
+    """Returns a text that is shown with escapes for control characters, and any other value as it is."""
+    return printable(value) if type(value) is str else value
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,13 @@ class Catalogue:
         if name != self.only[0]:
             raise DatasetNotFoundError(f"only {self.only[0]} is shown here, got {name!r}")
         return opened(self.only[1])
+
+    def has(self, name: str) -> bool:
+        """Returns whether a version is among them."""
+        try:
+            return bool(self.open(name))
+        except (BeamDatasetsError, ValueError):
+            return False
 
     def index(self) -> dict[str, Any]:
         """Returns the versions by dataset, and the errors of those that cannot be read."""
@@ -95,7 +108,7 @@ class Catalogue:
 
 def _totals(splits: Mapping[str, Any]) -> dict[str, Any]:
     examples, num_bytes = (sum(split[what] for split in splits.values()) for what in ("examples", "bytes"))
-    return {"examples": examples, "size": size_text(num_bytes)}
+    return {"examples": examples, "bytes": num_bytes, "size": size_text(num_bytes)}
 
 
 def _parts(published: ReadOnlyBuilder, expression: str) -> list[Any]:
@@ -117,7 +130,7 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
             (path, _described(feature), getattr(feature, "doc", None)) for path, _, feature in below(info.features)
         ],
         "splits": [_split(published, split) for split in info.splits],
-        "lineage": None if published.lineage is None else _lineage(published.lineage),
+        "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
         "versions": [] if catalogue.only else catalog.list_published(info.name, catalogue.root),
         "code": catalogue.load_code(published, next(iter(info.splits), "train")),
     }
@@ -137,6 +150,7 @@ def _split(published: ReadOnlyBuilder, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "examples": split.num_examples,
+        "bytes": split.num_bytes or 0,
         "size": size_text(split.num_bytes or 0),
         "shards": len(lengths),
         "lengths": (min(lengths), int(np.median(lengths)), max(lengths)) if lengths else (0, 0, 0),
@@ -146,13 +160,14 @@ def _split(published: ReadOnlyBuilder, name: str) -> dict[str, Any]:
     }
 
 
-def _lineage(lineage: Lineage) -> dict[str, Any]:
+def _lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
     """Returns the facts of a lineage, and its sources with theirs."""
     sources = []
     for source in lineage.datasets:
         path = f"the lineage of {source.full_name}"
-        deeper = None if source.source is None else _lineage(Lineage.from_json(source.source, path=path))
-        sources.append({"name": source.full_name, "digest": source.digest, "lineage": deeper})
+        deeper = None if source.source is None else _lineage(Lineage.from_json(source.source, path=path), catalogue)
+        known = catalogue.has(source.full_name)
+        sources.append({"name": source.full_name, "digest": source.digest, "lineage": deeper, "known": known})
     return {"facts": list(lineage_facts(lineage)), "sources": sources}
 
 
@@ -275,6 +290,19 @@ def text_of(catalogue: Catalogue, name: str, expression: str, index: int, path: 
         if found == path and isinstance(value, (bytes, str)):
             return value if isinstance(value, bytes) else value.encode()
     raise DatasetNotFoundError(f"{name}: example {index} has no text {path!r}")
+
+
+def sample_images(published: ReadOnlyBuilder, expression: str) -> dict[str, list[tuple[int, int]]]:
+    """Returns path -> (index, number of the image) of the first examples: a sample if the order is random."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    features = published.info.features
+    if any(isinstance(innermost(feature), PICTURES) for _, _, feature in below(features)):
+        for index, example in enumerate(read(published, expression)[:SAMPLE]):
+            for path, value, leaf in leaves_with_features(example, features):
+                if isinstance(leaf, PICTURES):
+                    shown = [(index, one["item"]) for one in media_of(value, leaf) or () if not one["note"]]
+                    found.setdefault(path, []).extend(shown[:1])
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------- comparison

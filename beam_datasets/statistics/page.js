@@ -1,0 +1,58 @@
+"use strict";
+// Sorts tables, switches bars to a logarithmic scale, filters rows, and loads a page again that waits for something.
+const number = (text) => Number(text.replace(/[,~<\u00a0]/g, "").replace(/(\d)(?: .*|\D)$/, "$1"));
+for (const table of document.querySelectorAll("table.sortable")) {
+  for (const head of table.tHead.querySelectorAll("th")) {
+    if (!head.textContent.trim()) continue;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.ariaSort ? head.ariaSort === "ascending" : head.classList.contains("number");
+      for (const other of table.tHead.querySelectorAll("[aria-sort]")) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const value = (row) => {
+        const cell = row.cells[head.cellIndex];
+        return cell ? cell.dataset.value ?? cell.textContent.trim() : "";
+      };
+      const compare = (a, b) => {
+        const [x, y] = [number(a), number(b)];
+        return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y;
+      };
+      const rows = [...table.tBodies[0].rows].sort((a, b) => compare(value(a), value(b)));
+      table.tBodies[0].append(...(down ? rows.reverse() : rows));
+    });
+  }
+}
+const log = document.getElementById("log");
+if (log && document.querySelector("svg rect")) {
+  log.hidden = false;
+  const scaled = (part) => Math.max(100 + 20 * Math.log10(part / 100), 1);  // five decades
+  log.firstElementChild.addEventListener("change", (event) => {
+    for (const bar of document.querySelectorAll(".plot rect, .bars rect")) {
+      const side = bar.closest(".plot") ? "height" : "width";
+      bar.dataset.linear ??= parseFloat(bar.getAttribute(side));
+      const size = event.target.checked ? scaled(Number(bar.dataset.linear)) : Number(bar.dataset.linear);
+      bar.setAttribute(side, side === "width" ? `${size}%` : size);
+      if (side === "height") bar.setAttribute("y", 100 - size);
+    }
+  });
+}
+for (const box of document.querySelectorAll("[data-filter]")) {
+  const rows = document.getElementById(box.dataset.filter).tBodies[0].rows;
+  const filter = () => {
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(box.value.toLowerCase());
+  };
+  box.addEventListener("input", filter);
+  filter();
+}
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", () => {
+    navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  });
+}
+const waiting = document.querySelector("[data-reload]");
+if (waiting) setTimeout(() => location.reload(), Number(waiting.dataset.reload));
