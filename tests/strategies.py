@@ -179,12 +179,12 @@ def assert_equal(got: Any, want: Any, path: str = "") -> None:
         assert isinstance(got, F.RaggedArray), path
         for a, b in zip((got.flat_values, *got.row_lengths), (want.flat_values, *want.row_lengths)):
             assert_equal(a, b, path)
-    elif isinstance(want, F.NestedDataset):
-        assert (type(got), len(got)) == (F.NestedDataset, len(want)), path
+    elif isinstance(want, (F.NestedDataset, list)):
+        assert (type(got), len(got)) == (type(want), len(want)), path
         for a, b in zip(got, want):
             assert_equal(a, b, path)
-    elif isinstance(want, np.ndarray):
-        assert (type(got), got.dtype, got.shape) == (np.ndarray, want.dtype, want.shape), path
+    elif isinstance(want, (np.ndarray, np.generic)):
+        assert (type(got), got.dtype, got.shape) == (type(want), want.dtype, want.shape), path
         if want.dtype == object:
             for a, b in zip(got.flat, want.flat):
                 assert_equal(a, b, path)
@@ -192,9 +192,6 @@ def assert_equal(got: Any, want: Any, path: str = "") -> None:
             np.testing.assert_array_equal(got, want, err_msg=path)
         else:
             assert got.tobytes() == want.tobytes(), path
-    elif isinstance(want, np.generic):
-        assert type(got) is type(want), path
-        assert got.tobytes() == want.tobytes(), path
     else:
         assert got == want, path
         assert type(got) is type(want), path

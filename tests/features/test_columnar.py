@@ -46,23 +46,6 @@ def test_values_must_not_wander_from_one_record_to_the_next() -> None:
     assert_an_error(fixed, [serialize({"s": [1, 2]}), serialize({"s": [1, 2, 3]})], error)
 
 
-def test_images_are_decoded_into_the_batch() -> None:
-    feature = F.FeaturesDict({"image": F.Image(shape=(5, 7, 3))})
-    images = list(np.random.default_rng(0).integers(0, 256, (4, 5, 7, 3), np.uint8))
-    records = [F.compile_encoder(feature)({"image": image}) for image in images]
-    assert np.array_equal(compile_batch_decoder(feature)(records)["image"], np.stack(images))
-    wrong = F.compile_encoder({"image": F.Image(shape=(7, 5, 3))})({"image": images[0].reshape(7, 5, 3)})
-    assert_an_error(feature, [records[0], wrong], "^image: the image has")
-
-
-def test_no_features_and_partial_decoding() -> None:
-    feature = F.FeaturesDict({"a": np.int64, "b": F.Text()})
-    records = [serialize({"a": [i], "b": [b"x"]}) for i in range(3)]
-    partial = compile_batch_decoder(feature, decoders=F.decode.PartialDecoding(["a"]))
-    assert partial(records)["a"].tolist() == [0, 1, 2]
-    assert set(partial(records)) == {"a"}
-
-
 def test_lists_of_a_feature_of_an_unknown_class() -> None:
     unknown = F.from_json({"pythonClassName": "other.Feature", "jsonFeature": {}})
     feature = F.FeaturesDict({"u": F.Sequence(unknown), "a": np.int64})

@@ -51,18 +51,7 @@ STANDS = {
     "strings": np.array([b"", b""], object),
     "deep": {"deeper": {"number": -(2**31)}, "text": b""},
 }
-DTYPE_OF = {f"one_{dtype}": np.dtype(dtype) for dtype in DTYPES} | {
-    "two": np.int16,
-    "any": np.float32,
-    "zlib": np.float64,
-    "raw": np.float64,
-    "dynamic": np.int64,
-    "strings": object,
-    "text": object,
-    "label": np.int64,
-    "words": object,
-    "there": np.int64,
-}
+DTYPE_OF = {name: feature.dtype for name, feature in FEATURES.items() if name != "deep"}
 
 
 def example_of(i: int, present: int) -> dict[str, Any]:

@@ -65,23 +65,6 @@ def test_damaged_records_are_decoded_or_refused(sample, data):
         F.compile_decoder(sample.feature)(damaged)
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.floats(width=32)))
-def test_unpacked_lists(integers, floats):
-    features = F.FeaturesDict({"i": F.Sequence(np.int64), "f": F.Sequence(np.float32)})
-    packed = example_pb2.Example.FromString(F.compile_encoder(features)({"i": integers, "f": floats}))
-    unpacked = {
-        "i": b"".join(b"\x08" + example.varint(number) for number in integers),
-        "f": b"".join(b"\x0d" + np.float32(number).tobytes() for number in floats),
-    }
-    tags = {"i": b"\x1a", "f": b"\x12"}
-    entries = [
-        example.entry(name.encode(), tags[name] + example.varint(len(body)) + body) for name, body in unpacked.items()
-    ]
-    record = example.record(b"".join(entries))
-    decode = F.compile_decoder(features)
-    assert_equal(decode(record), decode(packed.SerializeToString()))
-
-
 def test_large_integers_in_a_list_with_small_ones_keep_all_bits():
     features = {"s": F.Sequence(np.uint64), "m": F.Tensor(shape=(None, 2), dtype=np.uint64)}
     value = {"s": [2**63 + 1, 0, 2**64 - 1], "m": [[2**63 + 1, 0], [np.uint64(5), np.uint64(2**63 + 3)]]}

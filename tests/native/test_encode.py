@@ -6,20 +6,15 @@ from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import assume, given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as st_numpy
 
 from beam_datasets import features as F
 from beam_datasets.features import compile_encoder, native_encoding
 from beam_datasets.native import core
-from tests.cases import cases
-from tests.features import vectors
-from tests.native.values import Once, Text, arrays, lists, scalars
-from tests.strategies import DTYPES, examples
+from tests.native.values import FEATURES, Once, Text, arrays, lists, scalars
+from tests.strategies import examples
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native module was not built")
 
@@ -46,51 +41,6 @@ def assert_agree(features: Any, *values: Any) -> None:
         assert got == want, value
 
 
-FEATURES: dict[str, Any] = {
-    **{dtype: np.dtype(dtype) for dtype in DTYPES},
-    "bfloat16": F.Tensor(shape=(2,), dtype=ml_dtypes.bfloat16, encoding="bytes"),
-    "text": F.Text(),
-    "string": np.str_,
-    "optional_text": F.Text(optional=True),
-    "optional_int": F.Scalar(np.int32, optional=True),
-    "optional_vector": F.Tensor(shape=(3,), dtype=np.float32, optional=True),
-    "bounded": F.Scalar(np.int64, minimum=0, maximum=9),
-    "label": F.ClassLabel(num_classes=3),
-    "one_label": F.ClassLabel(num_classes=1),
-    "names": F.ClassLabel(names=["a", "b", "1"]),
-    "many_labels": F.ClassLabel(num_classes=10**6),
-    **{f"vector_{dtype}": F.Tensor(shape=(3,), dtype=dtype) for dtype in DTYPES},
-    **{f"any_{dtype}": F.Tensor(shape=(None,), dtype=dtype) for dtype in DTYPES},
-    **{f"sequence_{dtype}": F.Sequence(np.dtype(dtype)) for dtype in DTYPES},
-    "matrix": F.Tensor(shape=(None, 3), dtype=np.int64),
-    "matrix_float": F.Tensor(shape=(2, 3), dtype=np.float32),
-    "bounded_vector": F.Tensor(shape=(None,), dtype=np.int64, minimum=1),
-    "empty": F.Tensor(shape=(0,), dtype=np.int64),
-    "bytes": F.Tensor(shape=(3,), dtype=np.int64, encoding="bytes"),
-    "zlib": F.Tensor(shape=(3,), dtype=np.int64, encoding="zlib"),
-    "raw_half": F.Tensor(shape=(None,), dtype=np.float16, encoding="bytes"),
-    "raw_scalar": F.Scalar(np.float64, encoding="bytes"),
-    "dynamic": F.Tensor(shape=(None, None), dtype=np.int64, encoding="bytes"),
-    "deep": F.Tensor(shape=(1,) * 9, dtype=np.int64),
-    "strings": F.Tensor(shape=(3,), dtype=np.str_),
-    "string_matrix": F.Tensor(shape=(1, None), dtype=np.str_),
-    "texts": F.Sequence(F.Text()),
-    "three_texts": F.Sequence(F.Text(), length=3),
-    "three": F.Sequence(np.int64, length=3),
-    "labels": F.Sequence(F.ClassLabel(num_classes=3)),
-    "vectors": F.Sequence(F.Tensor(shape=(3,), dtype=np.float64)),
-    "matrices": F.Sequence(F.Tensor(shape=(1, 3), dtype=np.int64), length=1),
-    "rows": F.Sequence(F.Tensor(shape=(None,), dtype=np.int64, encoding="bytes")),
-    "optional_items": F.Sequence(F.Scalar(np.int64, optional=True)),
-    "ragged": F.Sequence(F.Sequence(np.int64)),
-    "dataset": F.Dataset(np.int64),
-    "nested": {"inner": np.int64, "other": F.Text()},
-    "sequence_of_dicts": F.Sequence({"a": np.int64}),
-    "box": F.BBoxFeature(),
-    "image": F.Image(shape=(None, None, 1)),
-}
-
-
 VALUES = {"scalars": scalars, "lists": lists, "arrays": arrays}
 
 
@@ -108,16 +58,6 @@ def test_what_is_taken_once_is_taken_once(name: str) -> None:
         assert outcome(native, {"x": Once(items)}) == outcome(python, {"x": Once(items)})
 
 
-@pytest.mark.parametrize("case", vectors.cases())
-def test_vectors(case: str) -> None:
-    found = vectors.cases()[case]
-    try:
-        native, python = encoders(vectors.feature_of(found))
-    except (ValueError, NotImplementedError):
-        return  # no features; tested in tests/features
-    assert outcome(native, vectors.input_of(found)) == outcome(python, vectors.input_of(found))
-
-
 @given(examples())
 def test_made_up_features(sample: Any) -> None:
     names = sample.feature.wire_names("")
@@ -125,28 +65,6 @@ def test_made_up_features(sample: Any) -> None:
     assert_agree(sample.feature, *sample.values)
     native, _ = encoders(sample.feature)
     assert all(isinstance(native(value), bytes) for value in sample.values)
-
-
-@st.composite
-def any_array(draw: Any) -> Any:
-    dtype = draw(st.sampled_from([*DTYPES, ">i8", ">f4", "O"]))
-    shape = draw(st_numpy.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
-    made = draw(st_numpy.arrays(dtype, shape, elements=st.integers(0, 1) if dtype == "O" else None))
-    turned = draw(st.sampled_from([lambda a: a, lambda a: a.T, lambda a: a[::-1] if a.ndim else a, np.asfortranarray]))
-    return turned(made)
-
-
-@given(any_array(), st.data())
-@cases(300)
-def test_any_array(value: Any, data: Any) -> None:
-    dtype = value.dtype.newbyteorder("=") if data.draw(st.booleans()) else data.draw(st.sampled_from(DTYPES))
-    shape = tuple(data.draw(st.sampled_from([length, length, 2])) for length in value.shape)
-    unknown = data.draw(st.integers(0, len(shape)))
-    shape = tuple(None if i == unknown else length for i, length in enumerate(shape))
-    if None not in shape or 0 not in shape:  # else it could not be read
-        assert_agree({"x": F.Tensor(shape=shape, dtype=dtype)}, {"x": value}, {"x": value.tolist()})
-    if shape and None not in shape[1:] and 0 not in shape[1:]:
-        assert_agree({"x": F.Sequence(F.Tensor(shape=shape[1:], dtype=dtype))}, {"x": value}, {"x": value.tolist()})
 
 
 def test_every_length_of_varint_and_of_name() -> None:

@@ -90,30 +90,11 @@ def test_a_name_that_is_there_twice_among_many(first: int, second: int, name: st
 
 
 ONE, MANY, FILLED = 1, -1, -2
-VARINTS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 2**14) | st.integers(0, 127), max_size=300)
 
 
 def parsed(kind: int, count: int, records: list[bytes]) -> Any:
     found = core.parse(core.schema(((kind, count, False, (b"x",)),)), records)
     return found and found[0]
-
-
-@given(VARINTS, st.integers(0, 9))
-def test_integers_of_any_length(numbers: list[int], before: int) -> None:
-    record = wire.record([wire.entry(b"x", wire.integers([5] * before + numbers))])
-    values, counts = parsed(26, MANY, [record, record])
-    wanted = np.array([5] * before + numbers, np.uint64).astype(np.int64)
-    assert np.frombuffer(bytes(values), np.int64).tolist() == [*wanted, *wanted]
-    assert np.frombuffer(counts, np.int64).tolist() == [len(wanted)] * 2
-    assert np.array_equal(example.parse(record)["x"], wanted)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 10)), max_size=100))
-def test_integers_that_are_longer_than_they_must_be(numbers: list[tuple[int, int]]) -> None:
-    payload = b"".join(wire.long_varint(number, length) for number, length in numbers)
-    record = wire.record([wire.entry(b"x", wire.field(3, wire.field(1, payload)))])
-    values, _ = parsed(26, MANY, [record])
-    assert bytes(values) == example.parse_feature(record, *example.scan(record)[b"x"]).tobytes()
 
 
 @given(st.lists(st.lists(st.integers(-9, 300), max_size=5), min_size=1, max_size=4), st.sampled_from([26, 18]))
