@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import io
+import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from beam_datasets.cli.examples import feature_lines, leaves_with_features, line
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import say
 from beam_datasets.errors import needs
+from beam_datasets.exporting.jsonl import numbers_json
 from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
@@ -23,11 +27,11 @@ from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from collections.abc import Sequence as Items
 
     from numpy.typing import NDArray
 
     from beam_datasets.features import FeatureConnector
+    from beam_datasets.reading.opening import ReadOnlyBuilder
 
 THUMBNAIL_COLUMNS = 48
 _MIN_COLUMNS = 16  # images with fewer pixels are enlarged
@@ -41,6 +45,7 @@ COMMAND = Command(
 {DATASET}
 --split SPLIT  such as 'train[90%:]+test'; default: the first one
 --count N  how many examples; default 3
+--json  print them as JSON; stored files and other bytes that are not UTF-8 are {{"b64": "..."}}
 --images DIR  write their images as files into a directory
 --thumbnails  show their images in the terminal, in 24-bit colours; default: if it is one
 --no_thumbnails  show no images
@@ -53,13 +58,16 @@ COMMAND = Command(
 )
 
 
-def run(args: Items[str]) -> int:
+def run(args: Sequence[str]) -> int:
     """Prints the first examples of a split or a slice, in dataset order."""
     known = COMMAND.parse(args)
     if known.count < 0:
         raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
+    if known.json:
+        say(json.dumps(head_json(published, split, known.count), indent=1))
+        return 0
     dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
     if known.images:
@@ -77,6 +85,33 @@ def run(args: Items[str]) -> int:
             for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")
     return 0
+
+
+def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, Any]:
+    """Returns the first examples, as `ds[i]` has them, as values that JSON expresses; images as they are stored."""
+    decoders = skip_decoding(published.info.features, UnknownFeature, *_PICTURES)
+    dataset = published.as_dataset(split=split, decoders=decoders)
+    return {
+        "dataset": published.info.display_name,
+        "split": split,
+        "num_examples": len(dataset),
+        "examples": [_as_json(dataset[i]) for i in range(min(count, len(dataset)))],
+    }
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_json(inner) for name, inner in value.items()}
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"b64": base64.b64encode(value).decode()}
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        return numbers_json(np.asarray(value))
+    if isinstance(value, RaggedArray):
+        return _as_json(value.to_list())
+    return list(map(_as_json, value)) if isinstance(value, (Sequence, np.ndarray)) else value
 
 
 def _lines(example: Any, features: FeatureConnector, pictures: bool) -> Iterator[str]:

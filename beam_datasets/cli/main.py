@@ -72,6 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None for those of the process.
     """
     escape_unencodable()
+    if "_ARGCOMPLETE" in os.environ:
+        from beam_datasets.cli.completion import complete
+
+        complete(COMMANDS)
     debug = False
     try:
         args, imports, debug = _for_every_command(list(sys.argv[1:] if argv is None else argv))

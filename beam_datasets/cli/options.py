@@ -50,6 +50,16 @@ class Command:
     def parser(self) -> Parser:
         """Returns a new parser of the options."""
         parser = Parser(self._name, usage=self.usage, description=self._description)
+        self.add_to(parser)
+        return parser
+
+    def add_to(self, parser: Parser, completers: Mapping[str, Any] | None = None) -> None:
+        """Adds the options to a parser.
+
+        Args:
+            parser: changed in place.
+            completers: metavar -> what completes a value in a shell; see `cli.completion`.
+        """
         group: argparse._ActionsContainer = parser
         for line in re.sub(r"\n +", " ", self._options.strip()).splitlines():
             if line.endswith(":"):
@@ -58,12 +68,14 @@ class Command:
                 names, _, help = line.partition("  ")
                 name, _, metavar = names.partition(" ")
                 settings = _settings_of(metavar) | self._settings.get(name, {})
-                group.add_argument(name, help=help.strip().replace("%", "%%"), **settings)
-        return parser
+                action = group.add_argument(name, help=help.strip().replace("%", "%%"), **settings)
+                if completer := (completers or {}).get(metavar.strip("[].")):
+                    action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
         """Returns the options; any other is an error."""
-        return self.parser().parse_args(with_underscores(args))
+        known: argparse.Namespace = self.parser().parse_args(with_underscores(args))
+        return known
 
     def parse_with_beam(self, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """Returns the options and those for Beam."""
@@ -102,6 +114,13 @@ class Parser(argparse.ArgumentParser):
             if getattr(known, name, None) == "":
                 self.error(f"--{name} is empty; is a variable unset?")
         return known, rest
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Returns the options; raises UsageError if the arguments do not fit, or the parser does not know one."""
+        known, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}.{near_option(rest[0], self)}")
+        return known
 
     def error(self, message: str) -> Any:
         """Raises UsageError."""
@@ -284,14 +303,18 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     if not first.startswith("-"):
         again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.")
-    name = first.partition("=")[0]
-    known = [*parser._option_string_actions, *beam._option_string_actions]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    meant = f" Did you mean {near[0]}?" if near else ""
     raise UsageError(
-        f"there is no option {name}, neither here nor in Beam.{meant} See {parser.prog} --help; arguments "
+        f"there is no option {first.partition('=')[0]}, neither here nor in Beam."
+        f"{near_option(first, parser, beam)} See {parser.prog} --help; arguments "
         "after a lone -- go to Beam unchecked."
     )
+
+
+def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
+    """Returns ` Did you mean --option?` for the option of the parsers nearest to an argument; '' if none is similar."""
+    known = [option for parser in parsers for option in parser._option_string_actions]
+    near = difflib.get_close_matches(text.partition("=")[0], known, n=1, cutoff=0.7)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _beam_parser() -> argparse.ArgumentParser:

@@ -64,7 +64,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
     if isinstance(column, Items):
         item = json_converter(column.item, name)
         if isinstance(column.item, (Number, Label)):
-            return _numbers
+            return numbers_json
         return lambda value: [item(part) for part in items_of(value)]
     convert = _array(column, name) if isinstance(column, Array) else _scalar(column, name)
     return lambda value: None if value is None else convert(value)
@@ -75,12 +75,12 @@ def _scalar(column: Column, name: str) -> Convert:
         return lambda value: text_of(value, name)
     if isinstance(column, (Binary, File)):
         return lambda value: {"b64": base64.b64encode(value).decode()}
-    return lambda value: _numbers(np.asarray(value))
+    return lambda value: numbers_json(np.asarray(value))
 
 
 def _array(column: Array, name: str) -> Convert:
     if isinstance(column.item, Number):
-        return _numbers
+        return numbers_json
     item = json_converter(column.item, name)
 
     def strings(value: Any) -> Any:
@@ -89,7 +89,7 @@ def _array(column: Array, name: str) -> Convert:
     return strings
 
 
-def _numbers(value: Any) -> Any:
+def numbers_json(value: Any) -> Any:
     """Returns an array of any shape as a number or nested lists of numbers."""
     if value.dtype.kind in "biu":
         return value.tolist()

@@ -1,5 +1,6 @@
 """What `head` and `slices` print, against what Python's slices and NumPy say."""
 
+import base64
 import json
 import re
 import shutil
@@ -36,6 +37,28 @@ def pets(tmp_path_factory):
 
 
 # --------------------------------------------------------------------------------------------------------------- head
+
+
+def test_head_as_json(run):
+    """Values are those of `ds[i]`, converted one by one."""
+
+    def plain(value):
+        if isinstance(value, bytes):
+            return value.decode() if value[:1].isascii() else {"b64": base64.b64encode(value).decode()}
+        if isinstance(value, dict):
+            return {name: plain(inner) for name, inner in value.items()}
+        if isinstance(value, features.RaggedArray):
+            return value.to_list()
+        if isinstance(value, np.generic):
+            return value.item() if value.dtype.kind != "f" else float(str(value))
+        return value if value is None else list(map(plain, value))
+
+    code, out, err = run("head", MANY, "--split", "train[3:]", "--count", 3, "--json")
+    found = json.loads(out)
+    files = {"image": SkipDecoding(), "gray": SkipDecoding(), "vid": SkipDecoding()}
+    dataset = builder_from_directory(MANY).as_dataset("train[3:]", decoders=files)
+    assert (code, err, found.pop("examples")) == (0, "", [plain(example) for example in dataset[:3]])
+    assert found == {"dataset": "spec_many:2.0.1", "split": "train[3:]", "num_examples": 9}
 
 
 def test_head_names_the_record_that_does_not_decode(tmp_path, run):
@@ -267,6 +290,7 @@ def test_who_reads_the_output_may_stop(count, pets):
         (["head", "nothing"], 1, "no dataset 'nothing'"),
         (["head", "{pets}", "--split", "trian"], 1, "Did you mean 'train'"),
         (["head", "{pets}", "--count", "-1"], 2, "--count is -1"),
+        (["head", "{pets}", "--cuont=1"], 2, "unrecognized arguments: --cuont=1. Did you mean --count?"),
         (["head", "{pets}", "--images", "x"], 2, "has no images"),
         (["head", "{many}", "--images", __file__], 1, "test_looking.py"),
         (["slices", "{pets}"], 2, "required: SLICE"),

@@ -1,0 +1,55 @@
+"""Completion, as bash asks for it: what `register-python-argcomplete` prints, with a line and a cursor at its end."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.diffing.versions import PETS
+
+pytest.importorskip("argcomplete")
+BIN = Path(sys.executable).parent
+ASK = """
+export PATH={bin}:$PATH
+eval "$({bin}/register-python-argcomplete beam-datasets)"
+COMP_LINE="$1" COMP_POINT=${{#1}} COMP_TYPE=9
+eval "COMP_WORDS=($1)"
+[[ "$1" == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_python_argcomplete beam-datasets
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    for version in ("1.0.0", "1.1.0"):
+        PETS.write(root, version)
+    return root
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("in", ["info"]),
+        ("head --im", ["--images"]),
+        ("export x --format p", ["parquet"]),
+        ("head --data_dir {data} pe", ["pets"]),
+        ("info --data_dir {data} pets", ["pets", "pets:1.0.0", "pets:1.1.0"]),
+        ("head --data_dir {data} pets --split ", ["test", "train"]),
+        ("slices --data_dir {data} pets t", ["test", "train"]),
+        ("info {data}/p", ["{data}/pets/"]),
+        ("head --data_dir {data} nothing --split ", [""]),
+    ],
+)
+def test_what_may_stand_at_the_cursor(line, expected, data):
+    command = ["bash", "-c", ASK.format(bin=BIN), "bash", f"beam-datasets {line.format(data=data)}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (sorted(text.strip() for text in done.stdout.splitlines()), done.stderr) == (
+        [text.format(data=data) for text in expected],
+        "",
+    )
