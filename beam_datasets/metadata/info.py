@@ -496,7 +496,10 @@ def _read(schema: Any, value: Any, where: str) -> Any:
         return _of_type(dict, value, where)
     if isinstance(schema, dict):
         content: dict[str, Any] = _of_type(dict, value, where)
-        return _read_map(schema["*"], content, where) if "*" in schema else _read_message(schema, content, where)
+        if "*" not in schema:
+            return _read_message(schema, content, where)
+        keys = [_read(str, key, f"a key of {where}") for key in content]
+        return {key: _read(schema["*"], content[key], f"{where}.{key}") for key in keys}
     if schema is int:
         number = _integer(value)
         if number is None:
@@ -507,11 +510,6 @@ def _read(schema: Any, value: Any, where: str) -> Any:
             f"field {where!r} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express."
         )
     return _of_type(schema, value, where)
-
-
-def _read_map(schema: Any, content: dict[str, Any], where: str) -> dict[str, Any]:
-    keys = [_read(str, key, f"a key of {where}") for key in content]
-    return {key: _read(schema, content[key], f"{where}.{key}") for key in keys}
 
 
 def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str) -> dict[str, Any]:

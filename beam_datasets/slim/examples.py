@@ -38,12 +38,21 @@ _KINDS: dict[np.dtype[Any], example.Kind] = {
 
 
 class _Checked:
-    """Validates the fields of a feature when it is made."""
+    """Validates the fields of a feature when it is made: lists of the dtype can be stored, and lengths are known."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", _stored_dtype(vars(self)["dtype"]))
+        given = vars(self)["dtype"]
+        dtype, shape = STRING if given is str or given is bytes else to_dtype(given), tuple(vars(self).get("shape", ()))
+        if dtype not in _KINDS:
+            names = ", ".join(map(dtype_name, _KINDS))
+            raise ValueError(
+                f"a record holds lists of {names}; got {dtype_name(dtype)}. Cast the item, not the feature"
+            )
+        if not all(isinstance(length, (int, np.integer)) and length >= 0 for length in shape):
+            raise ValueError(f"shape {shape} must have lengths of 0 and more; for a length that varies take VarLen")
+        object.__setattr__(self, "dtype", dtype)
         if "shape" in vars(self):
-            object.__setattr__(self, "shape", _checked_shape(vars(self)["shape"]))
+            object.__setattr__(self, "shape", tuple(map(int, shape)))
 
 
 @dataclass(frozen=True)
@@ -307,20 +316,3 @@ def _as_bytes(value: Any) -> bytes:
     if not isinstance(value, bytes):
         raise ValueError(f"the default of a string is text or bytes, got {value!r}")
     return value
-
-
-def _stored_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the NumPy dtype; raises ValueError if a record cannot hold lists of it."""
-    found = STRING if dtype is str or dtype is bytes else to_dtype(dtype)
-    if found not in _KINDS:
-        names = ", ".join(map(dtype_name, _KINDS))
-        raise ValueError(f"a record holds lists of {names}; got {dtype_name(found)}. Cast the item, not the feature")
-    return found
-
-
-def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns the shape as a tuple; raises ValueError if a length is not known."""
-    lengths = tuple(shape)
-    if not all(isinstance(length, (int, np.integer)) and length >= 0 for length in lengths):
-        raise ValueError(f"shape {lengths} must have lengths of 0 and more; for a length that varies take VarLen")
-    return tuple(map(int, lengths))

@@ -101,21 +101,18 @@ class TFRecordReader(RecordReader):
 
     def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[Place, bytes]]:
         """Yields the records of a file, starting with the one of this number, which begins at byte `start`."""
-        return (self._plain if self.compression is None else self._compressed)(path, number, start)
-
-    def _plain(self, path: str, number: int, start: int) -> Iterator[tuple[Place, bytes]]:
+        if self.compression is not None:
+            with _opened(path, self.compression, start) as stream:
+                for stop, data in tfrecord.scan_stream(stream, path, offset=start, first_record=number):
+                    yield Place(number, start, stop), data
+                    number, start = number + 1, stop
+            return
         with storage.open_reader(path) as file:
             _check_start(path, start, file.size)
             for chunk in tfrecord.scan_file(file, path, start=start, first_record=number, chunk_size=CHUNK_BYTES):
                 offsets = (chunk.offsets + chunk.start).tolist()
                 for i, data in enumerate(chunk.records()):
                     yield Place(chunk.first_record + i, offsets[i], offsets[i + 1]), data
-
-    def _compressed(self, path: str, number: int, start: int) -> Iterator[tuple[Place, bytes]]:
-        with _opened(path, self.compression, start) as stream:
-            for stop, data in tfrecord.scan_stream(stream, path, offset=start, first_record=number):
-                yield Place(number, start, stop), data
-                number, start = number + 1, stop
 
 
 @dataclass(frozen=True)
