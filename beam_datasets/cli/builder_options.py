@@ -61,43 +61,6 @@ class _Kind:
     is_mapping: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class _Option:
-    """An option for a keyword argument.
-
-    Attributes:
-        name: the argument's.
-        hint: its type.
-        default: `inspect.Parameter.empty` if it is required.
-    """
-
-    name: str
-    hint: Any
-    default: Any
-
-    @property
-    def kinds(self) -> list[_Kind]:
-        """The alternatives of the hint."""
-        return _kinds(self.hint, self.default)
-
-    @property
-    def flags(self) -> list[str]:
-        """The option strings: of what can be repeated also the singular, `--split` for `splits`."""
-        is_plural = self.name.endswith("s") and any(kind.is_repeated for kind in self.kinds)
-        return [*([f"--{self.name[:-1]}"] if is_plural else []), f"--{self.name}"]
-
-    def convert(self, texts: Sequence[str]) -> Any:
-        """Returns the value that the texts of the option mean.
-
-        Raises:
-            UsageError: they do not fit the type.
-        """
-        try:
-            return _convert(self.hint, texts, self.default)
-        except (ValueError, UsageError) as error:
-            raise UsageError(f"{self.flags[0]}: {error}. See --help.") from None
-
-
 def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
     """Adds an option for each keyword argument of a builder's constructor, described by its docstring.
 
@@ -106,17 +69,24 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
     group = parser.add_argument_group(f"options of {builder.name}")
     options = _options(builder)
     for option in options:
+        kinds = _kinds(option.annotation, option.default)
         settings: dict[str, Any] = {"action": "append"}
-        if any(kind.is_mapping for kind in option.kinds):
+        if any(kind.is_mapping for kind in kinds):
             settings["metavar"] = "NAME=VALUE"
-        flags = option.flags
-        if [kind.text for kind in option.kinds] in (["true or false"], ["true or false", "None"]):
+        flags = _flags(option)
+        if [kind.text for kind in kinds] in (["true or false"], ["true or false", "None"]):
             settings, flags = {"action": _Flag, "nargs": "?", "metavar": "true|false"}, [*flags, f"--no_{option.name}"]
         taken = {*parser._option_string_actions, *(f"--{other.name}" for other in options if other is not option)}
         flags = [flag for flag in flags if flag not in taken]
         if flags:
-            settings |= {"required": option.default is inspect.Parameter.empty, "default": argparse.SUPPRESS}
+            settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
             group.add_argument(*flags, dest=option.name, help=_help(builder, option.name), **settings)
+
+
+def _flags(option: inspect.Parameter) -> list[str]:
+    """Returns the option strings: of what can be repeated also the singular, `--split` for `splits`."""
+    is_repeated = any(kind.is_repeated for kind in _kinds(option.annotation, option.default))
+    return [*([f"--{option.name[:-1]}"] if is_repeated and option.name.endswith("s") else []), f"--{option.name}"]
 
 
 def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -> dict[str, Any]:
@@ -125,8 +95,14 @@ def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -
     Raises:
         UsageError: a value does not fit its type.
     """
-    given = [option for option in _options(builder) if isinstance(getattr(args, option.name, None), list)]
-    return {option.name: option.convert(getattr(args, option.name)) for option in given}
+    found = {}
+    for option in _options(builder):
+        if isinstance(texts := getattr(args, option.name, None), list):
+            try:
+                found[option.name] = _convert(option.annotation, texts, option.default)
+            except (ValueError, UsageError) as error:
+                raise UsageError(f"{_flags(option)[0]}: {error}. See --help.") from None
+    return found
 
 
 class _Flag(argparse.Action):
@@ -147,14 +123,12 @@ def _help(builder: type[DatasetBuilder], name: str) -> str:
     return " ".join(match[1].split()).replace("%", "%%") if match else ""
 
 
-def _options(builder: type[DatasetBuilder]) -> list[_Option]:
-    """Returns options for a constructor's keyword arguments, including those that it passes on to base classes."""
+def _options(builder: type[DatasetBuilder]) -> list[inspect.Parameter]:
+    """Returns a constructor's keyword arguments, those passed on to base classes too; their annotations are types."""
     from beam_datasets.builders import DatasetBuilder
 
-    found: dict[str, _Option] = {}
-    for kind in builder.__mro__:
-        if kind is DatasetBuilder:
-            break
+    found: dict[str, inspect.Parameter] = {}
+    for kind in builder.__mro__[: builder.__mro__.index(DatasetBuilder)]:
         if "__init__" not in vars(kind):
             continue
         function = inspect.unwrap(vars(kind)["__init__"])
@@ -163,7 +137,7 @@ def _options(builder: type[DatasetBuilder]) -> list[_Option]:
             named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
             if named and parameter.name not in (*_NOT_OPTIONS, *found):
                 hint = _hint(parameter, getattr(function, "__globals__", {}))
-                found[parameter.name] = _Option(parameter.name, hint, parameter.default)
+                found[parameter.name] = parameter.replace(annotation=hint)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
     return list(found.values())
