@@ -12,6 +12,8 @@ from beam_datasets.cli.options import Parser
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from beam_datasets.cli.options import Command
+
 
 def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     """Prints what may stand at the cursor and ends the process; returns without argcomplete.
@@ -23,12 +25,13 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     """
     try:
         import argcomplete
-        from argcomplete.completers import DirectoriesCompleter
+        from argcomplete.completers import DirectoriesCompleter, FilesCompleter
     except ImportError:
         return
-    directories = DirectoriesCompleter()
+    directories, sources = DirectoriesCompleter(), FilesCompleter(("py",))
     datasets = lambda prefix, **given: directories(prefix) if "/" in prefix else _datasets(prefix, **given)  # noqa: E731
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
+    completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
     completers |= dict.fromkeys(("SPLIT", "SLICE"), _splits) | dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
     below = parser.add_subparsers()
@@ -36,9 +39,23 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     for name, (file, _) in commands.items():
         command = below.add_parser(name)
         if name in words[1:2]:
-            module = importlib.import_module(f"beam_datasets.cli.{file}")
-            (getattr(module, name.upper(), None) or module.COMMAND).add_to(command, completers)
+            command_of(name, file).add_to(command, completers)
     argcomplete.autocomplete(parser, validator=lambda found, prefix: found.startswith(prefix))
+
+
+def command_of(name: str, file: str) -> Command:
+    """Returns the options of a command; a module with several commands names each in capitals."""
+    module = importlib.import_module(f"beam_datasets.cli.{file}")
+    found: Command = getattr(module, name.upper(), None) or module.COMMAND
+    return found
+
+
+def _builders(**_: Any) -> list[str]:
+    """Returns what `build` knows by name."""
+    from beam_datasets import catalog
+    from beam_datasets.cli.resolve import known_names
+
+    return [*catalog.registered(), *known_names()]
 
 
 def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from beam_datasets.cli.completion import command_of
+from beam_datasets.cli.main import COMMANDS
 from tests.diffing.versions import PETS
 
 pytest.importorskip("argcomplete")
@@ -28,7 +30,14 @@ def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     for version in ("1.0.0", "1.1.0"):
         PETS.write(root, version)
+    (root / "my_builder.py").touch()
     return root
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_known(command):
+    file, _ = COMMANDS[command]
+    assert command_of(command, file).parser().prog in (f"beam-datasets {command}", "beam-datasets build")
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
@@ -37,6 +46,8 @@ def data(tmp_path_factory):
     [
         ("in", ["info"]),
         ("head --im", ["--images"]),
+        ("build image_f", ["image_folder"]),
+        ("plan {data}/my_", ["{data}/my_builder.py"]),
         ("export x --format p", ["parquet"]),
         ("head --data_dir {data} pe", ["pets"]),
         ("info --data_dir {data} pets", ["pets", "pets:1.0.0", "pets:1.1.0"]),
