@@ -146,11 +146,9 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
         raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
     if isinstance(feature, Sequence):
         return feature.with_feature(apply_decoders(feature.feature, decoders, path))
-    if not isinstance(feature, FeaturesDict):
-        raise ValueError(f"{path}: there are no features below {feature!r} to decode by {sorted(decoders)}")
-    _check_known(feature, decoders, path, "decoders")
-    return feature.with_features(
-        {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in feature.items()}
+    children = _children(feature, decoders, path, "decoders")
+    return children.with_features(
+        {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in children.items()}
     )
 
 
@@ -177,12 +175,10 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         raise TypeError(f"{path or 'partial decoding'}: {spec!r} is not a nest of names; see decode.PartialDecoding")
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
-    if not isinstance(feature, FeaturesDict):
-        raise ValueError(f"{path}: there are no features {sorted(spec)} below {feature!r}")
-    _check_known(feature, spec, path, "partial decoding")
+    children = _children(feature, spec, path, "partial decoding")
     wanted = {name: child for name, child in spec.items() if child is not False}
-    return feature.with_features(
-        {name: select(feature[name], child, f"{path}/{name}") for name, child in wanted.items()}
+    return children.with_features(
+        {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )
 
 
@@ -197,7 +193,11 @@ def _fitting(feature: FeatureConnector, expected: FeatureConnector, path: str) -
     return feature
 
 
-def _check_known(feature: FeaturesDict, names: dict[str, Any], path: str, what: str) -> None:
+def _children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
+    """Returns a feature that has features of these names."""
+    if not isinstance(feature, FeaturesDict):
+        raise ValueError(f"{path}: there are no features below {feature!r}, but {what} names {sorted(names)}")
     unknown = sorted(set(names) - set(feature))
     if unknown:
         raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; the features are {sorted(feature)}")
+    return feature

@@ -206,7 +206,10 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
                 size, start = read_varint(data, after + 1)
             if data[position] != 10 or data[after] != 18 or start + size != stop or stop > total:
                 raise IrregularRecord(f"the map entry at byte {position} is not a name and a feature")
-            spans[data[name:after]] = start, stop
+            key = data[name:after]
+            if key in spans:
+                raise IrregularRecord(f"the name {key!r} occurs twice")
+            spans[key] = start, stop
             position = stop
     except IndexError:
         raise IrregularRecord(f"the record ends after {total} bytes, within a map entry") from None
@@ -333,23 +336,6 @@ def keep(data: Buffer, names: Collection[bytes]) -> bytes:
         ExampleError: the bytes are not a serialized tf.train.Example.
     """
     whole, spans = spans_of(data)
-    if not _follow_one_another(whole, spans):  # a name stands there twice: the last one counts, as protobuf has it
-        whole, spans = spans_of(regular(whole))
-    starts = [_first_entry(whole), *(stop for _, stop in spans.values())]
+    starts = [read_varint(whole, 1)[1] if whole else 0, *(stop for _, stop in spans.values())]
     kept = [whole[a:b] for name, (a, b) in zip(spans, pairwise(starts)) if name in names]
     return record(b"".join(kept))
-
-
-def _first_entry(whole: bytes) -> int:
-    return read_varint(whole, 1)[1] if whole else 0
-
-
-def _follow_one_another(whole: bytes, spans: dict[bytes, tuple[int, int]]) -> bool:
-    """Returns whether each feature ends the entry that begins where the one before it ends."""
-    start = _first_entry(whole)
-    for _, stop in spans.values():
-        size, inner = read_varint(whole, start + 1)
-        if inner + size != stop:
-            return False
-        start = stop
-    return True
