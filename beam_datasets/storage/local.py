@@ -41,7 +41,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVA
 class LocalReader(Reader):
     """Reads by position, so that threads do not disturb each other."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, _: int | None = None) -> None:
         with _named(path):
             self.descriptor = _open_regular(path, os.O_RDONLY)
             super().__init__(path, os.fstat(self.descriptor).st_size)
@@ -216,14 +216,7 @@ def read_bytes(path: str) -> bytes:
         return data
 
 
-def open_reader(path: str, size: int | None = None) -> LocalReader:
-    """Returns a reader."""
-    return LocalReader(path)
-
-
-def open_writer(path: str) -> LocalWriter:
-    """Returns a writer."""
-    return LocalWriter(path)
+open_reader, open_writer = LocalReader, LocalWriter
 
 
 def check_writable(path: str) -> None:

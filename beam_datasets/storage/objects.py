@@ -54,7 +54,7 @@ _MEMORY: dict[str, Any] = {}
 
 
 class ObjectReader(Reader):
-    """Asks for each range; keeps nothing open."""
+    """Asks for each range, and for the object's size if it is not known; keeps nothing open."""
 
     def __init__(self, path: str, size: int | None = None) -> None:
         if size is not None:
@@ -172,14 +172,7 @@ def read_bytes(path: str) -> bytes:
     return data
 
 
-def open_reader(path: str, size: int | None = None) -> ObjectReader:
-    """Returns a reader; asks for the object's size if it is not known."""
-    return ObjectReader(path, size)
-
-
-def open_writer(path: str) -> ObjectWriter:
-    """Returns a writer."""
-    return ObjectWriter(path)
+open_reader, open_writer = ObjectReader, ObjectWriter
 
 
 def create_bytes(path: str, data: Buffer) -> None:
