@@ -204,13 +204,15 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
             start = after + 2
             if size > 127:
                 size, start = read_varint(data, after + 1)
-            if data[position] != 10 or data[after] != 18 or start + size != stop or stop > total:
+            if data[position] != 10 or data[after] != 18 or start + size != stop:
                 raise IrregularRecord(f"the map entry at byte {position} is not a name and a feature")
             key = data[name:after]
             if key in spans:
                 raise IrregularRecord(f"the name {key!r} occurs twice")
             spans[key] = start, stop
             position = stop
+        if position > total:
+            raise IndexError
     except IndexError:
         raise IrregularRecord(f"the record ends after {total} bytes, within a map entry") from None
     return spans
