@@ -26,6 +26,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 HOST = "127.0.0.1"
 START_SECONDS = 90
@@ -235,11 +236,20 @@ class Cluster:
 
     def overview(self) -> Mapping[str, int]:
         """Returns the JobManager's overview of the cluster."""
+        overview: Mapping[str, int] = self._ask("overview")
+        return overview
+
+    def running_stages(self) -> list[str]:
+        """Returns the names of what runs now; fused stages have one name that contains those of all."""
+        jobs = [job["id"] for job in self._ask("jobs")["jobs"] if job["status"] == "RUNNING"]
+        stages = [stage for job in jobs for stage in self._ask(f"jobs/{job}")["vertices"]]
+        return [stage["name"] for stage in stages if stage["status"] == "RUNNING"]
+
+    def _ask(self, path: str) -> Any:
         from urllib.request import urlopen
 
-        with urlopen(f"http://{HOST}:{self.ports['rest']}/overview", timeout=10) as answer:
-            overview: Mapping[str, int] = json.load(answer)
-        return overview
+        with urlopen(f"http://{HOST}:{self.ports['rest']}/{path}", timeout=10) as answer:
+            return json.load(answer)
 
     def stop(self) -> None:
         """Stops all servers."""

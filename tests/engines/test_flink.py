@@ -4,7 +4,9 @@ Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewh
 """
 
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,19 @@ import pytest
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
     NUMBERS,
+    OPTIONS,
     await_staged,
     end,
     fails,
     nothing_is_left,
     numbers,
+    own_pool,
     pool_of,
     run,
     start,
     version,
 )
+from tests.engines.object_stores import BUCKET, use, versity_store, versitygw
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
@@ -44,22 +49,63 @@ def test_killed_while_it_writes(cluster: flink.Cluster, local: Path, tmp_path: P
     assert version(tmp_path) == version(local)
 
 
-def test_one_of_two_task_managers_is_killed(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
-    """The job fails, or Flink restarts it; --resume continues on the TaskManager that is left."""
+def kill_in(cluster: flink.Cluster, stage: str, process: subprocess.Popen[str]) -> None:
+    """Kills a TaskManager while a stage runs."""
+    while not any(stage in name for name in cluster.running_stages()):
+        assert process.poll() is None, end(process)
+        time.sleep(0.05)
+    cluster.kill("taskmanager")
+
+
+@pytest.fixture
+def two_task_managers(cluster: flink.Cluster) -> flink.Cluster:
     while len(cluster.running("taskmanager")) < 2:
         cluster.start_task_manager()
     cluster.await_task_managers(2)
-    process = start(*numbers(tmp_path, *cluster.options(), "--parallelism=4", "--resume"))
+    return cluster
+
+
+@pytest.mark.parametrize("stage", ["Encode", "GroupByShard"])
+def test_one_of_two_task_managers_is_killed(
+    two_task_managers: flink.Cluster, local: Path, tmp_path: Path, stage: str
+) -> None:
+    """The job fails, or Flink restarts it; --resume continues on the TaskManager that is left."""
+    command = numbers(tmp_path, *two_task_managers.options(), "--resume")
+    process = start(*command, "--parallelism=4")
     try:
-        await_staged(process, tmp_path, "*.block")
-        cluster.kill("taskmanager")
+        if stage == "Encode":
+            await_staged(process, tmp_path, "*.block")
+        kill_in(two_task_managers, stage, process)
     finally:
         code, _ = end(process)
     if code != 0:
         assert not (tmp_path / "numbers" / "1.0.0").exists()
-        run(*numbers(tmp_path, *cluster.options(), "--resume"))
+        run(*command)
         assert "resumed" in (tmp_path / "numbers" / "1.0.0" / "run.json").read_text()
     assert version(tmp_path) == version(local)
+
+
+def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
+    two_task_managers: flink.Cluster, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = versitygw(build=True)
+    assert program, "versitygw needs Go"
+    with versity_store(program, tmp_path) as store:
+        use(store, monkeypatch)
+        [folder] = tmp_path.glob(f"versity-*/{BUCKET}")
+        with own_pool(tmp_path) as pool:
+            options = [*two_task_managers.options(), *pool.options, "--resume"]
+            command = ["build", NUMBERS, *OPTIONS, "--data_dir", store.url, *options]
+            process = start(*command, "--parallelism=4")
+            try:
+                kill_in(two_task_managers, "CommitShards", process)
+            finally:
+                code, _ = end(process)
+            if code != 0:
+                assert not (folder / "numbers" / "1.0.0" / "dataset_info.json").exists()
+                code, output = end(start(*command))  # finishes what the first run had decided to publish
+                assert code == 0 or "put in place now, and the version is published" in output, output
+        assert version(folder) == version(local)
 
 
 def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
