@@ -35,9 +35,6 @@ class GenericReader(Reader):
         with _file_system(self.path) as (fs, name):
             return bytes(fs.cat_file(name, start=start, end=stop))
 
-    def close(self) -> None:
-        """Does nothing."""
-
 
 open_reader = GenericReader
 

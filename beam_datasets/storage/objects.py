@@ -82,9 +82,6 @@ class ObjectReader(Reader):
     def _read(self, start: int, stop: int) -> Buffer:
         return self.read_many([(start, stop)])[0]
 
-    def close(self) -> None:
-        """Does nothing."""
-
 
 class ObjectWriter(Writer):
     """Uploads in parts; the store shows the object when the upload is completed.
