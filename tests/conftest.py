@@ -63,3 +63,9 @@ def as_tfds(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy(published: Path, tmp_path: Path) -> Path:
     """A copy to damage."""
     return Path(shutil.copytree(published, tmp_path / "data" / "ds" / "1.0.0"))
+
+
+@pytest.fixture
+def bare(as_tfds: Path, tmp_path: Path) -> Path:
+    """A copy of `as_tfds` to damage."""
+    return Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))

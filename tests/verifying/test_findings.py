@@ -42,31 +42,19 @@ def damage(path: Path, *places: int) -> None:
 
 
 @pytest.mark.slow
-def test_each_flipped_byte_of_a_shard_is_of_one_record(copy: Path) -> None:
-    path, whole = copy / SHORT, contents(copy)
-    ends = bounds(path)
-    for place in range(ends[-1]):
-        damage(path, place)
-        record = int(np.searchsorted(ends, place, side="right")) - 1
-        finding = one(copy)
-        assert (finding.file, finding.offset, finding.record) == (SHORT, ends[record], record), place
-        assert finding.lost == Lost("test", 6 + record, 7 + record)
-        restore(copy, whole)
-
-
-@pytest.mark.slow
-def test_without_an_index_what_is_behind_a_bad_length_is_lost(as_tfds: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+@pytest.mark.parametrize("indexed", [True, False])
+def test_each_flipped_byte_of_a_shard_is_of_one_record(request: pytest.FixtureRequest, indexed: bool) -> None:
+    """Without an index, what is behind a bad length is lost."""
+    directory: Path = request.getfixturevalue("copy" if indexed else "bare")
     path, whole = directory / SHORT, contents(directory)
     ends = bounds(path)
     for place in range(ends[-1]):
         damage(path, place)
         record = int(np.searchsorted(ends, place, side="right")) - 1
-        finding = one(directory)
-        in_header = place - ends[record] < 12
-        assert (finding.offset, finding.record) == (ends[record], record)
-        assert finding.lost == Lost("test", 6 + record, 12 if in_header else 7 + record)
-        assert ("the rest of the file is lost" in finding.message) == in_header
+        finding, loses_rest = one(directory), not indexed and place - ends[record] < 12
+        assert (finding.file, finding.offset, finding.record) == (SHORT, ends[record], record), place
+        assert finding.lost == Lost("test", 6 + record, 12 if loses_rest else 7 + record)
+        assert ("the rest of the file is lost" in finding.message) == loses_rest
         restore(directory, whole)
 
 
@@ -203,34 +191,31 @@ def test_keys_ascend_from_shard_to_shard(copy: Path) -> None:
     assert "keys must ascend" in report.findings[1].message
 
 
-def test_features_of_another_dataset(as_tfds: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+def test_features_of_another_dataset(bare: Path) -> None:
     tree = bd.features.FeaturesDict({"n": np.int64, "tag": bd.features.Text()})
-    (directory / "features.json").write_text(bd.features.to_json_text(tree))
-    report = bd.verify(directory)
+    (bare / "features.json").write_text(bd.features.to_json_text(tree))
+    report = bd.verify(bare)
     assert {(f.kind, f.record, f.lost) for f in report.findings} == {("example", 0, None)}
     assert "it has label, text, values, which the features do not name, and not tag" in report.findings[0].message
 
 
-def test_decoding_finds_what_parses_and_does_not_decode(as_tfds: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
-    (directory / "label.labels.txt").unlink()
+def test_decoding_finds_what_parses_and_does_not_decode(bare: Path) -> None:
+    (bare / "label.labels.txt").unlink()
     edit_json(
-        directory / "features.json",
+        bare / "features.json",
         lambda tree: tree["featuresDict"]["features"]["values"]["sequence"].update(length="5"),  # type: ignore[index]
     )
-    report = bd.verify(directory, decode=True)
+    report = bd.verify(bare, decode=True)
     assert len(report.findings) == 6
     assert "does not fit the features: values" in report.findings[0].message
     assert "(the first of 15 records)" in report.findings[0].message
 
 
-def test_an_edited_label_file(copy: Path, as_tfds: Path, tmp_path: Path) -> None:
+def test_an_edited_label_file(copy: Path, bare: Path) -> None:
     (copy / "label.labels.txt").write_text("even\nuneven\n")
     assert one(copy).file == "label.labels.txt"
-    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
-    (directory / "label.labels.txt").write_text("even\nodd\nneither\n")
-    assert "has 3 names for the 2 classes" in one(directory).message
+    (bare / "label.labels.txt").write_text("even\nodd\nneither\n")
+    assert "has 3 names for the 2 classes" in one(bare).message
 
 
 @pytest.mark.slow
@@ -277,11 +262,10 @@ def test_no_dataset(tmp_path: Path) -> None:
         bd.verify(tmp_path, decode="no")  # type: ignore[arg-type]
 
 
-def test_another_format(as_tfds: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
-    edit_json(directory / "dataset_info.json", lambda info: info.update(fileFormat="array_record"))
+def test_another_format(bare: Path) -> None:
+    edit_json(bare / "dataset_info.json", lambda info: info.update(fileFormat="array_record"))
     with pytest.raises(MetadataError, match="only tfrecord"):
-        bd.verify(directory)
+        bd.verify(bare)
 
 
 @pytest.mark.parametrize("has_manifest", [True, False])
@@ -301,13 +285,12 @@ def test_what_is_no_file_in_the_place_of_an_index(
     assert finding.lost is None
 
 
-def test_huge_numbers_allocate_nothing(as_tfds: Path, tmp_path: Path) -> None:
-    directory = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
+def test_huge_numbers_allocate_nothing(bare: Path) -> None:
     edit_json(
-        directory / "dataset_info.json",
+        bare / "dataset_info.json",
         lambda info: info["splits"][0]["shardLengths"].__setitem__(0, str(1 << 58)),  # type: ignore[index]
     )
-    assert any(str(1 << 58) in finding.message for finding in bd.verify(directory).findings)
+    assert any(str(1 << 58) in finding.message for finding in bd.verify(bare).findings)
 
 
 def test_jobs_and_progress(published: Path) -> None:

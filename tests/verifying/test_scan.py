@@ -71,30 +71,28 @@ def test_directories_links_and_empty_files(copy: Path) -> None:
         restore(copy, whole)
 
 
-def test_shards_whose_keys_do_not_ascend(as_tfds: Path, published: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
-    train = corruptions.shards(copy)[2:]
+def test_shards_whose_keys_do_not_ascend(bare: Path, published: Path) -> None:
+    train = corruptions.shards(bare)[2:]
     for order in permutations(train):
         for shard, other in zip(train, order):
             shutil.copy(published / other.name, shard)
             shutil.copy(corruptions.index_of(published / other.name), corruptions.index_of(shard))
-        kinds = {finding.kind for finding in bd.verify(copy).findings}
+        kinds = {finding.kind for finding in bd.verify(bare).findings}
         assert ("keys" in kinds) == (list(order) != train)
 
 
-def test_some_indexes_are_missing_or_without_keys(as_tfds: Path, published: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(as_tfds, tmp_path / "ds" / "1.0.0"))
-    shards = corruptions.shards(copy)
+def test_some_indexes_are_missing_or_without_keys(bare: Path, published: Path) -> None:
+    shards = corruptions.shards(bare)
     for keyed, without in (([], []), ([0, 1, 2, 3, 4, 5], []), ([2, 4], [3, 5])):
         for number, shard in enumerate(shards):
             index = Index.from_bytes(corruptions.index_of(published / shard.name).read_bytes(), path="")
             keys = index.keys if number in keyed else None
             corruptions.index_of(shard).write_bytes(Index(index.offsets, keys).to_bytes())
         expected = {corruptions.index_of(shards[number]).name for number in without}
-        found = {finding.file for finding in bd.verify(copy).findings if finding.kind == "keys"}
+        found = {finding.file for finding in bd.verify(bare).findings if finding.kind == "keys"}
         assert found == expected, keyed
         corruptions.index_of(shards[5]).unlink()
-        assert corruptions.index_of(shards[5]).name in {finding.file for finding in bd.verify(copy).findings}
+        assert corruptions.index_of(shards[5]).name in {finding.file for finding in bd.verify(bare).findings}
 
 
 def replace_record(shard: Path, place: int, record: bytes) -> None:
