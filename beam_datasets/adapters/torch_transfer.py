@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import struct
 import weakref
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
@@ -94,9 +95,9 @@ def _taken_apart(torch: Any, value: Any, groups: Any, strings: Any, parts: _Part
     is_array = kind is np.ndarray and value.dtype.hasobject
     items = value.ravel().tolist() if is_array else value if kind is list else ()
     if items and set(map(type, items)) == {bytes}:
-        joined = b"".join(items)
-        lengths = np.fromiter(map(len, items), np.int64, len(items))
-        strings.append((parts.add(len(joined), _copying(joined)), lengths, value.shape if is_array else None))
+        form = "%ds" * len(items) % tuple(map(len, items))  # `struct` makes all strings at once
+        write = lambda memory: struct.pack_into(form, memory.numpy(), 0, *items)  # noqa: E731
+        strings.append((parts.add(struct.calcsize(form), write), form, value.shape if is_array else None))
         return _STRINGS, len(strings) - 1
     return _VALUE, value
 
@@ -115,13 +116,6 @@ def _stacking(torch: Any, tensors: list[Any]) -> Callable[[Any], object]:
     def write(memory: Any) -> None:
         made = memory[: _size(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
         torch.stack(tensors, out=made)
-
-    return write
-
-
-def _copying(joined: bytes) -> Callable[[Any], object]:
-    def write(memory: Any) -> None:
-        memory.numpy()[: len(joined)] = np.frombuffer(joined, np.uint8)
 
     return write
 
@@ -216,12 +210,10 @@ def _give_back(memory: Any, process: int) -> None:
         memory[0] = 0
 
 
-def _strings(root: Any, start: int, lengths: Any, shape: tuple[int, ...] | None) -> Any:
-    ends = np.cumsum(lengths)
-    view = memoryview(root)[start : start + int(ends[-1])]
-    items = [bytes(view[end - length : end]) for end, length in zip(ends.tolist(), lengths.tolist())]
+def _strings(root: Any, start: int, form: str, shape: tuple[int, ...] | None) -> Any:
+    items = struct.unpack_from(form, root, start)
     if shape is None:
-        return items
+        return list(items)
     made = np.empty(len(items), object)
     made[:] = items
     return made.reshape(shape)
