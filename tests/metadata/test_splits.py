@@ -220,37 +220,6 @@ def test_even_splits_partition(lengths, n, drop_remainder):
 INDICES = st.none() | st.integers(-12, 12)
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), INDICES, INDICES)
-def test_absolute_slices_are_list_slices_where_they_fit(lengths, begin, end):
-    splits, total = make_splits({"train": lengths}), sum(lengths)
-    instruction = ReadInstruction("train", begin, end)
-    fits = all(value is None or abs(value) <= total for value in (begin, end))
-    resolved = slice(begin, end).indices(total)
-    if not fits or resolved[0] > resolved[1]:
-        with pytest.raises(SplitError):
-            splits[instruction]
-    else:
-        (part,) = instruction.to_absolute(splits)
-        assert list(range(total))[begin:end] == list(range(part.start, part.stop))
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), INDICES, INDICES)
-def test_shard_slices_are_list_slices(lengths, begin, end):
-    splits = make_splits({"train": lengths})
-    if end is not None and end < -len(lengths):
-        return  # counts from the end twice, as the vectors do
-    bounds = [0]
-    for length in lengths:
-        bounds.append(bounds[-1] + length)
-    first, stop, _ = slice(begin, end).indices(len(lengths))
-    instruction = ReadInstruction("train", begin, end, "shard")
-    if bounds[first] > bounds[stop]:
-        with pytest.raises(SplitError, match="is reversed"):
-            splits[instruction]
-    else:
-        assert splits[instruction].num_examples == bounds[stop] - bounds[first]
-
-
 NAMES = st.sampled_from(["train", "a-b", "x_1"])
 PERCENT = st.floats(-100, 100).filter(lambda x: x == 0 or abs(x) > 1e-3)
 INSTRUCTIONS = st.one_of(
