@@ -37,11 +37,10 @@ def frame(record: Any) -> bytes:
     return b"".join((length, U32.pack(masked_crc32c(length)), record, U32.pack(masked_crc32c(record))))
 
 
-def frame_all(records: Sequence[bytes], group: int) -> tuple[list[bytes], NDArray[np.uint64]]:
-    """Returns the records framed, `group` of them joined at a time, and their framed sizes in bytes."""
+def frame_all(records: Sequence[bytes], group: int) -> list[bytes]:
+    """Returns the records framed, `group` of them joined at a time."""
     framed = list(map(frame, records))
-    joined = [b"".join(framed[start : start + group]) for start in range(0, len(framed), group)]
-    return joined, np.array(list(map(len, framed)), np.uint64)
+    return [b"".join(framed[start : start + group]) for start in range(0, len(framed), group)]
 
 
 def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:

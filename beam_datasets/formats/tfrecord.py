@@ -33,7 +33,6 @@ __all__ = [
     "crc32c",
     "frame",
     "frame_all",
-    "frame_ordered",
     "masked_crc32c",
     "scan",
     "scan_file",
@@ -96,26 +95,9 @@ def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
         group: framed records that are joined to one bytes; the last may have fewer.
     """
     if core is None:
-        return framing.frame_all(records, group)[0]
-    parts: list[bytes] = core.frame(list(records), None, group)[0]
+        return framing.frame_all(records, group)
+    parts: list[bytes] = core.frame(list(records), group)
     return parts
-
-
-def frame_ordered(records: list[bytes], order: NDArray[np.int64], group: int) -> tuple[list[bytes], NDArray[np.uint64]]:
-    """Returns the records framed in an order, `group` of them joined at a time, and their framed sizes in bytes.
-
-    Args:
-        records: what to frame.
-        order: which of the records is first, second, ...; as many as there are to be.
-        group: see `frame_all`.
-
-    Raises:
-        ValueError: the order names a record that is not there.
-    """
-    if core is None:
-        return framing.frame_all([records[i] for i in order.tolist()], group)
-    parts, sizes = core.frame(records, order, group)
-    return parts, np.frombuffer(sizes, np.uint64)
 
 
 def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, check: bool = True) -> NDArray[np.int64]:

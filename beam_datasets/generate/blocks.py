@@ -322,7 +322,7 @@ class _Collector:
 
     def ordered(self, order: NDArray[np.int64]) -> bytes:
         """Returns the framed records of these numbers, joined."""
-        return b"".join(tfrecord.frame_ordered(self._records, order, max(1, len(order)))[0])
+        return b"".join(tfrecord.frame_all([self._records[i] for i in order.tolist()], max(1, len(order))))
 
     def clear(self, _: bool) -> None:
         """Forgets all records."""

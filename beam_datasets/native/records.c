@@ -157,9 +157,9 @@ static void drop_records(Records *records) {
     PyMem_Free(records->items);
 }
 
-/* Takes records[order[i]], or the records themselves where there is no order; -1 with an exception. */
-static int take_records(PyObject *list, const Ints *order, Records *records) {
-    Py_ssize_t there = PyList_Size(list), n = order ? order->n : there;
+/* Takes the records of a list; -1 with an exception. */
+static int take_records(PyObject *list, Records *records) {
+    Py_ssize_t n = PyList_Size(list);
     records->n = 0;
     records->items = PyMem_Calloc((size_t)n + 1, sizeof(Record));
     if (records->items == NULL) {
@@ -167,14 +167,9 @@ static int take_records(PyObject *list, const Ints *order, Records *records) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        int64_t place = order ? order->values[i] : i;
-        if (place < 0 || place >= there) {
-            PyErr_Format(PyExc_ValueError, "order has %lld, but there are %zd records.", (long long)place, there);
-            break;
-        }
-        PyObject *record = PyList_GetItem(list, (Py_ssize_t)place);
+        PyObject *record = PyList_GetItem(list, i);
         if (!PyBytes_Check(record)) {
-            PyErr_Format(PyExc_TypeError, "record %lld is not bytes.", (long long)place);
+            PyErr_Format(PyExc_TypeError, "record %zd is not bytes.", i);
             break;
         }
         Py_INCREF(record);
@@ -196,12 +191,11 @@ static void put_records(uint8_t *out, const Records *records, Py_ssize_t first, 
     }
 }
 
-/* The framed records [first, stop), joined; their sizes are put down too. */
-static PyObject *joined(const Records *records, Py_ssize_t first, Py_ssize_t stop, uint64_t *sizes) {
+/* The framed records [first, stop), joined. */
+static PyObject *joined(const Records *records, Py_ssize_t first, Py_ssize_t stop) {
     uint64_t total = 0;
     for (Py_ssize_t i = first; i < stop; i++) {
-        sizes[i] = records->items[i].size + OVERHEAD;
-        total += sizes[i];
+        total += records->items[i].size + OVERHEAD;
         if (total > PY_SSIZE_T_MAX) return PyErr_NoMemory();
     }
     PyObject *result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
@@ -219,38 +213,28 @@ static PyObject *joined(const Records *records, Py_ssize_t first, Py_ssize_t sto
 
 static PyObject *framed(const Records *records, Py_ssize_t group) {
     Py_ssize_t n = records->n, pieces = n / group + (n % group != 0);
-    PyObject *sizes = PyBytes_FromStringAndSize(NULL, 8 * n), *parts = PyList_New(pieces), *result = NULL;
-    Py_ssize_t done = 0;
-    for (; sizes != NULL && parts != NULL && done < pieces; done++) {
+    PyObject *parts = PyList_New(pieces);
+    for (Py_ssize_t done = 0; parts != NULL && done < pieces; done++) {
         Py_ssize_t first = done * group, stop = n - first < group ? n : first + group;
-        PyObject *part = joined(records, first, stop, (uint64_t *)PyBytes_AsString(sizes));
-        if (part == NULL) break;
-        PyList_SetItem(parts, done, part);
+        PyObject *part = joined(records, first, stop);
+        if (part == NULL || PyList_SetItem(parts, done, part) < 0) Py_CLEAR(parts);
     }
-    if (sizes != NULL && parts != NULL && done == pieces) result = PyTuple_Pack(2, parts, sizes);
-    Py_XDECREF(parts);
-    Py_XDECREF(sizes);
-    return result;
+    return parts;
 }
 
-PyDoc_STRVAR(frame_doc, "frame(records, order, group)\n--\n\n"
-                        "Returns the records of a list framed, in the order (None for theirs), `group` of them joined\n"
-                        "to one bytes; and their framed sizes: uint64 in bytes.");
+PyDoc_STRVAR(frame_doc, "frame(records, group)\n--\n\n"
+                        "Returns the records of a list framed, `group` of them joined to one bytes.");
 
 static PyObject *frame(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *list, *places, *result = NULL;
+    PyObject *list, *result = NULL;
     Py_ssize_t group;
-    if (!PyArg_ParseTuple(arguments, "O!On:frame", &PyList_Type, &list, &places, &group)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!n:frame", &PyList_Type, &list, &group)) return NULL;
     if (group < 1) return PyErr_Format(PyExc_ValueError, "group must be at least 1, got %zd.", group);
-    Ints order;
     Records records;
-    int ordered = places != Py_None;
-    if (ordered && ints_get(places, &order, "order") < 0) return NULL;
-    if (take_records(list, ordered ? &order : NULL, &records) == 0) {
+    if (take_records(list, &records) == 0) {
         result = framed(&records, group);
         drop_records(&records);
     }
-    if (ordered) ints_drop(&order);
     return result;
 }
 

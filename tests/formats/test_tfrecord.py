@@ -101,21 +101,12 @@ def test_golden_bytes():  # as tf.io.TFRecordWriter (TensorFlow 2.21) writes the
     assert tfrecord.masked_crc32c(b"123456789") == 0xC78AB0E5
 
 
-@given(RECORD_LISTS)
-def test_frames_as_the_slow_writer_does(records):
+@given(RECORD_LISTS, st.integers(1, 50))
+def test_frames_as_the_slow_writer_does(records, group):
     framed = tfrecord.frame_all(records)
     assert framed == [tfrecord.frame(record) for record in records]
+    assert tfrecord.frame_all(records, group) == [b"".join(framed[i : i + group]) for i in range(0, len(framed), group)]
     assert b"".join(framed) == slow_write(records)
-
-
-@given(RECORD_LISTS, st.integers(1, 50), st.randoms())
-def test_frames_in_an_order(records, group, random):
-    order = [random.randrange(len(records)) for _ in range(random.randrange(100))] if records else []
-    parts, sizes = tfrecord.frame_ordered(records, np.array(order, np.int64), group)
-    framed = [tfrecord.frame(records[i]) for i in order]
-    assert parts == [b"".join(framed[i : i + group]) for i in range(0, len(order), group)]
-    assert parts == tfrecord.frame_all([records[i] for i in order], group)
-    assert sizes.tolist() == list(map(len, framed))
 
 
 @given(RECORD_LISTS, st.integers(1, 200))
