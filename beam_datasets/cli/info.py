@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,11 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
 from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
+from beam_datasets.generate.runs import utc
+from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
-from beam_datasets.metadata.manifest import Lineage
-from beam_datasets.reading.opening import open_published
+from beam_datasets.metadata.manifest import RUN_FILE, Lineage
+from beam_datasets.reading.opening import builder_from_directory, open_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +35,7 @@ LIST = Command(
     "list",
     "What is published.",
     f"""
+--versions  also when each version was published, its tags, and what it has of which datasets
 {DATA_DIR}
 {STORAGE_OPTIONS}
 --json  print it as JSON, split by split
@@ -119,13 +123,40 @@ def run_list(args: Sequence[str]) -> int:
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
     found = [listed for name in names for listed in list_dataset(name, root)]
+    if known.versions:
+        found = [each | _history(each["directory"]) for each in found]
     if known.json:
         say(json.dumps(found, indent=1))
     elif not found:
         say(f"nothing is published in {root}")
     else:
-        say(table(["dataset", "examples", "shards", "size"], list(map(_row, found))))
+        header, rows = ["dataset", "examples", "shards", "size"], list(map(_row, found))
+        if known.versions:
+            header += ["published", "tags", "contents"]
+            rows = [
+                [*row, each["published"] or "?", ", ".join(each["tags"]), _contents(each)]
+                for row, each in zip(rows, found)
+            ]
+        say(table(header, rows, left=(0, 4, 5, 6)))
     return 0
+
+
+def _contents(found: dict[str, Any]) -> str:
+    splits = ", ".join(f"{name} {split['examples']:,}" for name, split in found.get("splits", {}).items())
+    return "; ".join([splits, *found["contents"]])
+
+
+def _history(directory: str) -> dict[str, Any]:
+    """Returns when a version was published, its tags, and what it has of which datasets, as far as that is known."""
+    known: dict[str, Any] = {"published": None, "tags": [], "contents": []}
+    with contextlib.suppress(BeamDatasetsError, ValueError, KeyError, TypeError):
+        tags = tags_in(storage.dirname(directory))
+        known["tags"] = sorted(tag for tag, version in tags.items() if version == storage.basename(directory))
+        lineage = builder_from_directory(directory).lineage
+        known["contents"] = [] if lineage is None else list(lineage_facts(lineage))
+        run = json.loads(storage.read_bytes(storage.join(directory, RUN_FILE)))
+        known["published"] = utc(run["started"] + run["seconds"])
+    return known
 
 
 def list_dataset(name: str, root: str) -> list[dict[str, Any]]:

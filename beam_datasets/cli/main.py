@@ -35,6 +35,8 @@ COMMANDS = {  # name -> module of this package, function in it; only the module 
     "publish": ("publish", "run"),
     "gc": ("gc", "run"),
     "list": ("info", "run_list"),
+    "tag": ("history", "run_tag"),
+    "prune": ("history", "run_prune"),
     "new": ("new", "run"),
 }
 
@@ -56,7 +58,9 @@ Generates, describes and shows datasets.
   beam-datasets verify NAME_OR_DIR                  whether a dataset is whole; --repair restores what it can
   beam-datasets publish RESULT --version V          publish a refused result under another version number
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
-  beam-datasets list --data_dir DIR                 what is published
+  beam-datasets list --data_dir DIR                 what is published; --versions: when, of what, with which tags
+  beam-datasets tag NAME:VERSION TAG                give a name to a version, which `prune` keeps
+  beam-datasets prune NAME --keep N                 remove old versions that nothing needs
   beam-datasets new NAME                            the files of a new dataset: builder, test, description
 
 Options of every command:

@@ -1,0 +1,178 @@
+"""The history of a dataset: tags of versions, and which old versions can be removed because nothing needs them.
+
+A tag is a file with a version in it, `.config/tags/<tag>` beside the versions of a dataset or config.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from beam_datasets import catalog, storage
+from beam_datasets.arguments import integer
+from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoundError
+from beam_datasets.metadata.info import INFO_FILE
+from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.metadata.names import DatasetName
+from beam_datasets.metadata.version import Version
+from beam_datasets.reading.opening import builder_from_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from beam_datasets.catalog import DataDir, Options
+
+_TAG = re.compile(r"\w[\w.\-]*")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A published version, and why it stays.
+
+    Attributes:
+        name: of the version, `name/config:version`.
+        directory: of the version.
+        kept: why it stays; '' if it can be removed.
+    """
+
+    name: str
+    directory: str
+    kept: str = ""
+
+
+def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Options = None) -> str:
+    """Gives a tag to a published version, which `prune` keeps then; returns the version's directory.
+
+    Args:
+        name: of the version, such as 'clicks:3.0.0'; without a version the highest.
+        tag: a word with letters, digits, `.`, `-` and `_`.
+        data_dir: root of the datasets.
+        storage_options: of its store.
+
+    Raises:
+        DatasetNotFoundError: the version is not published.
+        PathExistsError: another version has the tag.
+        ValueError: the name or the tag cannot be read.
+    """
+    if not _TAG.fullmatch(tag):
+        raise ValueError(f"tag: expected letters, digits, '.', '-' and '_', got {tag!r}")
+    directory = catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options))
+    path, version = _tag_path(storage.dirname(directory), tag), storage.basename(directory)
+    try:
+        storage.create_bytes(path, version.encode())
+    except FileExistsError:
+        known = storage.read_bytes(path).decode()
+        if known != version:
+            raise PathExistsError(f"{path}: version {known} has the tag already. Remove it first (--remove).") from None
+    return directory
+
+
+def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Options = None) -> str:
+    """Takes a tag from the version of a dataset that has it; returns the version.
+
+    Raises:
+        PathNotFoundError: no version has the tag.
+    """
+    folder = storage.dirname(catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options)))
+    known = tags_in(folder)
+    if tag not in known:
+        raise PathNotFoundError(f"{folder}: no version has the tag {tag!r}; tags: {', '.join(known) or 'none'}")
+    storage.remove(_tag_path(folder, tag))
+    return known[tag]
+
+
+def tags_in(folder: str) -> dict[str, str]:
+    """Returns {tag: version} of the versions in a directory."""
+    tags = _tag_path(folder)
+    names = storage.list_dir(tags) if storage.is_dir(tags) else []
+    return {name: storage.read_bytes(storage.join(tags, name)).decode() for name in names if _TAG.fullmatch(name)}
+
+
+def _tag_path(folder: str, *tag: str) -> str:
+    return storage.join(folder, catalog.CONFIG_DIR, "tags", *tag)
+
+
+def plan_prune(
+    name: str, keep: int, *, keep_tagged: bool = False, data_dir: DataDir = None, storage_options: Options = None
+) -> list[Judged]:
+    """Returns the published versions of a dataset, lowest first, with why each is kept.
+
+    A version is kept if it is one of the highest `keep`, has a tag, or if the lineage of a dataset in `data_dir` that
+    stays names it. That a version was appended to is no reason: the next one has all its records.
+
+    Args:
+        name: of the dataset, such as 'clicks' or 'clicks/small'.
+        keep: how many of the highest versions stay.
+        keep_tagged: whether versions with tags may be older; otherwise such a version is an error.
+        data_dir: root of the datasets.
+        storage_options: of its store.
+
+    Raises:
+        BeamDatasetsError: an old version has a tag, or a dataset of `data_dir` cannot be opened, so that what it needs
+            is unknown.
+        ValueError: `name` has a version, or `keep` is not 1 or more.
+    """
+    keep = integer("keep", keep, at_least=1, at_most=2**31)
+    if DatasetName.parse(name).version is not None:
+        raise ValueError(f"expected a dataset without a version, got {name!r}")
+    root = catalog.root_dir(data_dir, storage_options)
+    folder = storage.dirname(catalog.find_dataset_dir(f"{name}:latest", root))
+    found = list(_published(root))
+    own = sorted((each for each in found if storage.dirname(each.directory) == folder), key=_version)
+    label = own[-1].name.rpartition(":")[0]
+    reasons = {each.name: f"one of the highest {keep}" for each in own[-keep:]}
+    tagged = {f"{label}:{version}": tag for tag, version in tags_in(folder).items()}
+    for each in own:
+        if each.name not in reasons and each.name in tagged:
+            if not keep_tagged:
+                raise BeamDatasetsError(
+                    f"{each.name} has the tag {tagged[each.name]!r}. Keep versions with tags (--keep_tagged), or "
+                    "remove the tag."
+                )
+            reasons[each.name] = f"tag {tagged[each.name]}"
+    needs = {each.name: set(_named(builder_from_directory(each.directory).lineage)) for each in found}
+    while more := {
+        need: f"the lineage of {by} names it"
+        for by, names in needs.items()
+        for need in names
+        if (by in reasons or not by.startswith(f"{label}:")) and need.startswith(f"{label}:") and need not in reasons
+    }:
+        reasons |= more
+    return [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in own]
+
+
+def _version(judged: Judged) -> Version:
+    return Version(storage.basename(judged.directory))
+
+
+def _published(root: str) -> Iterator[Judged]:
+    for name in catalog.list_datasets(root):
+        for full in catalog.list_published(name, root):
+            yield Judged(full, storage.join(root, full.replace(":", "/")))
+
+
+def _named(lineage: Lineage | None) -> Iterator[str]:
+    """Yields the names of the datasets that a lineage names, except those that were appended to."""
+    for dataset in lineage.datasets[lineage.appended is not None :] if lineage else ():
+        yield dataset.full_name
+        if dataset.source is not None:
+            yield from _named(Lineage.from_json(dataset.source, path=f"the lineage of {dataset.full_name}"))
+
+
+def remove_version(version: Judged) -> bool:
+    """Removes a published version, unless it has got a tag meanwhile; returns whether it did.
+
+    On a disk it gets another name first, in one step. On an object store dataset_info.json goes first, without which
+    it is no version any more; after a process was killed, remove the rest by hand.
+
+    Raises:
+        StorageError: it cannot be removed.
+    """
+    folder, number = storage.dirname(version.directory), storage.basename(version.directory)
+    if number in tags_in(folder).values():
+        return False
+    if storage.is_remote(version.directory):
+        storage.remove(storage.join(version.directory, INFO_FILE))
+    storage.remove_tree(version.directory)
+    return True

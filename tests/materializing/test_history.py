@@ -1,0 +1,111 @@
+"""Tags, `prune` and `list --versions`: what stays is compared with what is written down for each case."""
+
+import json
+import re
+import uuid
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import storage
+from beam_datasets.cli.main import main
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, PathExistsError, PathNotFoundError
+from beam_datasets.materializing import history
+from tests.materializing.generated import generate
+
+
+def days(root, number):
+    """Publishes ds:1.0.0, and appends to it every day, to ds:`number`.0.0."""
+    generate(root, {"train": {0: 0}})
+    for day in range(1, number):
+        generate(root, {"train": {day: day}}, name=f"day_{day}")
+        bd.append("ds", f"day_{day}", data_dir=root)
+
+
+def kept(root, keep, **options):
+    return {each.name: each.kept for each in history.plan_prune("ds", keep, data_dir=root, **options)}
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_what_stays(tmp_path, remote):
+    root = f"memory://{uuid.uuid4().hex}/data" if remote else str(tmp_path)
+    days(root, 7)
+    names = [f"ds:{n}.0.0" for n in range(1, 8)]
+    assert [name for name, why in kept(root, 2).items() if not why] == names[:5]
+    bd.materialize("ds:2.0.0", data_dir=root, to="part")
+    bd.materialize("part", data_dir=root, to="part_of_part")  # names ds:2.0.0 in the lineage of part
+    storage.remove_tree(f"{root}/part")
+    bd.materialize("ds:3.0.0", data_dir=root, to="ds:8.0.0")
+    history.add_tag("ds:5.0.0", "paper", root)
+    with pytest.raises(BeamDatasetsError, match=r"ds:5\.0\.0 has the tag 'paper'.*--keep_tagged"):
+        kept(root, 2)
+    plan = history.plan_prune("ds", 2, keep_tagged=True, data_dir=root)
+    assert {each.name: each.kept for each in plan} == {
+        "ds:1.0.0": "",
+        "ds:2.0.0": "the lineage of part_of_part:2.0.0 names it",
+        "ds:3.0.0": "the lineage of ds:8.0.0 names it",
+        "ds:4.0.0": "",
+        "ds:5.0.0": "tag paper",
+        "ds:6.0.0": "",
+        "ds:7.0.0": "one of the highest 2",
+        "ds:8.0.0": "one of the highest 2",
+    }
+    history.add_tag("ds:6.0.0", "late", root)  # after the plan
+    assert [each.name for each in plan if not each.kept and history.remove_version(each)] == ["ds:1.0.0", "ds:4.0.0"]
+    assert list(kept(root, 2, keep_tagged=True)) == [f"ds:{n}.0.0" for n in (2, 3, 5, 6, 7, 8)]
+    assert bd.verify(f"{root}/ds/7.0.0").whole
+    assert len(bd.load("ds:latest", split="train", data_dir=root)) == 3
+
+
+def test_versions_that_only_removed_ones_name_are_removed_with_them(tmp_path):
+    days(tmp_path, 2)
+    bd.materialize("ds:1.0.0", data_dir=tmp_path, to="ds:3.0.0")
+    bd.append("ds", "day_1", data_dir=tmp_path)
+    assert [name for name, why in kept(tmp_path, 1).items() if not why] == ["ds:1.0.0", "ds:2.0.0", "ds:3.0.0"]
+    assert kept(tmp_path, 2)["ds:1.0.0"] == "the lineage of ds:3.0.0 names it"
+    (tmp_path / "day_1/1.0.0/manifest.json").write_text("{}")
+    with pytest.raises(BeamDatasetsError, match=r"day_1/1\.0\.0/manifest\.json"):
+        kept(tmp_path, 1)
+
+
+def test_tags(tmp_path):
+    days(tmp_path, 2)
+    assert (
+        history.add_tag("ds", "now", tmp_path) == history.add_tag("ds:2.0.0", "now", tmp_path) == f"{tmp_path}/ds/2.0.0"
+    )
+    with pytest.raises(PathExistsError, match="version 2.0.0 has the tag already"):
+        history.add_tag("ds:1.0.0", "now", tmp_path)
+    with pytest.raises(DatasetNotFoundError):
+        history.add_tag("ds:9.0.0", "never", tmp_path)
+    with pytest.raises(ValueError, match="expected letters, .* got '../up'"):
+        history.add_tag("ds", "../up", tmp_path)
+    assert history.tags_in(f"{tmp_path}/ds") == {"now": "2.0.0"}
+    assert history.remove_tag("ds", "now", tmp_path) == "2.0.0"
+    with pytest.raises(PathNotFoundError, match="no version has the tag 'now'; tags: none"):
+        history.remove_tag("ds", "now", tmp_path)
+    assert bd.verify(tmp_path / "ds/2.0.0").whole
+
+
+def test_the_commands(tmp_path, capsys):
+    days(tmp_path, 3)
+
+    def run(*args):
+        code = main([*args, f"--data_dir={tmp_path}"])
+        return code, capsys.readouterr().out
+
+    assert run("tag", "ds:1.0.0", "paper") == (0, f"paper -> {tmp_path}/ds/1.0.0\n")
+    out = run("prune", "ds", "--keep=1", "--keep_tagged")[1]
+    assert [line.split()[0] for line in out.splitlines()] == ["version", "ds:1.0.0", "ds:2.0.0", "ds:3.0.0", "1"]
+    assert "; --yes removes them" in out
+    assert (tmp_path / "ds/2.0.0").exists()
+    out = run("list", "--versions")[1]
+    [line] = [line for line in out.splitlines() if line.startswith("ds:2.0.0")]
+    assert re.search(r"20\d\d-\d\d-\d\d .* UTC +train 2; train = train\+day_1:1.0.0:train; train: 1 added", line)
+    out = run("list", "--versions", "--json")[1]
+    assert [each["tags"] for each in json.loads(out) if each["dataset"].startswith("ds:")] == [["paper"], [], []]
+    assert run("prune", "ds", "--keep=1", "--keep_tagged", "--yes")[1].splitlines()[-1].startswith("1 version, ")
+    assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == [".config", "1.0.0", "3.0.0"]
+    assert run("prune", "ds", "--keep=1", "--keep_tagged")[1].endswith("nothing to remove\n")
+    assert run("tag", "ds", "paper", "--remove") == (0, "paper is removed from 1.0.0\n")
+    for args in (["prune", "ds"], ["prune", "ds", "--keep=0"], ["prune", "ds:1.0.0", "--keep=1"]):
+        assert run(*args)[0] == 2
