@@ -7,11 +7,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.build import publishing_in
-from beam_datasets.cli.options import SHARDS, SOURCES, SOURCES_NAMES, Command, UsageError, as_usage_errors, num_shards
+from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
+from beam_datasets.cli.options import (
+    SHARDS,
+    SOURCES,
+    SOURCES_NAMES,
+    Command,
+    UsageError,
+    as_usage_errors,
+    import_beam,
+    num_shards,
+    with_underscores,
+)
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.cli.resolve import resolve
+from beam_datasets.cli.resolve import FORMATS, Request, resolve
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from beam_datasets.materializing.appending import AppendPlan, MergedSplit
@@ -26,10 +38,13 @@ generating all examples anew would give. Records are not decoded. If nothing cha
   beam-datasets append clicks --data_dir data --delete takedown.txt --dry_run""",
     f"""
 dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
---from SOURCE...  what is appended: a published dataset (name or directory), or the file of a builder, path/to/file.py,
-  which is built in a temporary directory, also by --dry_run; can be repeated
+--from SOURCE...  what is appended: a published dataset (name or directory), or a builder (path/to/file.py, or a format
+  of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It is built in a temporary directory,
+  also by --dry_run, of files of which the published version was not built. Can be repeated
 --split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
   appended to the one of its name
+--union_features  features that one of the datasets lacks may be missing in the next version; else they are an error
+--take_changed  of files: also those that have changed since the published version was built of them
 --new_splits  add splits that the published version lacks; otherwise they are an error
 --version VERSION  of the result: 'next' (the default), the lowest that the change allows, or one that is not lower.
   Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0
@@ -41,10 +56,10 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --share_shards  link the published shards in which nothing changes, or let the store copy them, instead of writing all:
   of splits without changes, and of datasets with integer keys in their order (disable_shuffling)
 """,
-    usage="NAME_OR_DIR --from SOURCE [options]",
+    usage="NAME_OR_DIR --from SOURCE [options] [options of a builder]",
     settings={"--from": {"dest": "new"}},
 )
-_PASSED_ON = ("new_splits", "version", "on_duplicate", "share_shards")
+_PASSED_ON = ("new_splits", "version", "on_duplicate", "share_shards", "union_features")
 SHOWN = 20  # keys of a list
 
 
@@ -52,7 +67,12 @@ def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     from beam_datasets.materializing.appending import built, plan_append, run_append
 
-    known = COMMAND.parse(args)
+    parser, args = COMMAND.parser(), with_underscores(args)
+    texts = parser.parse_known_args(args)[0].new or ()
+    builders = {text: _request(text) for text in texts if text in FORMATS or re.search(r"\.py(:|/|$)", text)}
+    for request in builders.values():
+        add_builder_options(parser, request.builder)
+    known = parser.parse_args(args)
     if not (known.new or known.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
     options: dict[str, Any] = {name: getattr(known, name) for name in SOURCES_NAMES}
@@ -60,9 +80,11 @@ def run(args: Sequence[str]) -> int:
     started = time.monotonic()
     with as_usage_errors("append"):
         keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
-        new = [_builder(text) if re.search(r"\.py(:|/|$)", text) else text for text in known.new or ()]
+        new = [_builder(builders[text], known) if text in builders else text for text in texts]
         options |= {"delete": keys, "num_shards": count}
-        with built(known.dataset, new, options) as sources:
+        with built(known.dataset, new, options, take_changed=known.take_changed) as (sources, notes):
+            for note in notes:
+                say(note)
             plan = plan_append(known.dataset, sources, **options)
             say(_to_come(plan))
             if known.dry_run or not plan.has_changes:
@@ -76,9 +98,14 @@ def run(args: Sequence[str]) -> int:
     return 0
 
 
-def _builder(text: str) -> Any:
-    request = resolve(text)
+def _request(text: str) -> Request:
+    import_beam()
+    return resolve(text)
+
+
+def _builder(request: Request, known: argparse.Namespace) -> Any:
     given: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
+    given |= builder_arguments(known, request.builder)
     return request.builder(**{name: value for name, value in given.items() if value is not None})
 
 

@@ -73,5 +73,6 @@ def run_prune(args: Sequence[str]) -> int:
     if known.yes:
         old = [version for version in old if remove_version(version)]
     total = f"{plural(len(old), 'version')}, {size_text(sum(sizes[version] for version in old))}"
-    say(f"{total}, removed" if known.yes else f"{total}; --yes removes them" if old else "nothing to remove")
+    done = f"{total}, removed" if known.yes else f"{total}; --yes removes them"
+    say(done if old else "nothing to remove")
     return 0

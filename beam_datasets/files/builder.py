@@ -6,6 +6,7 @@ import abc
 import datetime
 import decimal
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from apache_beam.metrics import Metrics
 
+from beam_datasets import storage
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError
 from beam_datasets.features import FeaturesDict
@@ -20,15 +22,17 @@ from beam_datasets.files.convert import as_text, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.images import EXIF_ORIENTATIONS, image_of
 from beam_datasets.files.infer import Guess, kind_of_value
-from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
+from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
-from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.info import INPUT, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import check_dataset_name, did_you_mean
 from beam_datasets.metadata.split_by import SplitByValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from beam_datasets.features import FeatureConnector
     from beam_datasets.files.infer import KindOf
@@ -238,6 +242,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _guess = Guess()  # of the rows that were looked at
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
+    _left_out: frozenset[str] = frozenset()  # paths of files
+    _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
+    _input: Mapping[str, Any] | None = None  # what metadata.json has of the files
 
     def __init__(
         self,
@@ -262,6 +269,72 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         for spec in self._specs.values():
             parse_field(spec)
         super().__init__(**common)
+
+    def build(self, **options: Any) -> str:
+        """Generates the dataset, and records in metadata.json of which files; see FilesBuilder."""
+        if self._trial_examples is None:
+            named = {name: file for name, file in self._named_files() if file.path not in self._left_out}
+            with ThreadPoolExecutor() as pool:
+                sums = list(pool.map(checksum, named.values()))
+            self._input = {
+                "files": {name: [file.size, each] for (name, file), each in zip(named.items(), sums)},
+                "columns": self._types(),
+            }
+            self.__dict__.pop("info", None)
+        return super().build(**options)
+
+    def only_new(self, metadata: Any, *, take_changed: bool) -> list[str]:
+        """Leaves out the files of which a published version was built, and takes the types of its columns.
+
+        Args:
+            metadata: of the published version. If it does not record files, all are taken.
+            take_changed: whether files that have changed since are taken.
+
+        Returns:
+            The names of the files that have changed.
+        """
+        known = (metadata or {}).get(INPUT) or {"files": {}, "columns": {}}
+        left_out, changed = [], []
+        for name, file in self._named_files():
+            size, crc = known["files"].get(name, (None, None))
+            if size == file.size and crc == checksum(file):
+                left_out.append(file.path)
+            elif size is not None:
+                changed.append(name)
+                left_out += [] if take_changed else [file.path]
+        self._published_types = known["columns"]
+        self._leave_out(left_out)
+        return changed
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a file is left; see `only_new`."""
+        return bool(self._all_files)
+
+    def one_by_one(self) -> Iterator[Self]:
+        """Yields a builder of each file, in directories below this one's data_dir."""
+        files = list(self._all_files)
+        for number, file in enumerate(files):
+            other = self.elsewhere(storage.join(self._root, str(number)))
+            other._leave_out([*self._left_out, *(each.path for each in files if each != file)])
+            yield other
+
+    def _leave_out(self, paths: Iterable[str]) -> None:
+        """Leaves out files, and forgets what was found in them."""
+        self._left_out = frozenset(paths)
+        for name in list(vars(self)):
+            if isinstance(getattr(type(self), name, None), cached_property):
+                del self.__dict__[name]
+
+    def _named_files(self) -> Iterator[tuple[str, InputFile]]:
+        """Yields all files by their names; those of several splits with the name of the split."""
+        for split, pattern in self._patterns.items():
+            for file in find(pattern):
+                yield (f"{split}/{file.name}" if len(self._patterns) > 1 else file.name), file
+
+    def _types(self) -> dict[str, str]:
+        """Returns the types of the columns, as `features` takes them; without objects and lists of them."""
+        return {name: str(field) for name, field in self._fields.items() if "{" not in str(field)}
 
     @abc.abstractmethod
     def _found_fields(self) -> dict[str, Field]:
@@ -300,7 +373,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
         """The files of each pattern, or of several together."""
-        return {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
+        found = {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
+        return {
+            pattern: [file for file in files if file.path not in self._left_out] for pattern, files in found.items()
+        }
 
     @cached_property
     def _assign(self) -> Assignment | None:
@@ -351,7 +427,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 f"expected a column of the files to split by ({', '.join(map(repr, found))}), got {column!r}."
                 f"{did_you_mean(column, found)}"
             )
-        fields = override(found, self._specs, may_add=self._may_add)
+        fields = override(self._as_published(found), self._specs, may_add=self._may_add)
         wrong = list(problems(fields))
         if len(wrong) > 1:
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")
@@ -359,17 +435,33 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             raise InputError("\n  ".join(wrong))
         return {name: with_labels(field, name, self._values_at) for name, field in fields.items()}
 
+    def _as_published(self, found: dict[str, Field]) -> dict[str, Field]:
+        """Returns the fields with the types of the version that is appended to; what is missing may be missing."""
+        for name, spec in self._published_types.items():
+            if name in found and name not in self._specs and str(found[name]) != spec:
+                field = parse_field(spec)
+                found[name] = replace(field, optional=field.optional or found[name].optional, exact=True)
+        return found
+
     def _features(self) -> FeatureConnector:
         return FeaturesDict({name: to_feature(field) for name, field in self._fields.items()})
 
+    def _metadata(self) -> MetadataDict | None:
+        return None if self._input is None else MetadataDict({INPUT: self._input})
+
     def _info(self) -> DatasetInfo:
-        return DatasetInfo(builder=self, features=self._features(), description=self._description)
+        return DatasetInfo(
+            builder=self,
+            features=self._features(),
+            description=self._description,
+            metadata=self._metadata(),
+        )
 
     def _split_generators(self) -> dict[str, SourceUnits]:
         """Reads each pattern once, however many splits share its rows."""
         read = partial(read_piece, reader=self._rows_reader(), skip_bad=self._skip_bad)
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
-        sources = {name: SourceUnits(pieces[pattern], read) for name, pattern in self._patterns.items()}
+        sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assigned(sources, self._assign)
 
 

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+import crc32c
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 WILDCARDS = "*?["
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
 _LINE_BLOCK = 1 << 20
+_CHECKED_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -222,6 +224,17 @@ def undecodable(error: UnicodeDecodeError, *, with_column: bool = True) -> str:
         f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {hint} "
         "(--encoding cp1252, latin-1, utf-16 ...)"
     )
+
+
+def checksum(file: InputFile) -> str:
+    """Returns the CRC-32C of a file as it is stored, or what its store has instead: a checksum or an entity tag."""
+    if "://" in file.path:
+        return str(FileSystems.checksum(file.path))
+    crc = 0
+    with open(file.path, "rb") as stream:
+        while block := stream.read(_CHECKED_BLOCK):
+            crc = crc32c.crc32c(block, crc)
+    return f"{crc:08x}"
 
 
 def count(what: str, number: int = 1) -> None:

@@ -75,6 +75,9 @@ class Tfrecord(RowsBuilder):
     def _features(self) -> FeatureConnector:
         return self._known or super()._features()
 
+    def _types(self) -> dict[str, str]:
+        return {} if self._known else super()._types()
+
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         if self._known is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ from beam_datasets.errors import (
     StorageError,
     VersionError,
 )
+from beam_datasets.features import FeaturesDict, Scalar, Tensor, Text
+from beam_datasets.features import Sequence as Sequence_
+from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import difference
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
@@ -45,6 +49,7 @@ from beam_datasets.materializing.plan import check_unchanged, described, target_
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
 from beam_datasets.materializing.selection import Sources, keys_of, named_splits, select_splits
+from beam_datasets.metadata.info import INPUT, MetadataDict
 from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
 from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import shard_ends
@@ -492,6 +497,7 @@ def plan_append(
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
     share_shards: bool = False,
+    union_features: bool = False,
 ) -> AppendPlan:
     """Returns what the next version holds; for the arguments see `beam_datasets.append`.
 
@@ -511,6 +517,7 @@ def plan_append(
     roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
     appended = [_opened(one, Sources(roots, {}, source_storage_options, parent.dataset_dir)) for one in new]
     datasets, merged = _selected(parent, appended, split)
+    info = _joined(info, datasets, union_features=union_features, are_whole=split is None)
     sharding.check_splits(list(merged))
     known = parent.info.splits
     for name in merged if not new_splits else ():
@@ -566,24 +573,96 @@ def _checked(
 def _selected(
     parent: ReadOnlyBuilder, appended: Iterable[Sources], split: Any
 ) -> tuple[list[ReadOnlyBuilder], dict[str, list[SelectedSplit]]]:
-    """Returns all datasets, the published one first, and what is read of them for each split.
-
-    Raises:
-        BeamDatasetsError: their features differ.
-    """
+    """Returns all datasets, the published one first, and what is read of them for each split."""
     published = select_splits(named_splits(None, parent), Sources([], opened=[parent]))
     datasets, merged = [parent], {selected.name: [selected] for selected in published}
     for sources in appended:
         for selected in select_splits(named_splits(split, sources.opened[0]), sources):
             merged.setdefault(selected.name, []).append(_renumbered(selected, len(datasets)))
         datasets += sources.opened
-    for other in datasets[1:]:
-        if problem := difference(parent.info.features, other.info.features):
-            raise BeamDatasetsError(
-                f"{other.info.display_name} cannot be appended to {parent.info.display_name}: {problem}. What is "
-                "appended needs the same features; make it with those of the published version."
-            )
     return datasets, merged
+
+
+def _joined(
+    info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool, are_whole: bool
+) -> DatasetInfo:
+    """Returns the description of the next version with the features, and the files, of all datasets.
+
+    Raises:
+        BeamDatasetsError: the features differ, and not by features that may be missing.
+    """
+    given: list[Any] = [each.info.metadata or {} for each in datasets[: None if are_whole else 1]]
+    known = [each[INPUT] for each in given if INPUT in each]
+    types = {name: spec for each in known for name, spec in each["columns"].items()}
+    for other in datasets[1:]:
+        problem = difference(info.features, other.info.features)
+        if problem and not union_features:
+            raise BeamDatasetsError(
+                f"{other.info.display_name} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
+                "appended needs the same features; make it with those of the published version, or let those that one "
+                "of them lacks be missing: --union_features (union_features=True)."
+            )
+        if problem:
+            info = info.replace(features=union(info.features, other.info.features))
+    if known:
+        files = {name: file for each in known for name, file in each["files"].items()}
+        columns = {
+            name: f"{spec.rstrip('?')}?" if _may_lack(info.features, name) else spec for name, spec in types.items()
+        }
+        metadata = MetadataDict(info.metadata or {})
+        metadata[INPUT] = {"files": files, "columns": columns}
+        info = info.replace(metadata=metadata)
+    return info
+
+
+def _may_lack(features: Any, name: str) -> bool:
+    return name in features and getattr(features[name], "optional", False)
+
+
+def union(one: Any, other: Any, name: str = "") -> Any:
+    """Returns features of which examples of both are examples: what one of them lacks may be missing.
+
+    Raises:
+        BeamDatasetsError: they differ in another way, or a feature that one lacks cannot be missing.
+    """
+    if type(one) is type(other) is FeaturesDict:
+        joined = {
+            child: union(one[child], other[child], join(name, child))
+            if child in one and child in other
+            else _optional((one if child in one else other)[child], join(name, child))
+            for child in {**one, **other}
+        }
+        return FeaturesDict(joined, doc=one.doc)
+    if not difference(one, other):
+        return one
+    if isinstance(one, Tensor) and isinstance(other, Tensor) and (one.shape, one.dtype) == (other.shape, other.dtype):
+        loose = [_optional(each, name) for each in (one, other)]
+        kinds = [each for each in loose if type(each) is not Text] or loose
+        if not difference(kinds[0], kinds[-1]):
+            return kinds[0]
+    raise BeamDatasetsError(f"{difference(one, other, name)}, so there are no features for both.")
+
+
+def _optional(feature: Any, name: str) -> Any:
+    """Returns a feature of which None is a value, too; a missing sequence is an empty one.
+
+    Raises:
+        BeamDatasetsError: the feature cannot be missing.
+    """
+    if type(feature) is FeaturesDict:
+        return FeaturesDict({child: _optional(feature[child], join(name, child)) for child in feature}, doc=feature.doc)
+    if type(feature) in (Sequence_, Text):
+        return feature
+    if type(feature) in (Scalar, Tensor):
+        more = {name: getattr(feature, name) for name in ("encoding", "doc", "minimum", "maximum", "allow_rounding")}
+        made = Scalar(feature.dtype, optional=True, **more)
+        return (
+            made if type(feature) is Scalar else Tensor(shape=feature.shape, dtype=feature.dtype, optional=True, **more)
+        )
+    raise BeamDatasetsError(
+        f"feature {name!r}, {feature!r}, is in one dataset only, and cannot be missing. Leave it out, or append "
+        "examples that have it."
+    )
 
 
 def open_parent(
@@ -838,6 +917,8 @@ def append(
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
     share_shards: bool = False,
+    union_features: bool = False,
+    take_changed: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
     """Publishes the next version of a dataset: a published one with new examples, in the order of generating it anew.
@@ -867,6 +948,10 @@ def append(
         share_shards: published shards in whose range of keys nothing changes are hard links to them, or copies by the
             store, instead of written: all of a split without changes, and of one with `disable_shuffling` those
             before what is appended. The other records make shards of their own.
+        union_features: whether features that one of the datasets lacks may be missing in the next version; otherwise
+            they are an error. Class labels and images cannot be missing.
+        take_changed: of builders of files, which take only files of which the published version was not built: whether
+            files that have changed since are taken, too. A warning names them.
         progress: called about twice a second with how much is written.
 
     Returns:
@@ -882,20 +967,30 @@ def append(
             was published.
         TypeError, ValueError: an argument is unusable.
     """
-    options = {name: value for name, value in locals().items() if name not in ("source", "new", "progress")}
-    with built(source, list(new) if isinstance(new, (list, tuple)) else [new], options) as sources:
+    options = {
+        name: value for name, value in locals().items() if name not in ("source", "new", "progress", "take_changed")
+    }
+    listed = list(new) if isinstance(new, (list, tuple)) else [new]
+    with built(source, listed, options, take_changed=take_changed) as (sources, notes):
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
         plan = plan_append(source, sources, **options)
         return run_append(plan, progress) if plan.has_changes else plan.parent_dir
 
 
 @contextlib.contextmanager
-def built(source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """Provides what is appended, with the output of builders in place of them, in a directory beside the next version.
+def built(
+    source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any], *, take_changed: bool = False
+) -> Iterator[tuple[list[Any], list[str]]]:
+    """Provides what is appended, and notes about it; builders are built in a directory beside the next version.
+
+    Builders of files take only files of which the published version was not built; without any they are left out.
 
     Args:
         source: what is appended to.
         new: published datasets and builders.
         options: of `plan_append`.
+        take_changed: see `append`.
 
     Raises:
         AlreadyPublishedError: the next version is published already.
@@ -903,7 +998,7 @@ def built(source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any]) -> 
         TypeError, ValueError: an option is unusable.
     """
     if not any(hasattr(one, "elsewhere") for one in new):
-        yield list(new)
+        yield list(new), []
         return
     given = inspect.signature(plan_append).bind(source, new, **options)
     given.apply_defaults()
@@ -915,10 +1010,31 @@ def built(source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any]) -> 
             f"{parent.dataset_dir}: expected a local path to build what is appended beside it. Build it first, and "
             "append the published dataset."
         )
+    made: list[Any] = []
+    notes: list[str] = []
     with publishing.beside(parent.dataset_dir) as folder:
-        yield [
-            builder_from_directory(one.elsewhere(storage.join(folder, str(i))).build())
-            if hasattr(one, "elsewhere")
-            else one
-            for i, one in enumerate(new)
-        ]
+        for number, one in enumerate(new):
+            if hasattr(one, "elsewhere"):
+                builder, changed = one.elsewhere(storage.join(folder, str(number))), []
+                if hasattr(builder, "only_new"):
+                    changed = builder.only_new(parent.info.metadata, take_changed=take_changed)
+                if changed:
+                    way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
+                    notes.append(
+                        f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}"
+                    )
+                if getattr(builder, "has_files", True):
+                    made += map(builder_from_directory, _build(builder, given.arguments["on_duplicate"]))
+            else:
+                made.append(one)
+        yield made, notes
+
+
+def _build(builder: Any, on_duplicate: str) -> list[str]:
+    """Builds a builder, and one of files file by file if a key occurs in several; returns the directories."""
+    try:
+        return [builder.build()]
+    except DuplicateKeyError:
+        if on_duplicate == "error" or not hasattr(builder, "one_by_one"):
+            raise
+    return [each.build() for each in builder.one_by_one()]

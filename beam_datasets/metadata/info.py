@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 INFO_FILE = "dataset_info.json"
 METADATA_FILE = "metadata.json"
+INPUT = "input"  # in the metadata: the files and columns that a builder of files has read
 LICENSE_FILE = "LICENSE"
 
 SupervisedKeys: TypeAlias = "tuple[Any, ...]"

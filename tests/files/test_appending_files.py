@@ -1,0 +1,172 @@
+"""Appending files to a published dataset: which are taken, types of columns, and a month by the script of the page."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.files.csv import Csv
+from beam_datasets.files.jsonl import Jsonl
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
+DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
+
+
+def rows_of(directory, split="train"):
+    return [dict(row) for row in bd.builder_from_directory(directory).as_dataset(split)]
+
+
+def csv(folder, name, *lines):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
+    logs = tmp_path / "logs"
+
+    def files(**options):
+        return Csv(name="ds", pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path / "data", **options)
+
+    def append(**options):
+        return bd.append("ds", files(), data_dir=tmp_path / "data", **options)
+
+    csv(logs, "1.csv", "id,n,kind", "a,1,cat", "b,2,dog")
+    first = files(features={"kind": "class"}).build(num_workers=1)
+    assert json.loads(Path(first, "metadata.json").read_text())["input"]["columns"] == {
+        "id": "string", "n": "int64", "kind": "class:cat,dog",
+    }  # fmt: skip
+    assert append() == first
+    csv(logs, "2.csv", "id,n,kind", "c,3,cat")
+    second = append()
+    assert sorted(row["n"] for row in rows_of(second)) == [1, 2, 3]
+    assert bd.builder_from_directory(second).info.features == bd.builder_from_directory(first).info.features
+    csv(logs, "1.csv", "id,n,kind", "a,10,cat", "b,2,dog", "d,4,dog")
+    with pytest.warns(UserWarning, match=r"have changed since 2\.0\.0 was built: 1\.csv: not taken; --take_changed"):
+        assert append() == second
+    with pytest.warns(UserWarning, match=r"1\.csv: taken"):
+        third = append(take_changed=True, on_duplicate="replace")
+    assert sorted(row["n"] for row in rows_of(third)) == [2, 3, 4, 10]
+    lineage = bd.builder_from_directory(third).lineage
+    assert lineage.appended == {"train": {"added": 1, "replaced": 1, "deleted": 0, "skipped": 1}}
+    assert append() == third
+    recorded = bd.builder_from_directory(third).info.metadata["input"]["files"]
+    assert {name: size for name, (size, _) in recorded.items()} == {
+        path.name: path.stat().st_size for path in logs.iterdir()
+    }
+    csv(logs, "3.csv", "id,n,kind", "e,5,bird")
+    with pytest.raises(BeamDatasetsError, match=r"3\.csv, line 2: .*bird"):
+        append()
+    assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
+
+
+def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
+    lines = [
+        {"id": 1, "n": 1, "text": "a", "list": [1, 2], "user": {"age": 7, "name": "x"}},
+        {"id": 2, "n": 2.5, "more": 3, "user": {"age": 8, "town": "y"}},
+        {"id": 3, "n": None, "list": [5], "text": "c", "user": {"age": 9, "name": "z"}},
+    ]
+    (tmp_path / "logs").mkdir()
+    new = Jsonl(pattern=f"{tmp_path}/logs/*.jsonl", key="id", features={"n": "float64?"}, data_dir=tmp_path)
+    for number, line in enumerate(lines):
+        (tmp_path / f"logs/{number}.jsonl").write_text(json.dumps(line))
+        if number == 0:
+            given = {"id": "int64", "n": "float64?"}
+            old = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", features=given, data_dir=tmp_path)
+            made = old.build(num_workers=1)
+            continue
+        with pytest.raises(BeamDatasetsError, match="is in the .* only.*--union_features"):
+            bd.append("ds", new, data_dir=tmp_path)
+        made = bd.append("ds", new, data_dir=tmp_path, union_features=True)
+    found = {row["id"]: row for row in rows_of(made)}
+    for line in lines:
+        row = found[line["id"]]
+        assert (row["n"], row["more"]) == (line["n"], line.get("more"))
+        assert row["text"] == (line["text"].encode() if "text" in line else None)
+        assert list(row["list"]) == line.get("list", [])
+        assert row["user"]["age"] == line["user"]["age"]
+        assert row["user"]["town"] == (b"y" if "town" in line["user"] else None)
+    whole = Jsonl(
+        name="whole",
+        pattern=f"{tmp_path}/logs/*.jsonl",
+        key="id",
+        features={
+            "n": "float64?",
+            "more": "int64?",
+            "list": "int64[]?",
+            "text": "string?",
+            "user/name": "string?",
+            "user/town": "string?",
+        },
+        data_dir=tmp_path,
+    ).build(num_workers=1)
+    assert list(map(repr, rows_of(made))) == list(map(repr, rows_of(whole)))
+    assert bd.verify(made).whole
+
+
+@pytest.mark.slow
+def test_a_month_by_the_script_of_the_page(tmp_path):
+    """A missing, a doubled and a corrected day; runs twice and two at once; against a dict of all events."""
+    [script] = re.findall(r'```sh title="day.sh"\n(.*?)```', PAGE.read_text(), re.DOTALL)
+    (tmp_path / "day.sh").write_text(script)
+    (tmp_path / "takedown.txt").write_text("2-1\n")
+    logs, late = tmp_path / "logs", tmp_path / "late"
+    logs.mkdir(), late.mkdir()
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def write(day, folder=logs, page=0, name=None):
+        events = [{"id": f"{day}-{n}", "page": n + page} | ({"ref": "x"} if day > 5 else {}) for n in range(5 + day)]
+        text = "".join(json.dumps(event) + "\n" for event in events)
+        (folder / f"{name or f'2026-01-{day:02}'}.jsonl").write_text(text)
+
+    def start():
+        return subprocess.Popen(
+            ["sh", "day.sh"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run():
+        process = start()
+        out = process.communicate()[0]
+        assert process.returncode == 0, out
+        return out
+
+    def check():
+        expected = {}
+        for path in sorted(logs.iterdir()):
+            expected |= {event["id"]: event for event in map(json.loads, path.read_text().splitlines())}
+        expected.pop("2-1", None)
+        dataset = bd.load("clicks:latest", split="train", data_dir=tmp_path / "data")
+        found = {row["id"].decode(): (row["page"], row.get("ref")) for row in dataset}
+        assert found == {key: (e["page"], b"x" if "ref" in e else None) for key, e in expected.items()}
+        assert len(dataset) == len(expected)
+
+    write(1)
+    build = ["build", "jsonl", "--name=clicks", "--data_dir=data", "--pattern=logs/*.jsonl", "--key=id"]
+    subprocess.run(["beam-datasets", *build], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    for day in range(2, DAYS + 1):
+        write(day, folder=late if day == 3 else logs)  # the third day is missing
+        if day == 4:
+            write(day, name="2026-01-04-again")
+        if day == 5:
+            (late / "2026-01-03.jsonl").rename(logs / "2026-01-03.jsonl")
+        if day == 6:
+            write(4, page=100)
+            write(4, page=100, name="2026-01-04-again")
+        if day == 7:
+            both = [start(), start()]
+            outs = [process.communicate()[0] for process in both]
+            assert 0 in [process.returncode for process in both], outs
+            assert all(p.returncode == 0 or "already published" in out for p, out in zip(both, outs)), outs
+        run()
+        check()
+        if day in (4, 5):
+            assert "Nothing changes" in run()
+            check()
+    versions = [path.name for path in (tmp_path / "data/clicks").iterdir() if path.name[0].isdigit()]
+    assert len(versions) <= 7
+    assert bd.verify(bd.builder("clicks:latest", data_dir=tmp_path / "data").dataset_dir).whole
