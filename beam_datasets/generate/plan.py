@@ -75,11 +75,6 @@ class MergeLevel:
     num_runs: int
     last_groups: NDArray[np.int64] = field(repr=False)
 
-    @property
-    def num_tasks(self) -> int:
-        """Number of blocks that the level makes, if no column of a run is empty."""
-        return self.num_runs * len(self.last_groups)
-
 
 def plan_levels(
     received: NDArray[np.int64], num_bytes: int, num_blocks: int, limits: MergeLimits
