@@ -3,6 +3,7 @@
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
 #   .venv-adapters PyTorch, Grain and JAX, to read and train with them
+#   .venv-browser  what drives a browser, axe-core and mlcroissant, to test the explorer and the site
 #   .venv-wheel    the package as a user installs it, made anew for each test of a wheel
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -19,7 +20,7 @@ SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch]) beam_
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
+.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters test-browser screenshots flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -29,6 +30,7 @@ help:
 	@echo 'make test-wheel    runs the core of the tests with that wheel in an environment of its own'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
+	@echo 'make test-browser  the explorer and the site in Chromium, which root gets by apt-get; make screenshots'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
 	@echo 'make test-kubernetes  a real API server checks the manifests (needs Go, Java and Maven)'
@@ -66,6 +68,9 @@ endef
 .venv-adapters/.ready: $(SOURCES)
 	$(call environment,.venv-adapters,-e '.[adapters]')
 
+.venv-browser/.ready: $(SOURCES)
+	$(call environment,.venv-browser,-e '.[browser]')
+
 quickstart: .venv/.quickstart
 	@rm -rf $(DATA)
 	$(BIN)/beam-datasets build stdlib_source --data_dir $(DATA)
@@ -92,7 +97,7 @@ test-slow: .venv/.ready
 # fails; what each prints comes when it ends.
 test-all:
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
-		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-wheel sanitize
+		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-browser test-wheel sanitize
 
 # On Linux the wheel gets the tag of the oldest manylinux that it runs on. cibuildwheel (pyproject.toml) builds the others.
 wheels: .venv/.ready
@@ -121,6 +126,17 @@ test-interop: .venv-interop/.ready
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
 	BEAM_DATASETS_ADAPTERS='torch torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+
+# `make screenshots` also writes those of docs/.
+CHROMIUM := command -v chromium || command -v chromium-browser || command -v google-chrome
+test-browser: .venv-browser/.ready
+	@$(CHROMIUM) >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }; } || \
+		{ echo 'There is no Chromium; install it.' >&2; exit 1; }
+	BEAM_DATASETS_BROWSER=required .venv-browser/bin/pytest tests/browser $(PYTEST_ARGS)
+
+screenshots:
+	@BEAM_DATASETS_SCREENSHOTS=write $(MAKE) --no-print-directory test-browser PYTEST_ARGS='-k screenshots'
 
 # Downloads are kept in ~/.cache/beam_datasets/flink; the cluster ends with the command.
 FLINK := build/flink
@@ -184,5 +200,5 @@ bench: .venv/.ready
 	$(BIN)/python tests/benchmarks/run.py generate read $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-interop .venv-adapters .venv-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-interop .venv-adapters .venv-browser .venv-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,6 +30,7 @@ COMMANDS = {  # name -> module of this package, function in it; only the module 
     "slices": ("slices", "run"),
     "stats": ("stats", "run"),
     "explore": ("explore", "run"),
+    "site": ("site", "run"),
     "diff": ("diff", "run"),
     "verify": ("verify", "run"),
     "publish": ("publish", "run"),
@@ -54,6 +55,7 @@ Generates, describes and shows datasets.
   beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
   beam-datasets stats NAME_OR_DIR                   what its features hold, as a table or a page with plots
   beam-datasets explore [NAME_OR_DIR]               datasets in a browser: rows, images, filters, comparisons
+  beam-datasets site DATA_DIR --to DIR              the same as static pages, with metadata for search engines
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets verify NAME_OR_DIR                  whether a dataset is whole; --repair restores what it can
   beam-datasets publish RESULT --version V          publish a refused result under another version number

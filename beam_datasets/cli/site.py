@@ -1,0 +1,316 @@
+"""`beam-datasets site`: the catalogue of a directory of datasets as static pages."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from beam_datasets import catalog, storage
+from beam_datasets.adapters.framework import framework
+from beam_datasets.cli.diff import as_json, text_lines
+from beam_datasets.cli.examples import leaves_with_features, value_text
+from beam_datasets.cli.explorer import pages
+from beam_datasets.cli.explorer.media import MAX_SHOWN, media, media_of
+from beam_datasets.cli.info import info_json
+from beam_datasets.cli.options import STORAGE_OPTIONS, Command
+from beam_datasets.cli.printing import plural, printable, say
+from beam_datasets.diffing import diff
+from beam_datasets.errors import BeamDatasetsError, FeatureError, StorageError
+from beam_datasets.features import ClassLabel
+from beam_datasets.statistics.page import content, script, style
+from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
+from beam_datasets.statistics.summary import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beam_datasets.reading.opening import ReadOnlyBuilder
+
+COMMAND = Command(
+    "site",
+    """\
+Writes static pages about the datasets of a directory, for any web server, bucket or disk: a search, statistics, sample
+rows, what changed between versions, catalog.json, and for each version Croissant metadata that dataset search engines
+and ML tools read.
+
+Statistics and changes are computed once: the former are saved beside the datasets, the latter in the site.""",
+    f"""
+data_dir DATA_DIR  the directory of the datasets
+--to DIR  where the pages are written; existing files are replaced, others stay; required
+--url URL  where the pages will be; search engines and tools that read from there need it
+--no_statistics  leave out statistics that are not saved
+--no_changes  leave out comparisons of versions that were not made before, which read all examples
+{STORAGE_OPTIONS}
+""",
+)
+_POLICY = "default-src 'self' file:; object-src 'none'; base-uri 'none'; form-action 'none'"
+_MAX_NUMBERS = 1000
+_TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float", str: "sc:Text"}
+# The words of Croissant 1.0 and what they stand for.
+_TERMS = (
+    "citeAs column conformsTo data dataType equivalentProperty examples extract field fileObject fileProperty fileSet "
+    "format includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace "
+    "samplingRate separator source subField transform"
+)
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+    **{term: f"cr:{term}" for term in _TERMS.split()},
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+}
+
+
+def run(args: Sequence[str]) -> int:
+    """Writes the site."""
+    known = COMMAND.parse(args)
+    jinja = framework("jinja2", needed_by="beam-datasets site", name="Jinja", extra="explore")
+    catalogue = pages.Catalogue(catalog.root_dir(known.data_dir, known.storage_options))
+    site = _Site(catalogue, storage.normalize(known.to), (known.url or "").rstrip("/"), jinja)
+    rows = catalogue.index()["datasets"]
+    names, previous = [row["dataset"] for row in rows if "error" not in row], ""
+    entries = []
+    for name in names:
+        same = name.rpartition(":")[0] == previous.rpartition(":")[0]
+        entries.append(site.version(name, previous if same else "", known.no_statistics, known.no_changes))
+        previous = name
+    site.show("index.html", "index", catalogue.index())
+    site.write("page.css", style())
+    site.write("page.js", script())
+    site.write("catalog.json", json.dumps({"format": 1, "datasets": entries}, indent=1))
+    for row in rows:
+        if "error" in row:
+            say(f"{row['dataset']}: left out: {row['error']}")
+    say(f"{plural(len(names), 'version')} in {storage.join(site.target, 'index.html')}")
+    return 0
+
+
+def _folder(name: str) -> str:
+    return name.replace(":", "/")
+
+
+class _Site:
+    """The templates of the explorer with links between files.
+
+    Attributes:
+        catalogue: the datasets.
+        target: the directory of the site.
+        url: where it will be; '' if that is not known.
+    """
+
+    def __init__(self, catalogue: pages.Catalogue, target: str, url: str, jinja: Any) -> None:
+        self.catalogue, self.target, self.url = catalogue, target, url
+        loader = jinja.PackageLoader("beam_datasets.cli.explorer")
+        self._templates = jinja.Environment(loader=loader, autoescape=True, finalize=pages.escaped)
+
+    def write(self, path: str, data: str | bytes) -> None:
+        """Writes a file of the site."""
+        target = storage.join(self.target, path)
+        storage.make_dirs(storage.dirname(target))
+        storage.write_bytes(target, data.encode() if isinstance(data, str) else data)
+
+    def show(self, path: str, template: str, values: dict[str, Any]) -> None:
+        """Writes a page."""
+        up = "../" * path.count("/")
+
+        def url_for(endpoint: str, name: str = "", slice: str = "", **place: Any) -> str:
+            files = {"index": "index.html", "style": "page.css", "code": "page.js"}
+            if endpoint in files:
+                return up + files[endpoint]
+            if endpoint == "file":
+                return up + quote(self.media(name, slice, **place))
+            file = {"dataset": "index.html", "statistics": "statistics.html", "rows": _rows_file(slice)}[endpoint]
+            return up + quote(f"{_folder(name)}/{file}")
+
+        page = self._templates.get_template(f"{template}.html", globals={"url_for": url_for, "MAX_SHOWN": MAX_SHOWN})
+        self.write(path, page.render(catalogue=self.catalogue, policy=_POLICY, static=True, **values))
+
+    def media(self, name: str, split: str, index: int, path: str, item: int, **_: Any) -> str:
+        """Writes a small image or a sound, and returns its path in the site."""
+        published = self.catalogue.open(name)
+        try:
+            data, kind = media(published, split, index, path, item, 96)
+        except FeatureError:  # a damaged image
+            return "page.css"
+        number = hashlib.sha256(f"{split} {path} {index} {item}".encode()).hexdigest()[:16]
+        file = f"{_folder(name)}/media/{number}.{kind.rpartition('/')[2]}"
+        self.write(file, data)
+        return file
+
+    def version(self, name: str, previous: str, no_statistics: bool, no_changes: bool) -> dict[str, Any]:
+        """Writes the files of a version, and returns its entry of the catalogue."""
+        published, folder = self.catalogue.open(name), _folder(name)
+        found = self._statistics(published, no_statistics)
+        changes = self._changes(published, previous, no_changes) if previous else None
+        described = croissant(published, self._samples(published), f"{self.url}/{quote(folder)}/" if self.url else "")
+        self.write(f"{folder}/croissant.json", json.dumps(described, indent=1))
+        values = pages.dataset_page(self.catalogue, name)
+        values |= {
+            "previous": previous,
+            "changes": changes,
+            "croissant": described,
+            "has_statistics": found is not None,
+        }
+        self.show(f"{folder}/index.html", "dataset", values)
+        for split in published.info.splits:
+            rows = pages.rows_page(self.catalogue, name, split)
+            self.show(f"{folder}/{_rows_file(split)}", "rows", rows | {"has_statistics": found is not None})
+        files = {"page": "index.html", "croissant": "croissant.json"}
+        if found is not None:
+            files["statistics"] = "statistics.json"
+            self.write(f"{folder}/statistics.json", json_text(found))
+            chosen = [(name, split) for split in found.slices]
+            body = content(found.slices, images=self._images(published, folder))
+            shown = {"chosen": chosen, "content": printable(body), "progress": [], "changes": []}
+            self.show(f"{folder}/statistics.html", "statistics", shown)
+        return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
+
+    def _statistics(self, published: ReadOnlyBuilder, only_saved: bool) -> Any:
+        request = prepare(published.dataset_dir)
+        found = read_saved(request)
+        if found is None and not only_saved:
+            found = compute_request(request)
+            with contextlib.suppress(StorageError):  # the datasets may belong to somebody else
+                save(found)
+        return found
+
+    def _images(self, published: ReadOnlyBuilder, folder: str) -> dict[str, list[tuple[str, str]]]:
+        split, name = next(iter(published.info.splits), ""), published.info.display_name
+        return {
+            path: [
+                (quote(self.media(name, split, index, path, item)[len(folder) + 1 :]), f"{path} of example {index}")
+                for index, item in some
+            ]
+            for path, some in (pages.sample_images(published, split) if split else {}).items()
+        }
+
+    def _changes(self, published: ReadOnlyBuilder, previous: str, only_made: bool) -> str | None:
+        """Returns how a version differs from the one before; what was found is kept in the site."""
+        old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
+        digests = [old.digest, published.digest]
+        with contextlib.suppress(StorageError, ValueError, KeyError):
+            kept = json.loads(storage.read_bytes(storage.join(self.target, path)))
+            if kept["digests"] == digests:
+                return str(kept["text"])
+        if only_made:
+            return None
+        try:
+            found = diff(old, published)
+        except BeamDatasetsError as error:
+            return str(error)
+        text = "\n".join(text_lines(found, old.info.features, published.info.features))
+        self.write(path, json.dumps({"digests": digests, "text": text} | as_json(found), indent=1))
+        return text
+
+    def _samples(self, published: ReadOnlyBuilder) -> dict[str, tuple[str, str, list[dict[str, Any]]]]:
+        """Writes the first examples of each split as Parquet; returns the file, its SHA-256 and the rows."""
+        arrow = framework("pyarrow", needed_by="beam-datasets site", name="PyArrow", extra="explore")
+        parquet = framework("pyarrow.parquet", needed_by="beam-datasets site", name="PyArrow", extra="explore")
+        found, folder = {}, _folder(published.info.display_name)
+        for split in published.info.splits:
+            rows = self._sample_rows(published, split)
+            out = io.BytesIO()
+            parquet.write_table(arrow.Table.from_pylist(rows), out)
+            data, file = out.getvalue(), f"sample-{quote(split, safe='')}.parquet"
+            self.write(f"{folder}/{file}", data)
+            found[split] = (file, hashlib.sha256(data).hexdigest(), rows)
+        return found
+
+    def _sample_rows(self, published: ReadOnlyBuilder, split: str) -> list[dict[str, Any]]:
+        name, rows = published.info.display_name, []
+        for index, example in enumerate(pages.read(published, split)[: pages.PAGE_ROWS]):
+            row = {}
+            for path, value, leaf in leaves_with_features(example, published.info.features):
+                files = media_of(value, leaf)
+                if files is None:
+                    row[path] = sample_value(value, leaf)
+                    continue
+                shown = [one["item"] for one in files[:MAX_SHOWN] if not one["note"]]
+                urls = [self.media(name, split, index, path, item)[len(_folder(name)) + 1 :] for item in shown]
+                row[path] = urls[0] if len(urls) == 1 else urls or None
+            rows.append(row)
+        return rows
+
+
+def _rows_file(split: str) -> str:
+    return f"rows-{quote(split, safe='')}.html"
+
+
+def sample_value(value: Any, leaf: Any) -> Any:
+    """Returns a number, a list of up to 1,000 numbers, the name of a label, or the text of any other value.
+
+    >>> sample_value(np.int64(1), ClassLabel(names=["cat", "dog"])), sample_value(np.array([1.5, 2]), None)
+    ('dog', [1.5, 2.0])
+    """
+    if isinstance(value, (bytes, str)):
+        return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf" and value.size <= _MAX_NUMBERS:
+        if isinstance(leaf, ClassLabel) and leaf.label_names and not value.ndim and int(value) >= 0:
+            return leaf.label_names[int(value)]
+        return value.tolist() if np.ndim(value) < 2 else value_text(value, leaf, 1000)
+    if isinstance(value, (list, np.ndarray)) and np.ndim(value) == 1:
+        return [sample_value(item, leaf) for item in value]
+    return None if value is None else value_text(value, leaf, 1000)
+
+
+def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, list[Any]]], base: str) -> dict[str, Any]:
+    """Returns the metadata of a version as Croissant 1.0, which are those of schema.org too.
+
+    Its record sets are the sample rows, as no library of Croissant reads TFRecord.
+
+    Args:
+        published: the version.
+        samples: split -> file of its sample rows, the file's SHA-256, the rows.
+        base: URL of the version's folder; '' for paths that are relative to it.
+    """
+    info = published.info
+    described = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": info.display_name,
+        "description": info.description or info.display_name,
+        "version": str(info.version),
+        "identifier": published.digest,
+        "url": base or info.homepage or "index.html",
+        "license": info.license,
+        "citeAs": info.citation,
+        "sameAs": info.homepage if re.match("https?://", info.homepage or "") else None,
+        "distribution": [
+            _file(f"sample-{quote(s)}", base + quote(file), digest) for s, (file, digest, _) in samples.items()
+        ],
+        "recordSet": [_record_set(split, rows) for split, (_, _, rows) in samples.items() if rows],
+    }
+    return {name: value for name, value in described.items() if value}
+
+
+def _file(name: str, url: str, digest: str) -> dict[str, Any]:
+    kind = {"@type": "cr:FileObject", "@id": name, "name": name, "encodingFormat": "application/x-parquet"}
+    return kind | {"contentUrl": url, "sha256": digest}
+
+
+def _record_set(split: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    fields = []
+    for path in rows[0]:
+        values = [row[path] for row in rows if row.get(path) is not None]
+        repeated = any(isinstance(value, list) for value in values)
+        items = [item for value in values for item in (value if isinstance(value, list) else [value])]
+        kinds = {type(item) for item in items if item is not None}
+        kind = _TYPES.get(kinds.pop(), "sc:Text") if len(kinds) == 1 else "sc:Text"
+        column = {"fileObject": {"@id": f"sample-{quote(split)}"}, "extract": {"column": path}}
+        field = {"@type": "cr:Field", "@id": f"{quote(split)}/{quote(path, safe='')}", "name": path, "dataType": kind}
+        fields.append(field | {"source": column} | ({"repeated": True} if repeated else {}))
+    return {"@type": "cr:RecordSet", "@id": quote(split), "name": split, "field": fields}

@@ -1,0 +1,267 @@
+"""The explorer and the static site in a real browser."""
+
+import functools
+import http.server
+import json
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import beam_datasets as bd
+from beam_datasets.cli import main
+from beam_datasets.cli.explorer.pages import Catalogue
+from tests.hostile import SCRIPT, explorer
+
+DOCS = Path(__file__).parents[2] / "docs" / "images"
+FREEZE = 2.0  # seconds
+HOSTILE, WORDS = "name=hostile:1.0.0", "name=words:1.0.0"
+PAGES = [
+    "/",
+    f"/dataset?{WORDS}",
+    "/dataset?name=words_part:1.0.0",
+    f"/rows?{WORDS}&slice=train",
+    f"/rows?{WORDS}&slice=train&where=label = 'short'",
+    f"/example?{WORDS}&slice=train&index=3",
+    f"/statistics?{WORDS}&slice=train&name2=words:1.1.0&slice2=test",
+    f"/dataset?{HOSTILE}",
+    f"/rows?{HOSTILE}&slice=train",
+    f"/example?{HOSTILE}&slice=train&index=1",
+    f"/statistics?{HOSTILE}&slice=train&name2=hostile:1.0.0&slice2=test",
+    "/dataset?name=nothing",
+]
+SITE = [
+    "index.html",
+    *(f"{version}/{file}.html" for version in ("words/1.1.0", "hostile/1.0.0") for file in ("index", "statistics")),
+    *(f"{version}/rows-train.html" for version in ("words/1.1.0", "hostile/1.0.0")),
+]
+
+
+@pytest.fixture(scope="module")
+def url(data):
+    with explorer(Catalogue(str(data))) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def site(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    assert main(["site", str(data), "--to", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def served(site):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site)
+    handler.log_message = lambda *args: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def visit(page, address):
+    """Opens a page and waits until it neither loads nor reloads; it may not freeze."""
+    page.goto(address)
+    page.wait_for_function("!document.querySelector('[data-reload]')", timeout=60_000)
+    start = time.monotonic()
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    assert time.monotonic() - start < FREEZE
+
+
+def check_accessible(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in serious] == []
+
+
+def check_keyboard(page):
+    """Every element that can be used is reached by Tab alone."""
+    count = page.evaluate(
+        """() => {
+          const able = [...document.querySelectorAll('a[href], button, input, select, [tabindex="0"], audio')]
+            .filter(e => !e.hidden && e.type !== 'hidden' && e.getClientRects().length);
+          able.forEach((e, number) => e.dataset.place = number);
+          document.activeElement.blur();
+          window.scrollTo(0, 0);
+          return able.length;
+        }"""
+    )
+    reached = set()
+    for _ in range(8 * count + 20):  # the controls of a player have several places
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.place"))
+        if len(reached - {None}) == count:
+            break
+    assert reached >= {str(place) for place in range(count)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_of_the_explorer(page, url, path):
+    if "nothing" in path:
+        page.route("**/dataset?name=nothing", _as_found)
+    visit(page, url + path)
+    check_accessible(page)
+    check_keyboard(page)
+
+
+def _as_found(route):
+    """A status of 404 would be an error on the console, which is looked at."""
+    answer = route.fetch()
+    assert answer.status == 404
+    route.fulfill(status=200, body=answer.body(), headers=answer.headers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SITE)
+def test_pages_of_the_site(page, site, served, path):
+    for base in (f"file://{site}", served):
+        visit(page, f"{base}/{path}")
+        assert page.evaluate("getComputedStyle(document.body).marginBottom") == "0px"  # the style sheet was loaded
+        broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+        assert page.evaluate(broken) == []
+        links = page.evaluate("[...document.querySelectorAll('a[href]')].map(a => a.href)")
+        files = [link.removeprefix(f"file://{site}/").partition("#")[0] for link in links if link.startswith("file://")]
+        assert all((site / file).is_file() for file in files)
+    check_accessible(page)
+    check_keyboard(page)
+
+
+def test_a_new_user_finds_the_way(page, url, data):
+    """The longest text of a slice, the labels of two splits, and the command that makes a dataset of what is shown."""
+    visit(page, url)
+    page.get_by_label("Search").fill("words:1.0")
+    assert page.locator("#datasets tbody tr:visible").count() == 1
+    page.get_by_role("link", name="words:1.0.0").click()
+    page.get_by_role("link", name="Statistics of train", exact=True).click()
+    page.wait_for_selector("section")
+    page.get_by_label("Slice", exact=True).fill("train[:50%]")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_selector("section")
+    page.locator("section", has=page.get_by_role("heading", name="text")).locator("td a").last.click()
+    shown = page.locator("dt:has-text('text') + dd pre").inner_text()
+    slice_ = bd.load("words:1.0.0", split="train[:50%]", data_dir=data)
+    assert len(shown) == max(len(example["text"]) for example in slice_[:])
+    page.get_by_role("link", name="words:1.0.0").click()
+    page.get_by_role("link", name="Compare train with test").click()
+    page.wait_for_selector("table.bars")
+    counts = page.locator("section:has(h2:text-is('label')) table.bars tbody tr").all_inner_texts()
+    for row, label in zip(counts, (0, 1)):
+        expected = [
+            sum(example["label"] == label for example in bd.load("words:1.0.0", split=split, data_dir=data)[:])
+            for split in ("train", "test")
+        ]
+        assert [int(number) for number in re.findall(r"\b(\d+)\s+[\d.]+%", row)] == expected
+    command = page.locator("#code2").inner_text()
+    assert command.startswith("beam-datasets materialize words:1.0.0 ")
+
+
+def test_tables_are_sorted_and_bars_scaled(page, url):
+    visit(page, f"{url}/statistics?{WORDS}&slice=train&name2={WORDS[5:]}&slice2=test")
+    bars = page.locator("table.bars").first
+    numbers = "[...document.querySelectorAll('table.bars')][0].tBodies[0].rows"
+    shares = f"[...{numbers}].map(row => parseInt(row.cells[2].textContent))"
+    bars.get_by_role("button").nth(1).click()
+    assert page.evaluate(shares) == sorted(page.evaluate(shares), reverse=True)
+    bars.get_by_role("button").nth(1).click()
+    assert page.evaluate(shares) == sorted(page.evaluate(shares))
+    heights = "[...document.querySelectorAll('.plot rect')].map(bar => Number(bar.getAttribute('height')))"
+    linear = page.evaluate(heights)
+    page.get_by_label("Logarithmic bars").check()
+    assert all(low <= high for low, high in zip(linear, page.evaluate(heights)))
+    page.get_by_label("Logarithmic bars").uncheck()
+    assert page.evaluate(heights) == linear
+    assert page.get_by_text("identifier", exact=True).count() == 2  # in the overview and at the feature
+
+
+def test_rows_are_found_and_filtered(page, url):
+    visit(page, f"{url}/rows?{WORDS}&slice=train")
+    page.get_by_label("Where").fill("length(text) = 1")
+    page.get_by_role("button", name="Show").click()
+    assert set(page.locator("tbody td:last-child").all_inner_texts()) == {"'x'"}
+    page.get_by_label("Where").fill("")
+    page.get_by_label("Key").fill("17")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("The key is that of example").wait_for()
+    assert page.locator("tbody tr").first.locator("td").first.inner_text() == "17"
+
+
+def test_lineage_and_sounds(page, url):
+    visit(page, f"{url}/dataset?name=words_part:1.0.0")
+    source, made = page.locator(".box").nth(1).bounding_box(), page.locator(".box").nth(0).bounding_box()
+    assert source["x"] + source["width"] < made["x"]
+    page.locator(".graph a").click()
+    assert page.get_by_role("heading", name="words:1.0.0").count() == 1
+    visit(page, f"{url}/rows?{HOSTILE}&slice=train")
+    assert page.evaluate("document.querySelector('audio').play().then(() => true)")
+    assert page.locator("table").get_by_text(SCRIPT).count() > 0
+
+
+@pytest.mark.slow
+def test_ten_million_examples(page, large):
+    with explorer(Catalogue(str(large))) as url:
+        for path in ("/dataset?name=many:1.0.0", "/rows?name=many:1.0.0", "/rows?name=many:1.0.0&start=9999990"):
+            page.goto(url + path)
+            start = time.monotonic()
+            page.goto(url + path)
+            assert time.monotonic() - start < FREEZE, path
+        assert page.locator("tbody tr").count() == 10
+        start = time.monotonic()
+        page.goto(f"{url}/rows?name=many:1.0.0&slice=train[25%25:]&where=n = -1")
+        assert time.monotonic() - start < FREEZE + 1  # seconds of searching, after which it says where it is
+        assert page.get_by_text("go on from example").count() == 1
+        start = time.monotonic()
+        page.goto(f"{url}/statistics?name=many:1.0.0&slice=train[1%25:]")
+        assert time.monotonic() - start < FREEZE
+        assert page.locator("progress").count() == 1
+        page.wait_for_selector("section", timeout=300_000)
+        assert page.get_by_text("9,900,000 examples").count() == 1
+
+
+def test_the_site_has_a_search_changes_and_a_catalogue(page, site):
+    visit(page, f"file://{site}/index.html")
+    page.get_by_label("Search").fill("part")
+    assert page.locator("#datasets tbody tr:visible").count() == 1
+    visit(page, f"file://{site}/words/1.1.0/index.html")
+    assert page.get_by_role("heading", name="Changes since words:1.0.0").count() == 1
+    entries = json.loads((site / "catalog.json").read_text())["datasets"]
+    assert {entry["dataset"] for entry in entries} >= {"words:1.0.0", "words:1.1.0", "hostile:1.0.0"}
+    for entry in entries:
+        assert all((site / file).is_file() for file in entry["files"].values())
+        embedded = page.goto(f"file://{site}/{entry['files']['page']}") and page.locator("[type='application/ld+json']")
+        text = embedded.first.evaluate("element => element.textContent")
+        assert json.loads(text) == json.loads((site / entry["files"]["croissant"]).read_text())
+
+
+SHOTS = {
+    "explore-dataset": "/dataset?name=words_part:1.0.0",
+    "explore-rows": f"/rows?{WORDS}&slice=train",
+    "explore-statistics": f"/statistics?{WORDS}&slice=train&name2=words:1.0.0&slice2=test",
+}
+
+
+_SHORT = """document.querySelectorAll('pre, dd').forEach(
+  element => element.textContent = element.textContent.replace(/\\/[^ ']*datasets0/g, 'data'))"""
+
+
+@pytest.mark.parametrize("name", SHOTS)
+def test_screenshots_of_the_documentation(page, context, url, name, tmp_path):
+    """`BEAM_DATASETS_SCREENSHOTS=write` replaces those of docs/."""
+    visit(page, url + SHOTS[name])
+    page.evaluate("window.scrollTo(0, 0)")
+    write = os.environ.get("BEAM_DATASETS_SCREENSHOTS") == "write"
+    if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches"):
+        pytest.skip("the screenshots are light")
+    page.evaluate(_SHORT)
+    made = (DOCS if write else tmp_path) / f"{name}.png"
+    page.screenshot(path=made)
+    for path in (made, DOCS / f"{name}.png"):
+        with Image.open(path) as image:
+            assert image.size == (1200, 800)

@@ -1,0 +1,53 @@
+"""The static pages, as files; tests/browser looks at them in a browser."""
+
+import json
+import re
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.diffing import diff
+from tests.hostile import SCRIPT, Hostile, publish
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = publish(tmp_path_factory.mktemp("data"))
+    type("Hostile", (Hostile,), {"VERSION": "1.0.1"}, skip_registration=True)(data_dir=root).build(num_workers=1)
+    return root
+
+
+def test_the_site(data, run, tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    assert run("site", data, "--to", site)[:2] == (0, f"2 versions in {site / 'index.html'}\n")
+    pages = list(site.rglob("*.html"))
+    assert len(pages) == 1 + 2 * 4
+    for path in pages:
+        text = path.read_text()
+        embedded = re.findall(r'<script type="application/ld\+json">(.*?)</script>', text)
+        assert len(re.findall("<script", text)) == 1 + len(embedded)
+        assert not re.search(r"<[^>]* (on\w+|style)=|javascript:[^<]*>", re.sub("<script type.*?</script>", "", text))
+        for link in re.findall(r'(?:href|src)="([^"#]+)', text):
+            assert (path.parent / link).is_file(), link
+        for one in embedded:
+            assert json.loads(one)["description"].startswith(SCRIPT)
+    entries = json.loads((site / "catalog.json").read_text())["datasets"]
+    published = bd.builder_from_directory(data / "hostile" / "1.0.1")
+    assert [entry["digest"] for entry in entries if entry["dataset"] == "hostile:1.0.1"] == [published.digest]
+    changes = json.loads((site / "hostile" / "1.0.1" / "changes.json").read_text())
+    assert changes["needed"] == diff("hostile:1.0.0", "hostile:1.0.1", data_dir=data).verdict.needed
+    monkeypatch.setattr("beam_datasets.cli.site.diff", None)  # neither is computed again
+    monkeypatch.setattr("beam_datasets.cli.site.compute_request", None)
+    before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    assert run("site", data, "--to", site)[0] == 0
+    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_left_out(data, run, tmp_path):
+    for path in data.rglob(".stats/*.json"):
+        path.unlink()
+    assert run("site", data, "--to", tmp_path, "--no_statistics", "--no_changes")[0] == 0
+    assert not [*tmp_path.rglob("statistics.*"), *tmp_path.rglob("changes.json")]
+    for path in tmp_path.rglob("*.html"):
+        for link in re.findall(r'(?:href|src)="([^"#]+)', path.read_text()):
+            assert (path.parent / link).is_file(), link
