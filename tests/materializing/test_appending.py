@@ -379,3 +379,24 @@ def test_of_shuffled_splits_those_without_changes_are_shared(tmp_path):
         assert {name: bytes(storage.read_bytes(f"{made}/{name}")) for name in whole} == whole
     with pytest.raises(ValueError, match="it takes no num_shards"):
         bd.append("ds", "more", data_dir=tmp_path, share_shards=True, num_shards=2)
+
+
+@pytest.mark.slow
+def test_no_example_moves_to_another_split_in_100_published_appends(tmp_path):
+    split_of = bd.SplitByHash({"train": 0.7, "validation": 0.1, "test": 0.2})
+    seen = {}
+    for day in range(101):
+        made = {split: {} for split in split_of.names}
+        for key in range(day * 20, day * 20 + 30):  # ten of each day come again the next day
+            made[split_of(f"user {key % 333}")][key] = key
+        splits = {split: examples for split, examples in made.items() if examples}
+        generate(tmp_path, splits, name="more" if day else "ds", version=f"{day + 1}.0.0")
+        if day:
+            bd.append("ds", f"more:{day + 1}.0.0", data_dir=tmp_path, on_duplicate="skip_identical")
+        builder = bd.builder("ds:latest", data_dir=tmp_path)
+        assert builder.version == f"{day + 1}.0.0"
+        if day % 10 == 0:
+            found = {row["n"]: split for split in split_of.names for row in builder.as_dataset(split)}
+            assert found.items() >= seen.items()
+            assert len(found) == sum(split.num_examples for split in builder.info.splits.values()) == day * 20 + 30
+            seen = found
