@@ -251,14 +251,3 @@ def chosen_files(files: Sequence[T], config: ReadConfig) -> list[T]:
 def shuffled_files(chosen: Sequence[T], config: ReadConfig, epoch: int) -> list[T]:
     """Returns the chosen files in the order that `shuffle_files` opens them in."""
     return [chosen[i] for i in file_order(len(chosen), config.seed, epoch, reshuffle=config.reshuffles)]
-
-
-def arrange_files(files: Sequence[T], config: ReadConfig, *, shuffle_files: bool = False, epoch: int = 0) -> list[T]:
-    """Returns the files (or file instructions) that are read in an epoch, in the order in which they are opened.
-
-    Examples:
-        >>> arrange_files("abcde", ReadConfig(shuffle_seed=42), shuffle_files=True)
-        ['a', 'e', 'b', 'd', 'c']
-    """
-    chosen = chosen_files(files, config)
-    return shuffled_files(chosen, config, epoch) if shuffle_files else chosen

@@ -78,7 +78,25 @@ class Operation(ABC):
         """Returns the items at any positions in [0, length); `Damaged` in the place of a damaged one."""
 
 
-class Slice(Operation):
+class Rearranged(Operation):
+    """The items of another operation at other positions, or some of them.
+
+    Attributes:
+        child: the other operation.
+    """
+
+    child: Operation
+
+    @abstractmethod
+    def sources(self, positions: Ints, epoch: int) -> Ints:
+        """Returns the child's position for each position."""
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns the child's items at these positions."""
+        return self.child.fetch(self.sources(positions, epoch), epoch)
+
+
+class Slice(Rearranged):
     """The items at a range of positions: what `skip` and `take` leave."""
 
     def __init__(self, child: Operation, start: int, stop: int) -> None:
@@ -94,12 +112,12 @@ class Slice(Operation):
         """Yields the child's items at these positions."""
         return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch, session)
 
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's items at these positions."""
-        return self.child.fetch(positions + self._start, epoch)
+    def sources(self, positions: Ints, epoch: int) -> Ints:
+        """Returns the child's position for each position."""
+        return positions + self._start
 
 
-class Left(Operation):
+class Left(Rearranged):
     """What is left of the items when workers, in the middle of blocks, have taken some of each block in a row."""
 
     def __init__(self, child: Operation, start: int, partial: Partial) -> None:
@@ -126,13 +144,10 @@ class Left(Operation):
         cuts = np.unique(np.concatenate([starts, self._ends[:-1][crossed]]))
         stops = (starts + counts)[np.searchsorted(starts, cuts, side="right") - 1]
         stops = np.minimum(stops, np.append(cuts[1:], ENDLESS))
-        return self._sources(cuts), stops - cuts
+        return self.sources(cuts), stops - cuts
 
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's items at these positions."""
-        return self.child.fetch(self._sources(positions), epoch)
-
-    def _sources(self, positions: Ints) -> Ints:
+    def sources(self, positions: Ints, epoch: int = 0) -> Ints:
+        """Returns the child's position for each position."""
         place = np.searchsorted(self._ends, positions, side="right")
         starts = np.append(0, self._ends[:-1])
         found: Ints = self._firsts[place] + positions - starts[place]
@@ -189,7 +204,7 @@ class Repeat(Operation):
         return epoch * (self.times or 0) + number
 
 
-class Shuffle(Operation):
+class Shuffle(Rearranged):
     """The items in an order that a permutation of the whole range gives, computed position by position."""
 
     def __init__(self, child: Operation, seed: int) -> None:
@@ -201,16 +216,12 @@ class Shuffle(Operation):
         """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
         return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch, session)
 
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's items at these positions."""
-        return self.child.fetch(self.sources(positions, epoch), epoch)
-
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
         return RangeShuffle(self.length, self._seed, epoch).sources(positions)
 
 
-class Window(Operation):
+class Window(Rearranged):
     """The items shuffled within a window that moves over them."""
 
     def __init__(self, child: Operation, seed: int, window: int) -> None:
@@ -245,10 +256,6 @@ class Window(Operation):
                 done = begin + count
                 yield from collected(wanted)
 
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's items at these positions."""
-        return self.child.fetch(self.sources(positions, epoch), epoch)
-
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
         return self._shuffle(epoch).sources(positions)
@@ -257,7 +264,7 @@ class Window(Operation):
         return WindowShuffle(self.length, self._window, self._seed, epoch)
 
 
-class Shared(Operation):
+class Shared(Rearranged):
     """One worker's part of the items; see `reading.positions`."""
 
     def __init__(self, child: Operation, share: Share) -> None:
@@ -281,9 +288,9 @@ class Shared(Operation):
         below = (self.share.spans(*some) for some in limited(spans, counts))
         return self.child.blocks(below, epoch, session)
 
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's at the worker's positions."""
-        return self.child.fetch(self.share.at(positions), epoch)
+    def sources(self, positions: Ints, epoch: int) -> Ints:
+        """Returns the worker's positions in the stream."""
+        return self.share.at(positions)
 
 
 class Group(Operation):

@@ -21,11 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_datasets.arguments import integer
-from beam_datasets.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -204,42 +201,3 @@ class Share:
         rounds, within = divmod(taken, self.block)
         position = self.start + rounds * self.block * self.worker_count
         return position, Partial(self.worker_count, self.block, within) if within else None
-
-
-def reached_by_all(taken: Sequence[int], start: int = 0, block: int = 1) -> int:
-    """Returns where the stream goes on once worker i of len(taken) has taken taken[i] examples.
-
-    Raises:
-        StateError: what the workers took is not a prefix of the stream: they were not in step.
-
-    >>> reached_by_all([3, 3, 2, 2])
-    10
-    """
-    end = start + sum(taken)
-    for worker, got in enumerate(taken):
-        expected = Share(worker, len(taken), start, block).count(end)
-        if got != expected:
-            raise StateError(
-                f"worker {worker} of {len(taken)} has taken {got} examples, but all together {end - start}, of which "
-                f"{expected} are its own: the workers are not in step. Save the states of all after the same step."
-            )
-    return end
-
-
-def part_of_batch(batch_size: int, worker_count: int) -> int:
-    """Returns how many examples of a global batch are each worker's.
-
-    Raises:
-        ValueError: worker_count does not divide batch_size, so that some worker would have more than another.
-
-    >>> part_of_batch(256, 8)
-    32
-    """
-    if batch_size < 1 or worker_count < 1:
-        raise ValueError(f"batch_size and worker_count must be at least 1, got {batch_size} and {worker_count}")
-    if batch_size % worker_count:
-        raise ValueError(
-            f"a batch of {batch_size} cannot be divided evenly among {worker_count} workers: "
-            f"choose a batch_size that is a multiple of {worker_count}"
-        )
-    return batch_size // worker_count

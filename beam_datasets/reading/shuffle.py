@@ -104,9 +104,8 @@ class RangeShuffle:
         epoch: any integer; each epoch has a permutation of its own.
         salt: keeps shuffles of one seed apart that have different uses.
 
-    >>> shuffle = RangeShuffle(10**9, seed=1)
-    >>> shuffle.source(0), shuffle.position(shuffle.source(0))
-    (522323491, 0)
+    >>> RangeShuffle(10**9, seed=1).source(0)
+    522323491
     """
 
     length: int
@@ -120,19 +119,22 @@ class RangeShuffle:
 
     def source(self, position: int) -> int:
         """Returns the unshuffled position of the item at shuffled `position`; IndexError if it is out of range."""
-        return self._walk_one(_in_range(position, self.length), self._forward)
-
-    def position(self, source: int) -> int:
-        """Returns where the order below's `source` is shown: the inverse of `source()`."""
-        return self._walk_one(_in_range(source, self.length), self._backward)
+        return self._walk_one(_in_range(position, self.length))
 
     def sources(self, positions: Sequence[int] | NDArray[Any]) -> Ints:
         """Returns `source()` of each position, as an array of the same length."""
-        return self._walk_many(_all_in_range(positions, self.length), self._forward)
-
-    def positions(self, sources: Sequence[int] | NDArray[Any]) -> Ints:
-        """Returns `position()` of each source, as an array of the same length."""
-        return self._walk_many(_all_in_range(sources, self.length), self._backward)
+        numbers = _all_in_range(positions, self.length)
+        if len(numbers) <= _FEW:
+            return np.array([self._walk_one(number) for number in numbers.tolist()], dtype=np.int64)
+        out = np.empty(len(numbers), dtype=np.uint64)
+        for start in range(0, len(numbers), _AT_ONCE):
+            part = self._mixed(numbers[start : start + _AT_ONCE].astype(np.uint64), _wrapped_array)
+            outside = np.flatnonzero(part >= self.length)
+            while len(outside):
+                part[outside] = self._mixed(part[outside], _wrapped_array)
+                outside = outside[part[outside] >= self.length]
+            out[start : start + _AT_ONCE] = part
+        return out.astype(np.int64)
 
     @functools.cached_property
     def _radices(self) -> tuple[int, int]:
@@ -144,39 +146,19 @@ class RangeShuffle:
     def _keys(self) -> tuple[int, ...]:
         return _keyed(_ROUNDS, self.salt, self.seed, self.epoch)
 
-    def _walk_one(self, number: int, network: Callable[[Any, Callable[[Any, int], Any]], Any]) -> int:
-        number = network(number, _wrapped_int)
+    def _walk_one(self, number: int) -> int:
+        number = self._mixed(number, _wrapped_int)
         while number >= self.length:
-            number = network(number, _wrapped_int)
+            number = self._mixed(number, _wrapped_int)
         return number
 
-    def _walk_many(self, numbers: Ints, network: Callable[[Any, Callable[[Any, int], Any]], Any]) -> Ints:
-        if len(numbers) <= _FEW:
-            return np.array([self._walk_one(number, network) for number in numbers.tolist()], dtype=np.int64)
-        out = np.empty(len(numbers), dtype=np.uint64)
-        for start in range(0, len(numbers), _AT_ONCE):
-            part = network(numbers[start : start + _AT_ONCE].astype(np.uint64), _wrapped_array)
-            outside = np.flatnonzero(part >= self.length)
-            while len(outside):
-                part[outside] = network(part[outside], _wrapped_array)
-                outside = outside[part[outside] >= self.length]
-            out[start : start + _AT_ONCE] = part
-        return out.astype(np.int64)
-
-    def _forward(self, number: Any, wrapped: Callable[[Any, int], Any]) -> Any:
+    def _mixed(self, number: Any, wrapped: Callable[[Any, int], Any]) -> Any:
+        """Returns the permuted numbers of a range that is a little larger."""
         low_radix, high_radix = self._radices
         high, low = number // low_radix, number % low_radix
         for i in range(0, _ROUNDS, 2):
             low = wrapped(low + _hashed(high, self._keys[i], low_radix), low_radix)
             high = wrapped(high + _hashed(low, self._keys[i + 1], high_radix), high_radix)
-        return high * low_radix + low
-
-    def _backward(self, number: Any, wrapped: Callable[[Any, int], Any]) -> Any:
-        low_radix, high_radix = self._radices
-        high, low = number // low_radix, number % low_radix
-        for i in range(_ROUNDS - 2, -1, -2):
-            high = wrapped(high + (high_radix - _hashed(low, self._keys[i + 1], high_radix)), high_radix)
-            low = wrapped(low + (low_radix - _hashed(high, self._keys[i], low_radix)), low_radix)
         return high * low_radix + low
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_datasets.reading.config import ReadConfig, arrange_files
+from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/interleave.json").read_text())
 
@@ -99,24 +99,23 @@ def test_ordering_guard():
 
 def test_files_are_sorted_then_chosen_then_shuffled():
     files = list(range(12))
-    assert arrange_files(files, ReadConfig()) == files
+    assert chosen_files(files, ReadConfig()) == files
     backwards = ReadConfig(interleave_sort_fn=lambda files: files[::-1], input_context=Context(4, 1))
-    assert arrange_files(files, backwards) == [10, 6, 2]
+    assert chosen_files(files, backwards) == [10, 6, 2]
     shuffled = dataclasses.replace(backwards, shuffle_seed=7)
     order = VECTORS["file_shuffle"][4]
     assert (order["num_files"], order["shuffle_seed"]) == (3, 7)
     for epoch, expected in enumerate(order["epochs"]):
-        got = arrange_files(files, shuffled, shuffle_files=True, epoch=epoch)
-        assert got == [[10, 6, 2][i] for i in expected]
+        assert shuffled_files(chosen_files(files, shuffled), shuffled, epoch) == [[10, 6, 2][i] for i in expected]
     assert files == list(range(12))
 
 
 def test_input_contexts_take_each_file_once():
-    taken = [arrange_files(range(11), ReadConfig(input_context=Context(4, i))) for i in range(4)]
+    taken = [chosen_files(range(11), ReadConfig(input_context=Context(4, i))) for i in range(4)]
     assert sorted(itertools.chain(*taken)) == list(range(11))
     with pytest.raises(ValueError, match="3 files cannot be divided among 4 input pipelines"):
-        arrange_files(range(3), ReadConfig(input_context=Context(4, 0)))
-    assert arrange_files([], ReadConfig(input_context=Context(1, 0))) == []
+        chosen_files(range(3), ReadConfig(input_context=Context(4, 0)))
+    assert chosen_files([], ReadConfig(input_context=Context(1, 0))) == []
 
 
 def test_order_key_says_what_the_order_depends_on():

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import StateError
-from beam_datasets.reading.positions import Partial, Share, part_of_batch, reached_by_all
+from beam_datasets.reading.positions import Partial, Share
 
 COUNTS, BLOCKS = st.integers(1, 7), st.integers(1, 5)
 
@@ -53,11 +52,3 @@ def test_refuses_what_is_no_division():
     for numbers in ((2, 8, 8), (2, 8, 0), (0, 8, 1)):
         with pytest.raises(ValueError, match="must be (at least 1|less than block)"):
             Partial(*numbers)
-    with pytest.raises(
-        StateError, match="worker 0 of 2 has taken 5 examples, but all together 6, of which 3 are its own"
-    ):
-        reached_by_all([5, 1])
-    with pytest.raises(ValueError, match="a batch of 10 cannot be divided evenly among 4 workers"):
-        part_of_batch(10, 4)
-    with pytest.raises(ValueError, match="must be at least 1, got 0 and 1"):
-        part_of_batch(0, 1)

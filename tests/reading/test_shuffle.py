@@ -88,11 +88,9 @@ def test_golden_range_orders():
 
 @cases(100)
 @given(st.integers(0, 3000), SEEDS, st.integers(0, 100))
-def test_range_is_a_permutation_with_its_inverse(length, seed, epoch):
-    shuffle = RangeShuffle(length, seed, epoch)
-    sources = shuffle.sources(range(length))
+def test_range_is_a_permutation(length, seed, epoch):
+    sources = RangeShuffle(length, seed, epoch).sources(range(length))
     assert sorted(sources.tolist()) == list(range(length))
-    assert shuffle.positions(sources).tolist() == list(range(length))
 
 
 @cases(100)
@@ -102,8 +100,6 @@ def test_one_position_is_as_in_an_array(length, seed, data):
     positions = data.draw(st.lists(st.integers(0, length - 1), min_size=1, max_size=3)) * 20
     sources = shuffle.sources(positions)
     assert sources.tolist() == [shuffle.source(position) for position in positions]
-    assert [shuffle.position(int(source)) for source in sources] == positions
-    assert shuffle.positions(sources).tolist() == positions
 
 
 def test_epochs_seeds_and_salts_differ():
