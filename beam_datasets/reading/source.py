@@ -24,7 +24,7 @@ from beam_datasets.reading.session import Session
 from beam_datasets.reading.threads import usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from beam_datasets.reading.shards import Shard, ShardPool
 
     Ints = NDArray[np.int64]
-    ChunkOf = Callable[[int, Visits, bool, bool], Any]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
 _CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded
@@ -267,8 +266,9 @@ class Source(Operation):
 
     @property
     def _chunk_bytes(self) -> int:
-        """How much of a local run is read at a time."""
-        return min(CHUNK_BYTES, max(_CACHE_BYTES // self._cycle, _LEAST_CHUNK))
+        """How much of a local run is read at a time: more where fewer runs are read in turn."""
+        turns = max(1, min(self._cycle, len(self.chosen)))
+        return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _LEAST_CHUNK))
 
     def _open(self, session: Session, run: int, wanted: Ranges) -> RunReader:
         """Returns a reader of a run; where it reads ahead, it has read the first chunk of what is wanted."""
