@@ -13,6 +13,8 @@ REQUIREMENTS = {
     "tfds": ("tensorflow-cpu", "tensorflow-datasets", "apache-beam", "array_record", "grain"),
     "torch": ("mosaicml-streaming", "webdataset", "pillow"),
     "hf": ("datasets", "pillow"),
+    "lance": ("pylance", "imagecodecs"),
+    "litdata": ("litdata", "imagecodecs"),
 }
 VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "3",  # TensorFlow's own messages

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import datasets
 import steps
 from datasets import Value
+from PIL import Image
 from steps import Job, Step
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES
 from workloads import ONE_FEATURE as FEATURE_OF
@@ -22,6 +24,7 @@ SYSTEM = "Hugging Face datasets"
 INT, FLOAT, STRING = Value("int64"), Value("float32"), Value("string")
 FEATURES = {
     "digits": {"image": datasets.Image(), "label": INT},
+    "photos": {"image": datasets.Image(), "label": INT},
     "text": {"text": STRING, "url": STRING},
     "tabular": {**dict.fromkeys(FLOATS, FLOAT), **dict.fromkeys(INTEGERS, INT), "label": INT},
     "tokens": {"tokens": datasets.List(INT), "embedding": datasets.List(FLOAT, length=EMBEDDING_SIZE)},
@@ -29,11 +32,18 @@ FEATURES = {
 }
 
 
+def _picture(image: Any) -> Any:
+    if image.shape[-1] == 1:
+        return image[..., 0]
+    Image.fromarray(image).save(file := BytesIO(), "JPEG", quality=88)
+    return {"bytes": file.getvalue(), "path": None}
+
+
 def _rows(job: Job, parts: list[int], count: int) -> Iterator[dict[str, Any]]:
     for part in parts:
         for _, row in job.rows(part, count):
             if "image" in row:
-                row["image"] = row["image"][..., 0]
+                row["image"] = _picture(row["image"])
             yield row
 
 

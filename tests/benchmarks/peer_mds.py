@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ PACKAGES = ("mosaicml-streaming",)
 SYSTEM = "MosaicML MDS"
 COLUMNS = {
     "digits": {"image": "png", "label": "int"},
+    "photos": {"image": "bytes", "label": "int"},
     "text": {"text": "str", "url": "str"},
     "tabular": {**dict.fromkeys(FLOATS, "float32"), **dict.fromkeys(INTEGERS, "int"), "label": "int"},
     "tokens": {"tokens": "ndarray:int64", "embedding": f"ndarray:float32:{EMBEDDING_SIZE}"},
@@ -30,8 +32,11 @@ COLUMNS = {
 def _write(job: Job, directory: str, part: int, parts: int) -> None:
     with MDSWriter(out=directory, columns=COLUMNS[job.workload]) as writer:
         for _, row in job.rows(part, parts):
-            if "image" in row:
+            if job.workload == "digits":
                 row["image"] = Image.fromarray(row["image"][..., 0])
+            elif "image" in row:
+                Image.fromarray(row["image"]).save(file := BytesIO(), "JPEG", quality=88)
+                row["image"] = file.getvalue()
             writer.write(row)
 
 
@@ -59,7 +64,8 @@ def _generate_parallel(job: Job) -> Callable[[], int]:
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     if "image" in row:
-        row["image"] = np.asarray(row["image"])  # the image that MDS returns is not decoded yet
+        image = row["image"]
+        row["image"] = np.asarray(Image.open(BytesIO(image)) if isinstance(image, bytes) else image)  # decodes it
     return row
 
 

@@ -1,0 +1,76 @@
+"""LitData: chunks of pickled rows, which keep the order they are given; images are in them as files."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import imagecodecs
+import litdata
+import numpy as np
+import steps
+from steps import Job, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+PACKAGES = ("litdata", "imagecodecs")
+SYSTEM = "LitData"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim == 3:
+        is_gray = value.shape[-1] == 1
+        return (
+            imagecodecs.png_encode(value[..., 0])
+            if is_gray
+            else imagecodecs.jpeg8_encode(np.ascontiguousarray(value), level=88)
+        )
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _rows(part: int, job: Job) -> Iterator[dict[str, Any]]:
+    for _, row in job.rows(part, steps.CORES):
+        yield {name: _plain(value) for name, value in row.items()}
+
+
+def _generate(job: Job) -> Callable[[], int]:
+    def run() -> int:
+        litdata.optimize(
+            partial(_rows, job=job),
+            list(range(steps.CORES)),
+            f"{job.directory}/chunks",
+            chunk_bytes="64MB",
+            num_workers=steps.CORES,
+            verbose=False,
+        )
+        return job.count
+
+    return run
+
+
+def _example(row: dict[str, Any]) -> dict[str, Any]:
+    if "image" in row:
+        row["image"] = imagecodecs.imread(row["image"], codec=["png" if row["image"][:4] == b"\x89PNG" else "jpeg8"])
+    return row
+
+
+def _dataset(job: Job) -> Any:
+    return litdata.StreamingDataset(f"{job.directory}/chunks")
+
+
+def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job)
+    return lambda: map(_example, dataset)
+
+
+def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
+    dataset, picks = _dataset(job), job.picks()
+    return lambda: (_example(dataset[i]) for i in picks)
+
+
+STEPS = {
+    "generate": Step(f"{SYSTEM}, a process a core", steps.GENERATE, _generate),
+    "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
+    "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+}
