@@ -63,6 +63,19 @@ def test_resumes_twice_and_goes_on_to_the_next_epoch(make: Any, num_workers: int
     assert ids(loader) == whole
 
 
+def test_two_ranks_go_on_together(make: Any, three: Any) -> None:
+    """Stopped after the same step, the ranks together read each example once, in the batches of a whole epoch."""
+    order = [int(example["idx"]) for example in three.as_dataset("train").shuffle(seed=11)]
+    got = []
+    for rank in range(2):
+        loader = make(2, block=4, rank=rank, num_ranks=2)
+        before = ids(batch for _, batch in zip(range(1), loader))
+        later = make(2, block=4, rank=rank, num_ranks=2)
+        later.load_state_dict(copy.deepcopy(loader.state_dict()))
+        got.append(before + ids(later))
+    assert [batch for step in zip(*got) for batch in step] == [order[i : i + 4] for i in range(0, len(order), 4)]
+
+
 def is_odd(example: Any) -> bool:
     return bool(example["idx"] % 2)
 
