@@ -73,6 +73,24 @@ def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypat
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
 
 
+def test_staging_that_was_made_anew_is_not_published(tmp_path, monkeypatch):
+    """P1: gc removes a staging directory just before it is renamed, and another attempt writes to it again."""
+    publication = announced(tmp_path)
+    rename = storage.rename_dir
+
+    def removed_and_made_anew(source, target):
+        if source == publication.staging_dir:
+            storage.remove_tree(source)
+            for name in ("dataset_info.json", "features.json"):
+                storage.write_bytes(storage.join(source, name), b"{}")
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", removed_and_made_anew)
+    with pytest.raises(LostExamplesError, match="were removed or changed"):
+        publish.publish(publication, *staged(publication))
+    assert catalog.list_datasets(tmp_path) == []
+
+
 def test_another_run_that_was_first_stays(data_dir):
     one, other = announced(data_dir), announced(data_dir)
     before = contents(publish.publish(one, *staged(one)))
