@@ -210,7 +210,7 @@ class DatasetBuilder:
         """Returns a DatasetInfo whose description and citation are README.md and CITATIONS.bib beside the module.
 
         Args:
-            **kwargs: the other arguments of DatasetInfo; also those two, for where there is no such file.
+            **kwargs: the other arguments of DatasetInfo; also those two, used if the file is missing.
         """
         for name, filename in (("description", "README.md"), ("citation", "CITATIONS.bib")):
             path = Path(self._code_dir(), filename)

@@ -95,8 +95,8 @@ def generate(
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
         check_against: a published version, or 'latest' for the highest one below this. Features and description are
-            compared before the job starts, the examples before publishing. If the number promises more than the data
-            keep, nothing is published, and the result is kept to be published under another number.
+            compared before the job starts, the examples before publishing. If the version is too low for the
+            changes, nothing is published, and the result is kept to be published under another number.
         resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
             fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
             option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
@@ -107,8 +107,8 @@ def generate(
 
     Raises:
         AlreadyPublishedError: the version is published already.
-        VersionError: its number promises more than features or description keep, or there is no version to compare.
-        ResultKeptError: its number promises more than the examples keep; all is written.
+        VersionError: the version is too low for changes of features or description, or none exists to compare with.
+        ResultKeptError: the version is too low for changes of the examples; all is written.
         ResumeError: the builder has changed since the run that is to be resumed, or that run is active.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.

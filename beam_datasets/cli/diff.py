@@ -24,10 +24,10 @@ NOT_KEPT = 1
 COMMAND = Command(
     "diff",
     """\
-How two published versions of a dataset differ, and what the version number must say: PATCH if readers get the same
-data, MINOR if features were added and every slice has the same examples, MAJOR otherwise.
+Compares two published versions of a dataset, and reports which version number the changes need: PATCH if readers get
+the same data, MINOR if features were added and every slice has the same examples, MAJOR otherwise.
 
-The exit code is 0 if the number of NEW suffices, 1 if it promises more than the data keep, and 2 if the two cannot be
+The exit code is 0 if the number of NEW suffices, 1 if it is too low for the changes, and 2 if the two cannot be
 compared.""",
     f"""
 old OLD  name[/config]:version, or the directory of a version

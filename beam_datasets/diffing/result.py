@@ -217,10 +217,9 @@ class Verdict:
         if self.given is None:
             return f"Needed: {self.needed}; these are different datasets, whose numbers promise nothing of each other."
         numbers = f"{self.old} -> {self.new}"
-        same = "the same number, which promises that nothing differs"
-        given = same if self.given == "NONE" else f"{numbers} is a {self.given} version"
+        given = "the same number" if self.given == "NONE" else f"{numbers} is a {self.given} version"
         if not self.kept:
-            return f"Needed: {self.needed}; {given}: it promises more than the data keep. Call it {self.lowest}."
+            return f"Needed: {self.needed}; {given}, which is too low for the changes. Call it {self.lowest}."
         if self.needed == "NONE":
             return "Needed: NONE, for nothing differs." + (f" {given}." if self.given != "NONE" else "")
         more = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""

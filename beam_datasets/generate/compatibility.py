@@ -47,7 +47,7 @@ def check_known(published_dir: str, info: DatasetInfo) -> None:
     """Checks a version that is not generated yet: features and description against those of a published version.
 
     Raises:
-        VersionError: the number promises more than they keep; the message contains what differs and a number to use.
+        VersionError: the version is too low for what differs; the message contains that and a number to use.
     """
     from beam_datasets.diffing.features import compare_features
     from beam_datasets.diffing.result import judge

@@ -150,7 +150,7 @@ def announce(
     Raises:
         AlreadyPublishedError: the version is published already.
         StorageError: the storage cannot be published to.
-        VersionError: the version's number promises more than its features and description keep.
+        VersionError: the version is too low for the changes of its features and description.
     """
     shard_writer.take_core_seconds()  # those before are not the run's
     storage.check_can_create(dataset_dir)
@@ -344,7 +344,7 @@ def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         LostExamplesError: the shards do not hold just the examples that were planned.
         AlreadyPublishedError: another run published this version, or holds it.
         AbandonedError: this run was given up.
-        ResultKeptError: the version's number promises more than the data keep.
+        ResultKeptError: the version is too low for the changes of the data.
     """
     decision = decide(publication, plan, shards)
     if publication.is_remote:

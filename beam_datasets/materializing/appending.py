@@ -505,7 +505,7 @@ def plan_append(
 
     Raises:
         DuplicateKeyError: keys exist, and that is an error.
-        VersionError: the number promises more than the changes keep.
+        VersionError: the version is too low for the changes.
         AlreadyPublishedError: the version is published already.
         BeamDatasetsError: any other reason why it cannot be done; the message says which.
         TypeError, ValueError: an argument is unusable.

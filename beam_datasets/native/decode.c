@@ -79,7 +79,7 @@ static Py_ssize_t total_of(const Output *output, const Group *group, Py_ssize_t 
         if (num > *longest) *longest = num;
     }
     if (group->count != PADDED) return total;
-    return *longest > PY_SSIZE_T_MAX / 2 / n ? PY_SSIZE_T_MAX : n * *longest; /* of the former there is no array */
+    return *longest > PY_SSIZE_T_MAX / 2 / n ? PY_SSIZE_T_MAX : n * *longest; /* such an array cannot exist */
 }
 
 /* Puts the numbers of all records where they belong, now that it is known how many there are. */

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 FORMAT = 3
 FOLDER = ".stats"
-"""Beside the versions of a dataset: a directory with a file for each version. Names that begin with a dot are no
-versions to any reader, TensorFlow Datasets included."""
+"""A directory beside the versions of a dataset, with a file for each version. No reader, TensorFlow Datasets included,
+takes a name that begins with a dot for a version."""
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 TOP = 20

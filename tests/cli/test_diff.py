@@ -78,7 +78,7 @@ PATCH  split 'test': number of shards: 2 -> 3; slices by shards and the read ord
 def test_what_it_prints(root, run):
     code, out, _ = run("diff", "pets:1.0.0", "pets:1.0.1", "--data_dir", root)
     assert code == 1
-    verdict = "Needed: MAJOR; 1.0.0 -> 1.0.1 is a PATCH version: it promises more than the data keep. Call it 2.0.0.\n"
+    verdict = "Needed: MAJOR; 1.0.0 -> 1.0.1 is a PATCH version, which is too low for the changes. Call it 2.0.0.\n"
     assert out == TEXT + verdict
 
 
@@ -95,7 +95,7 @@ def test_what_it_prints(root, run):
             "1.0.0",
             "1.2.0",
             1,
-            "Needed: MAJOR; 1.0.0 -> 1.2.0 is a MINOR version: it promises more than the data keep. Call it 2.0.0.",
+            "Needed: MAJOR; 1.0.0 -> 1.2.0 is a MINOR version, which is too low for the changes. Call it 2.0.0.",
         ),
     ],
 )
