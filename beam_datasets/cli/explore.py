@@ -39,7 +39,7 @@ def run(args: Sequence[str]) -> int:
     flask()
     serving = framework("werkzeug.serving", needed_by="beam-datasets explore", name="Werkzeug", extra="explore")
     token = secrets.token_urlsafe(24) if known.token or known.host not in LOOPBACK else ""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line a request is no news, and would show the token
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # its line for each request would show the token
     app = make_app(find(known.dataset, known.data_dir, known.storage_options), token)
     try:
         server = serving.make_server(known.host, known.port, app, threaded=True)

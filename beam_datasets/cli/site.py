@@ -131,7 +131,8 @@ class _Site:
             if endpoint in files:
                 return up + files[endpoint]
             if endpoint == "file":
-                return up + quote(self.media(name, slice, **place))
+                path = self.media(name, slice, **place)
+                return path and up + quote(f"{_folder(name)}/{path}")
             file = {"dataset": "index.html", "statistics": "statistics.html", "rows": _rows_file(slice)}[endpoint]
             return up + quote(f"{_folder(name)}/{file}")
 
@@ -139,15 +140,15 @@ class _Site:
         self.write(path, page.render(catalogue=self.catalogue, policy=_POLICY, static=True, **values))
 
     def media(self, name: str, split: str, index: int, path: str, item: int, **_: Any) -> str:
-        """Writes a small image or a sound, and returns its path in the site."""
+        """Writes a small image or a sound, and returns its path in the version's folder; '' for a damaged image."""
         published = self.catalogue.open(name)
         try:
             data, kind = media(published, split, index, path, item, 96)
-        except FeatureError:  # a damaged image
-            return "page.css"
+        except FeatureError:
+            return ""
         number = hashlib.sha256(f"{split} {path} {index} {item}".encode()).hexdigest()[:16]
-        file = f"{_folder(name)}/media/{number}.{kind.rpartition('/')[2]}"
-        self.write(file, data)
+        file = f"media/{number}.{kind.rpartition('/')[2]}"
+        self.write(f"{_folder(name)}/{file}", data)
         return file
 
     def version(self, name: str, previous: str, no_statistics: bool, no_changes: bool) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class _Site:
             files["statistics"] = "statistics.json"
             self.write(f"{folder}/statistics.json", json_text(found))
             chosen = [(name, split) for split in found.slices]
-            body = content(found.slices, images=self._images(published, folder))
+            body = content(found.slices, images=self._images(published))
             shown = {"chosen": chosen, "content": printable(body), "progress": [], "changes": []}
             self.show(f"{folder}/statistics.html", "statistics", shown)
         return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
@@ -183,16 +184,17 @@ class _Site:
         found = read_saved(request)
         if found is None and not only_saved:
             found = compute_request(request)
-            with contextlib.suppress(StorageError):  # the datasets may belong to somebody else
+            with contextlib.suppress(StorageError):  # another user may own the datasets
                 save(found)
         return found
 
-    def _images(self, published: ReadOnlyBuilder, folder: str) -> dict[str, list[tuple[str, str]]]:
+    def _images(self, published: ReadOnlyBuilder) -> dict[str, list[tuple[str, str]]]:
         split, name = next(iter(published.info.splits), ""), published.info.display_name
         return {
             path: [
-                (quote(self.media(name, split, index, path, item)[len(folder) + 1 :]), f"{path} of example {index}")
+                (quote(file), f"{path} of example {index}")
                 for index, item in some
+                if (file := self.media(name, split, index, path, item))
             ]
             for path, some in (pages.sample_images(published, split) if split else {}).items()
         }
@@ -239,7 +241,7 @@ class _Site:
                     row[path] = sample_value(value, leaf)
                     continue
                 shown = [one["item"] for one in files[:MAX_SHOWN] if not one["note"]]
-                urls = [self.media(name, split, index, path, item)[len(_folder(name)) + 1 :] for item in shown]
+                urls = [self.media(name, split, index, path, item) or None for item in shown]
                 row[path] = urls[0] if len(urls) == 1 else urls or None
             rows.append(row)
         return rows

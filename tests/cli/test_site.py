@@ -4,10 +4,11 @@ import json
 import re
 
 import pytest
+from pyarrow import parquet
 
 import beam_datasets as bd
 from beam_datasets.diffing import diff
-from tests.hostile import SCRIPT, Hostile, publish
+from tests.hostile import SCRIPT, Hostile, png, publish
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,30 @@ def test_the_site(data, run, tmp_path, monkeypatch):
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     assert run("site", data, "--to", site)[0] == 0
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+
+
+def test_damaged_images_are_missing(run, tmp_path):
+    class Damaged(bd.DatasetBuilder, skip_registration=True):
+        """A dataset."""
+
+        VERSION = "1.0.0"
+        name = "damaged"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"picture": bd.features.Image(shape=(None, None, 1))})
+
+        def _split_generators(self):
+            return {"train": [(0, {"picture": png(30, 20)}), (1, {"picture": png(30, 20)[:-20]})]}
+
+    Damaged(data_dir=tmp_path / "data").build(num_workers=1)
+    assert run("site", tmp_path / "data", "--to", tmp_path / "site")[0] == 0
+    folder = tmp_path / "site" / "damaged" / "1.0.0"
+    rows = parquet.read_table(folder / "sample-train.parquet").to_pylist()
+    assert sorted(row["picture"] is None for row in rows) == [False, True]
+    for page in ("rows-train.html", "statistics.html"):
+        [source] = re.findall(r'<img [^>]*src="([^"]*)"', (folder / page).read_text())
+        assert (folder / source).is_file()
+    assert (folder / "rows-train.html").read_text().count("damaged</span>") == 1
 
 
 def test_what_is_left_out(data, run, tmp_path):
