@@ -83,6 +83,11 @@ def test_pages_escape_what_datasets_contain(url, huge):
         assert (status, b"<script>" in body) in ((400, False), (404, False))
 
 
+def test_an_error_of_the_explorer_itself_is_status_500(url, monkeypatch):
+    monkeypatch.setattr(pages, "example_page", lambda *_: {}["missing"])
+    assert get(url, "/example", name=NAME, slice="train")[0] == 500
+
+
 def test_rows_are_those_of_the_slice(data):
     dataset = bd.load(NAME, split="train[50:]+test", data_dir=data)
     seen, start = [], 0

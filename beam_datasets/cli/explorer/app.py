@@ -88,10 +88,12 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.errorhandler(Exception)  # type: ignore[untyped-decorator]
     def failed(error: Exception) -> Any:
-        code = getattr(error, "code", None)
-        if not isinstance(error, (BeamDatasetsError, ValueError, IndexError)) and not isinstance(code, int):
+        status = getattr(error, "code", None)
+        if isinstance(error, (BeamDatasetsError, ValueError, IndexError)):
+            status = 404 if isinstance(error, DatasetNotFoundError) else 400
+        elif not isinstance(status, int):
             app.logger.error("%s", web.request.url, exc_info=error)
-        status = code if isinstance(code, int) else 404 if isinstance(error, DatasetNotFoundError) else 400
+            status = 500
         return show("error", {"message": str(error)[:5000]}, status)
 
     @app.get("/")  # type: ignore[untyped-decorator]
