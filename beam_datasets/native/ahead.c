@@ -13,14 +13,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #define MAX_THREADS 16
 #define SHORT_WAIT 50000  /* nanoseconds; to sleep and be woken takes longer than most waits */
 #define LONG_WAIT 1000000 /* nanoseconds */
 #define PAUSE 100         /* long waits; so these cost 1% at most */
-#define NICE 10           /* more than others */
 
 enum { TAKEN, QUEUED, RUNNING, WANTED, DONE }; /* a task's states */
 
@@ -43,16 +41,16 @@ static void unlink_task(Task *task) {
     task->after->before = task->before;
 }
 
-/* Leaves the core to others: where these need it, waking and switching threads costs more than reading ahead gains. */
-static void step_back(void) {
-#ifdef __linux__ /* where this is for the thread alone */
-    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE);
+/* Lets the system not interrupt others when this thread wakes: switching costs more than reading ahead gains. A lower
+   priority would let a reader wait for a chunk that this thread has begun while other work has the cores. */
+static void yield_when_woken(void) {
+#ifdef __linux__
     sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
 #endif
 }
 
 static void *serve(void *nothing) {
-    step_back();
+    yield_when_woken();
     pthread_mutex_lock(&lock);
     while (!is_stopping) {
         Task *task = queue.after;
