@@ -25,7 +25,7 @@ from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
-from beam_datasets.metadata.info import INPUT, DatasetInfo, MetadataDict
+from beam_datasets.metadata.info import INPUT, DatasetInfo, MetadataDict, recorded_input
 from beam_datasets.metadata.names import check_dataset_name, did_you_mean
 from beam_datasets.metadata.split_by import SplitByValue
 
@@ -293,7 +293,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Returns:
             The names of the files that have changed.
         """
-        known = (metadata or {}).get(INPUT) or {"files": {}, "columns": {}}
+        known = recorded_input(metadata) or {"files": {}, "columns": {}}
         left_out, changed = [], []
         for name, file in self._named_files():
             size, crc = known["files"].get(name, (None, None))

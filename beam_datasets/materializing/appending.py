@@ -49,7 +49,7 @@ from beam_datasets.materializing.plan import check_unchanged, described, target_
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
 from beam_datasets.materializing.selection import Sources, keys_of, named_splits, select_splits
-from beam_datasets.metadata.info import INPUT, MetadataDict
+from beam_datasets.metadata.info import INPUT, MetadataDict, recorded_input
 from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
 from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import shard_ends
@@ -306,7 +306,7 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take]
         first = 0 if at_shards or (number and number % RANGE_FILES == 0) else RANGE_RECORDS
         found.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
-    if at_shards:  # what comes after the last shard is no part of it
+    if at_shards:  # what comes after the last shard belongs to no shard
         after = int.from_bytes(keys[-1].tobytes(), "big") + 1
         found.append(np.array([min(after, 2**128 - 1).to_bytes(16, "big")], "S16"))
     return np.concatenate(found)
@@ -591,8 +591,8 @@ def _joined(
     Raises:
         BeamDatasetsError: the features differ, and not by features that may be missing.
     """
-    given: list[Any] = [each.info.metadata or {} for each in datasets[: None if are_whole else 1]]
-    known = [each[INPUT] for each in given if INPUT in each]
+    given = [recorded_input(each.info.metadata) for each in datasets[: None if are_whole else 1]]
+    known = [each for each in given if each] if given[0] or INPUT not in (info.metadata or {}) else []
     types = {name: spec for each in known for name, spec in each["columns"].items()}
     for other in datasets[1:]:
         problem = difference(info.features, other.info.features)

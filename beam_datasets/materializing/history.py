@@ -99,7 +99,7 @@ def plan_prune(
     """Returns the published versions of a dataset, lowest first, with why each is kept.
 
     A version is kept if it is one of the highest `keep`, has a tag, or if the lineage of a dataset in `data_dir` that
-    stays names it. That a version was appended to is no reason: the next one has all its records.
+    stays names it. One that was appended to is not kept for that: the next version has all its records.
 
     Args:
         name: of the dataset, such as 'clicks' or 'clicks/small'.
@@ -164,7 +164,7 @@ def remove_version(version: Judged) -> bool:
     """Removes a published version, unless it has got a tag meanwhile; returns whether it did.
 
     On a disk it gets another name first, in one step. On an object store dataset_info.json goes first, without which
-    it is no version any more; after a process was killed, remove the rest by hand.
+    it does not count as a version; if the process is killed, remove the remaining files by hand.
 
     Raises:
         StorageError: it cannot be removed.

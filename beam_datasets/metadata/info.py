@@ -42,6 +42,16 @@ class MetadataDict(dict[str, Any]):
     """Further facts about a dataset, anything that JSON can express; they are kept in metadata.json."""
 
 
+def recorded_input(metadata: Any) -> dict[str, Any]:
+    """Returns the files, and the types of the columns, that a builder of files has recorded; {} if none has.
+
+    >>> recorded_input({"input": "a name that the author of a dataset may also use"})
+    {}
+    """
+    found = metadata.get(INPUT) if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) and isinstance(found.get("columns"), dict) and "files" in found else {}
+
+
 @dataclass(frozen=True)
 class DatasetIdentity:
     """Which dataset it is.

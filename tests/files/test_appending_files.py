@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.metadata.info import MetadataDict
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
@@ -63,6 +65,28 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     with pytest.raises(BeamDatasetsError, match=r"3\.csv, line 2: .*bird"):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
+
+
+def test_metadata_of_an_author_stay(tmp_path):
+    class Authored(bd.DatasetBuilder, skip_registration=True):
+        """A dataset whose author uses the name under which builders of files record their files."""
+
+        VERSION = "1.0.0"
+        name = "ds"
+
+        def _info(self):
+            features = {"id": bd.features.Text(), "n": np.int64}
+            return bd.DatasetInfo(builder=self, features=features, metadata=MetadataDict(input="interviews"))
+
+        def _split_generators(self):
+            return {"train": [("a", {"id": "a", "n": 1})]}
+
+    Authored(data_dir=tmp_path / "data").build(num_workers=1)
+    csv(tmp_path / "logs", "1.csv", "id,n", "b,2")
+    new = Csv(pattern=f"{tmp_path}/logs/*.csv", key="id")
+    made = bd.append("ds", new, data_dir=tmp_path / "data")
+    assert bd.builder_from_directory(made).info.metadata == {"input": "interviews"}
+    assert sorted(row["n"] for row in rows_of(made)) == [1, 2]
 
 
 def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
