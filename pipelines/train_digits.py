@@ -1,7 +1,7 @@
 """Trains a classifier of images of the dataset `digits`. Stopped and started again, it goes on with the next batch.
 
-beam-datasets build digits --data_dir out
-python -m pipelines.train_digits --data_dir out --checkpoint out/digits.pt
+    beam-datasets build digits --data_dir out
+    python -m pipelines.train_digits --data_dir out --checkpoint out/digits.pt
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def make_model() -> nn.Module:
 
 
 def logits_of(model: nn.Module, images: torch.Tensor) -> Any:
-    """Returns what the model says about images of bytes, channels last."""
+    """Returns the logits of uint8 images of shape (batch, height, width, channels)."""
     return model(images.permute(0, 3, 1, 2) / 255)
 
 
