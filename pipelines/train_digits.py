@@ -1,7 +1,7 @@
 """Trains a classifier of images of the dataset `digits`. Stopped and started again, it goes on with the next batch.
 
-    beam-datasets build digits --data_dir out
-    python -m pipelines.train_digits --data_dir out --checkpoint out/digits.pt
+beam-datasets build digits --data_dir out
+python -m pipelines.train_digits --data_dir out --checkpoint out/digits.pt
 """
 
 from __future__ import annotations
