@@ -63,6 +63,8 @@ def run(args: Sequence[str]) -> int:
     known = COMMAND.parse(args)
     if known.count < 0:
         raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
+    if known.json and (known.images or known.thumbnails):
+        raise UsageError("--json shows no images: leave out --images and --thumbnails, or --json")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
     if known.json:

@@ -59,6 +59,8 @@ def test_head_as_json(run):
     dataset = builder_from_directory(MANY).as_dataset("train[3:]", decoders=files)
     assert (code, err, found.pop("examples")) == (0, "", [plain(example) for example in dataset[:3]])
     assert found == {"dataset": "spec_many:2.0.1", "split": "train[3:]", "num_examples": 9}
+    code, _, err = run("head", MANY, "--json", "--images", "images")
+    assert (code, "leave out --images" in err) == (2, True)
 
 
 def test_head_names_the_record_that_does_not_decode(tmp_path, run):
