@@ -279,6 +279,7 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
         base: URL of the version's folder; '' for paths that are relative to it.
     """
     info = published.info
+    homepage = info.homepage if re.match("https?://", info.homepage or "") else None
     described = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -287,10 +288,10 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
         "description": info.description or info.display_name,
         "version": str(info.version),
         "identifier": published.digest,
-        "url": base or info.homepage or "index.html",
+        "url": base or homepage or "index.html",
         "license": info.license,
         "citeAs": info.citation,
-        "sameAs": info.homepage if re.match("https?://", info.homepage or "") else None,
+        "sameAs": homepage,
         "distribution": [
             _file(f"sample-{quote(s)}", base + quote(file), digest) for s, (file, digest, _) in samples.items()
         ],

@@ -31,7 +31,9 @@ def test_the_site(data, run, tmp_path, monkeypatch):
         for link in re.findall(r'(?:href|src)="([^"#]+)', text):
             assert (path.parent / link).is_file(), link
         for one in embedded:
-            assert json.loads(one)["description"].startswith(SCRIPT)
+            described = json.loads(one)
+            assert described["description"].startswith(SCRIPT)
+            assert described["url"] == "index.html"  # not the homepage, which is a script
     entries = json.loads((site / "catalog.json").read_text())["datasets"]
     published = bd.builder_from_directory(data / "hostile" / "1.0.1")
     assert [entry["digest"] for entry in entries if entry["dataset"] == "hostile:1.0.1"] == [published.digest]
