@@ -212,7 +212,7 @@ def _has_versions(name: str, root: str) -> bool:
 
 
 def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
-    """Returns what a look gives; True if this user may not look: opening gives the reason."""
+    """Returns what `is_there` returns; True without permission, because opening then reports the reason."""
     try:
         return is_there(*place)
     except PathPermissionError:

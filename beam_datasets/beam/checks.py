@@ -192,7 +192,7 @@ class FlinkCluster:
 
 
 def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
-    """Returns the cluster that these options lead to; None where that is not said, or is not a Flink cluster."""
+    """Returns the cluster of --flink_master; None without that option, and for other runners."""
     master = str(options.view_as(FlinkRunnerOptions).flink_master or "").strip().rstrip("/")
     if runner_of(options) != "flink" or not master or master.startswith("["):
         return None
@@ -204,7 +204,7 @@ def prepare_flink(options: PipelineOptions) -> None:
 
     Raises:
         EngineError: the cluster does not answer, or is of another version.
-        ValueError: it is not said where Python code is to run.
+        ValueError: --environment_type is missing, so Flink would start containers.
     """
     cluster = cluster_of(options)
     portable = options.view_as(PortableOptions)

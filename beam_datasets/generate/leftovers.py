@@ -1,4 +1,4 @@
-"""What killed runs left: staging directories, reservations and unfinished files; and whose they are."""
+"""Finds and removes what killed runs left: staging directories, reservations and unfinished files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a dataset: tags of versions, and which old versions can be removed because nothing needs them.
+"""Tags of versions, and removal of old versions that nothing needs.
 
 A tag is a file with a version in it, `.config/tags/<tag>` beside the versions of a dataset or config.
 """
@@ -161,9 +161,9 @@ def _named(lineage: Lineage | None) -> Iterator[str]:
 
 
 def remove_version(version: Judged) -> bool:
-    """Removes a published version, unless it has got a tag meanwhile; returns whether it did.
+    """Removes a published version, unless it was tagged meanwhile; returns whether it was removed.
 
-    On a disk it gets another name first, in one step. On an object store dataset_info.json goes first, without which
+    On a disk it is first renamed, in one step. On an object store dataset_info.json is deleted first, without which
     it does not count as a version; if the process is killed, remove the remaining files by hand.
 
     Raises:

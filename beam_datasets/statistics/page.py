@@ -138,7 +138,7 @@ def _distinct(feature: dict[str, Any]) -> str:
 
 
 def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
-    """Returns what is conspicuous of a feature: that it is missing, constant, an identifier, or differs."""
+    """Returns the marks of a feature: missing, constant, identifier, or different between slices."""
     marks = []
     for name, part in found.items():
         if part is None:

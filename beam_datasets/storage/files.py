@@ -285,9 +285,9 @@ def link(source: PathLike, target: PathLike) -> None:
 
 @contextlib.contextmanager
 def locked(path: PathLike) -> Iterator[None]:
-    """Holds a local file, which is made if it is missing, while no other process does; a killed one holds it no more.
+    """Locks a local file against other processes until the block ends, and creates it if it is missing.
 
-    On a system without `fcntl`, such as Windows, nothing is held.
+    The system unlocks it if the process is killed. Without `fcntl`, as on Windows, it is not locked.
     """
     path = paths.normalize(path)
     while True:

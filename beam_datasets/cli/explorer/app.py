@@ -1,4 +1,4 @@
-"""The web application of `beam-datasets explore`: requests, templates, and who may ask."""
+"""The web application of `beam-datasets explore`: requests, templates and access control."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     Args:
         catalogue: the datasets.
-        token: what the first URL has as `?token=`, and a cookie from then on. '' asks for none, and then a request must
-            name this machine, so that no page of another site is taken for one of this application (DNS rebinding).
+        token: expected as `?token=` of the first URL, and as a cookie from then on. '' requires none; the host of a
+            request must then be this machine, which prevents DNS rebinding.
     """
     web, summaries = flask(), Summaries()
     app = web.Flask(__name__, static_folder=None)

@@ -1,7 +1,6 @@
 """Images and sounds of examples as files that a browser shows: PNG in a small size, and WAV.
 
-Nothing that is stored is sent as it is, except sounds in a known format: what a browser makes of it could be more than
-an image.
+Stored files are not sent as they are, except sounds in a known format, because a browser could run what they contain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pages of `beam-datasets explore` show, as plain values; nothing here knows HTTP or HTML."""
+"""The content of the pages of `beam-datasets explore` and `site`, as plain values without HTTP or HTML."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Catalogue:
         return opened(self.only[1])
 
     def has(self, name: str) -> bool:
-        """Returns whether a version is among them."""
+        """Returns whether a version is shown."""
         try:
             return bool(self.open(name))
         except (BeamDatasetsError, ValueError):
@@ -188,7 +188,7 @@ def rows_page(
     A condition is evaluated on at most `MAX_SCANNED` examples, for about `MAX_SECONDS`; `next` is where it goes on.
 
     Raises:
-        BeamDatasetsError: the dataset, the slice, the condition or the key is of no use.
+        BeamDatasetsError: the dataset, the slice, the condition or the key is unusable.
     """
     published = catalogue.open(name)
     expression = expression or next(iter(published.info.splits), "train")
