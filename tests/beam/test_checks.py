@@ -148,7 +148,7 @@ def test_nobody_answers() -> None:
         (b"HTTP/1.1 200 OK\r\n\r\n[]", "is not a Flink JobManager"),
     ],
 )
-def test_somebody_else_answers(answer: bytes, told: str) -> None:
+def test_another_server_answers(answer: bytes, told: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         class Other:

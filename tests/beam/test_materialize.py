@@ -74,7 +74,7 @@ def test_two_in_one_pipeline_and_not_behind_something(source, tmp_path):
         beam.Pipeline() | beam.Create([1]) | Materialize(source, to="three", data_dir=tmp_path)
 
 
-def test_what_is_wrong_is_said_before_the_run(source, tmp_path):
+def test_wrong_arguments_are_refused_before_the_run(source, tmp_path):
     out = tmp_path / "out"
     for options, kind, words in (
         ({"num_shards": 0}, ValueError, "num_shards is 0"),

@@ -212,7 +212,7 @@ def test_an_engine_divides_a_range_that_is_being_read(datasets: Any) -> None:
         (("words", "train"), {"range_bytes": 0}, ValueError, "range_bytes is 0; give at least 1"),
     ],
 )
-def test_is_said_before_the_run(
+def test_wrong_arguments_are_refused_before_the_run(
     tmp_path: Path, arguments: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     write_dataset(tmp_path / "words" / "1.0.0", {"train": [30]})

@@ -118,7 +118,7 @@ def test_the_same_bytes_as_a_builder(tmp_path):
     assert differing == {"manifest.json", "dataset_info.json"}  # they name the builder
 
 
-def test_what_is_wrong_is_said_before_the_run(tmp_path):
+def test_wrong_arguments_are_refused_before_the_run(tmp_path):
     with pytest.raises(ValueError, match="not a dataset name"):
         WriteDataset("no name", FEATURES, data_dir=tmp_path)
     with pytest.raises(ValueError, match="num_shards is 0"):

@@ -329,7 +329,7 @@ def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
         builder_from_directory("memory://nothere/ds/1.0.0")
 
 
-def test_where_no_version_is_given_or_a_missing_one_those_that_are_there_are_told(pets, run, tmp_path, monkeypatch):
+def test_errors_list_the_versions_that_exist(pets, run, tmp_path, monkeypatch):
     for place in ("data/pets/1.0.0", "data/pets/1.10.0", "data/pets/1.2.0", "data/more/small/1.0.0"):
         shutil.copytree(pets, tmp_path / place)
     (tmp_path / "data/pets/9.0.0").mkdir()

@@ -91,7 +91,7 @@ def test_json(copy, published, run):
     assert (code, [step["file"] for step in done["steps"]], done["after"]["whole"]) == (0, [SHARD], True)
 
 
-def test_a_name_is_told_from_a_directory(copy, run):
+def test_names_and_directories_are_distinguished(copy, run):
     """A directory counts as one where it has any small file left; by its name only what is published is found."""
     (copy / "dataset_info.json").unlink()
     code, out, _ = run("verify", copy)

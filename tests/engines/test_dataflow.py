@@ -210,7 +210,7 @@ def test_generate_is_launched_and_left(dataflow: Cloud) -> None:
 
 
 @pytest.mark.slow
-def test_names_of_files_take_little_room_in_the_graph(dataflow: Cloud) -> None:
+def test_names_of_files_take_little_space_in_the_graph(dataflow: Cloud) -> None:
     for number in range(200):
         dataflow.stage(f"rows/{number:05d}-{'long' * 50}.jsonl", b'{"id": %d, "text": "x"}\n' % number)
     options = f"--options=--pattern gs://{STAGING}/rows/*.jsonl --key id"

@@ -222,7 +222,7 @@ def test_what_changed_since_it_was_listed_is_looked_at_again(data_dir: Path) -> 
     assert (data_dir / "ds" / "1.0.0" / "owner.json").exists()
 
 
-def test_what_cannot_be_removed_is_told(
+def test_what_cannot_be_removed_is_reported(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = sorted(staged(data_dir, owner=None, age=2 * WEEK) for _ in range(2))

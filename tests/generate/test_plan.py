@@ -203,7 +203,7 @@ def test_shards_are_asked_for_by_the_names_of_splits():
             plan.ShardingOptions(num_shards=bad)
 
 
-def test_what_drops_examples_is_said_as_a_bool():
+def test_options_that_drop_examples_must_be_bools():
     for good in (np.True_, 1):
         assert plan.ShardingOptions(ignore_duplicates=good).ignore_duplicates is True
     for bad in ("no", "False", 2, None):

@@ -12,7 +12,7 @@ from beam_datasets.metadata.info import DatasetInfo
 COUNT = 10
 
 
-def test_what_was_told_counts_until_as_much_is_spilled(tmp_path):
+def test_reported_progress_counts_until_as_much_is_spilled(tmp_path):
     spilled = tmp_path / "spill"
     spilled.mkdir()
     assert measure(str(tmp_path), str(spilled)) == Progress(0, 0, 0, 0)

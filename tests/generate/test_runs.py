@@ -161,7 +161,7 @@ def test_an_attempt_with_other_content_is_an_error(data_dir: str) -> None:
         publish.decide(run, *staged(run, count=11))
 
 
-def test_what_somebody_else_put_in_the_place_stays(data_dir: str) -> None:
+def test_files_of_another_program_in_the_target_stay(data_dir: str) -> None:
     run = announced(data_dir)
     storage.write_bytes(storage.join(run.dataset_dir, "notes.txt"), b"mine")
     with pytest.raises(AlreadyPublishedError, match=r"no run is known that put notes\.txt there"):

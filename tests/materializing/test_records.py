@@ -146,7 +146,7 @@ def test_a_filter_must_return_a_bool(tmp_path, answer, more):
     assert "test_records:" in str(caught.value)
 
 
-def test_what_a_filter_raises_is_said_with_its_own_frames(tmp_path):
+def test_an_error_of_a_filter_is_reported_with_its_own_frames(tmp_path):
     directory = write_dataset(tmp_path / "src" / "1.0.0", {"train": [9]}, manifest=True)
     with pytest.raises(BeamDatasetsError, match=WHERE.format(5)) as caught:
         materialize(directory, tmp_path / "out", split="train[2:]", filter=keep_even)

@@ -66,7 +66,7 @@ class Reading:
 
 
 @pytest.mark.parametrize("pause", [0, 0.01])
-def test_damage_is_found_whoever_checks_the_record(path: Path, pause: float) -> None:
+def test_damage_is_found_by_each_thread_that_checks_records(path: Path, pause: float) -> None:
     """The thread that reads ahead, or a reader that takes over what is not checked yet."""
     whole = path.read_bytes()
     for bad in (1, 9, 10, 11, 599, N - 1):

@@ -91,7 +91,7 @@ def test_every_sequence_of_four_short_ones() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 10])
-def test_room_for_others_than_there_are(size: int) -> None:
+def test_only_arrays_of_the_right_length_are_filled(size: int) -> None:
     rng = random.Random(size)
     for count in (1, 3, 4, 31, 32, 63, 64, 65, 130):
         numbers = numbers_of([size] * count, rng)

@@ -104,7 +104,7 @@ def test_series_are_arrays(read_once: Any) -> None:
     assert read_once[pd.Index([-1])] == [32]
 
 
-def test_a_mask_of_objects_is_told_what_to_be(read_once: Any) -> None:
+def test_the_error_of_a_mask_of_objects_shows_a_bool_mask(read_once: Any) -> None:
     with pytest.raises(TypeError, match=r"not True. A mask is np.array\(mask, dtype=bool\), with a flag for each"):
         read_once[np.array([True] * 33, dtype=object)]
 

@@ -21,7 +21,7 @@ READER = {
 }
 
 
-def test_fingerprint_is_said_in_words():
+def test_fingerprints_are_described_in_words():
     """What is pinned here is in saved states."""
     assert fingerprint(**READER) == {
         "dataset": "digits/big",
@@ -64,7 +64,7 @@ def test_goes_through_json(position, epoch):
         ({"version": "2", "digest": "1"}, "version was '1.2.0' and is '2' now; digest was '9f3a' and is '1' now"),
     ],
 )
-def test_says_what_differs(changed, said):
+def test_errors_name_what_differs(changed, said):
     state = ReadState(7, 0, fingerprint(**READER))
     with pytest.raises(StateError, match=said) as caught:
         state.check(fingerprint(**READER | changed), num_examples=95)
@@ -104,7 +104,7 @@ def test_position_lies_in_the_epoch():
         ({**ReadState().to_dict(), "fingerprint": "abc"}, "fingerprint must be a dict, got 'abc'"),
     ],
 )
-def test_refuses_what_is_no_state(state, said):
+def test_values_that_are_not_states_are_refused(state, said):
     with pytest.raises(StateError, match=said):
         ReadState.from_dict(state)
 
