@@ -15,9 +15,9 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
+from beam_datasets.cli.images import files_in, pillow, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import say
-from beam_datasets.errors import needs
 from beam_datasets.exporting.jsonl import numbers_json
 from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
@@ -150,7 +150,7 @@ def thumbnail(array: NDArray[Any], columns: int) -> list[str]:
     times = max(1, min(-(-_MIN_COLUMNS // image.width), columns // image.width))
     width = min(image.width, columns)
     height = max(1, round(image.height * width / image.width))
-    pixels = np.asarray(image.resize((width, height), _pillow().Resampling.BOX))  # means
+    pixels = np.asarray(image.resize((width, height), pillow().Resampling.BOX))  # means
     pixels = pixels.repeat(times, axis=0).repeat(times, axis=1)
     if len(pixels) % 2:
         pixels = np.concatenate([pixels, np.zeros_like(pixels[:1])])
@@ -161,39 +161,6 @@ def _line(above: list[list[int]], below: list[list[int]]) -> str:
     colours = [";".join(map(str, [38, 2, *upper, 48, 2, *lower])) for upper, lower in zip(above, below)]
     changes = [f"\x1b[{now}m" if now != before else "" for before, now in zip(["", *colours], colours)]
     return "".join(change + _UPPER for change in changes) + _RESET
-
-
-def to_image(array: NDArray[Any]) -> Any:
-    """Returns pixels as an RGB image of Pillow: alpha over white, floats between their extremes.
-
-    Args:
-        array: shape (height, width, channels); 1 channel is gray, 2 are gray and alpha, 3 RGB, 4 RGB and alpha.
-
-    Raises:
-        MissingDependencyError: Pillow is not installed.
-    """
-    Image = _pillow()
-    pixels = _to_bytes(array)
-    image = Image.fromarray(pixels if 2 <= pixels.shape[-1] <= 4 else pixels[..., 0]).convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-
-
-def _pillow() -> Any:
-    with needs("thumbnails need Pillow", "image"):
-        from PIL import Image
-    return Image
-
-
-def _to_bytes(image: NDArray[Any]) -> NDArray[Any]:
-    if image.dtype == np.uint8:
-        return image
-    if image.dtype.kind in "iu":
-        high_bits: NDArray[Any] = (image >> (8 * (image.dtype.itemsize - 1))).astype(np.uint8)
-        return high_bits
-    finite = np.nan_to_num(image.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    low, high = finite.min(initial=np.inf), finite.max(initial=-np.inf)
-    grays: NDArray[Any] = ((finite - low) / max(high - low, 1e-30) * 255).astype(np.uint8)
-    return grays
 
 
 # -------------------------------------------------------------------------------------------------------------- files
@@ -222,15 +189,6 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
                 storage.write_bytes(target, data)
                 written.append(target)
     return written
-
-
-def files_in(value: Any) -> Iterator[bytes]:
-    """Yields the files of a value that was not decoded, in order."""
-    if isinstance(value, bytes):
-        yield value
-    elif value is not None:
-        for item in value.flat_values if isinstance(value, RaggedArray) else value:
-            yield from files_in(item)
 
 
 def _visible(data: bytes, feature: FeatureConnector) -> bytes:

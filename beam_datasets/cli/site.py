@@ -14,11 +14,11 @@ import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets.adapters.framework import framework
-from beam_datasets.cli.diff import as_json, text_lines
+from beam_datasets.cli.comparison import as_json, text_lines
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, media, media_of
-from beam_datasets.cli.info import info_json
+from beam_datasets.cli.listing import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command
 from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff

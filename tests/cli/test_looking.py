@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as arrays
 
 from beam_datasets import features
 from beam_datasets.cli.examples import value_text
-from beam_datasets.cli.head import thumbnail, to_image
+from beam_datasets.cli.head import thumbnail
+from beam_datasets.cli.images import to_image
 from beam_datasets.cli.slices import bar
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel

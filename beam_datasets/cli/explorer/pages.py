@@ -13,7 +13,7 @@ import numpy as np
 from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
-from beam_datasets.cli.info import lineage_facts, list_dataset, listed
+from beam_datasets.cli.listing import lineage_facts, list_dataset, listed
 from beam_datasets.cli.printing import printable, size_text
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
