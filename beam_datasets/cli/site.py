@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,10 +20,10 @@ from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, media, media_of
 from beam_datasets.cli.listing import info_json
-from beam_datasets.cli.options import STORAGE_OPTIONS, Command
+from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff
-from beam_datasets.errors import BeamDatasetsError, FeatureError, StorageError
+from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.statistics.page import content, script, style
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
@@ -49,6 +50,7 @@ data_dir DATA_DIR  the directory of the datasets
 --no_changes  leave out comparisons of versions that were not made before, which read all examples
 {STORAGE_OPTIONS}
 """,
+    settings={"--to": {"required": True}},
 )
 _POLICY = "default-src 'self' file:; object-src 'none'; base-uri 'none'; form-action 'none'"
 _MAX_NUMBERS = 1000
@@ -78,8 +80,13 @@ def run(args: Sequence[str]) -> int:
     """Writes the site."""
     known = COMMAND.parse(args)
     jinja = framework("jinja2", needed_by="beam-datasets site", name="Jinja", extra="explore")
-    catalogue = pages.Catalogue(catalog.root_dir(known.data_dir, known.storage_options))
-    site = _Site(catalogue, storage.normalize(known.to), (known.url or "").rstrip("/"), jinja)
+    root, target = catalog.root_dir(known.data_dir, known.storage_options), storage.normalize(known.to)
+    if not catalog.list_datasets(root) and not storage.is_dir(root):
+        raise PathNotFoundError(f"{root}: the directory does not exist")
+    if os.path.realpath(target) == os.path.realpath(root):
+        raise UsageError(f"--to {known.to}: expected another directory than that of the datasets, got the same")
+    catalogue = pages.Catalogue(root)
+    site = _Site(catalogue, target, (known.url or "").rstrip("/"), jinja)
     rows = catalogue.index()["datasets"]
     names, previous = [row["dataset"] for row in rows if "error" not in row], ""
     entries = []

@@ -46,6 +46,17 @@ def test_the_site(data, run, tmp_path, monkeypatch):
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
 
 
+def test_directories_that_cannot_be(data, run, tmp_path):
+    code, _, err = run("site", data)
+    assert (code, "--to" in err) == (2, True)
+    code, _, err = run("site", tmp_path / "nothing", "--to", tmp_path / "site")
+    assert (code, "the directory does not exist" in err) == (1, True)
+    code, _, err = run("site", data, "--to", f"{data}/.")
+    assert (code, "expected another directory" in err) == (2, True)
+    assert not (tmp_path / "site").exists()
+    assert not (data / "index.html").exists()
+
+
 def test_damaged_images_are_missing(run, tmp_path):
     class Damaged(bd.DatasetBuilder, skip_registration=True):
         """A dataset."""
