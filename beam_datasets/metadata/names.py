@@ -217,8 +217,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("trian", ["test", "train"])
     " Did you mean 'train'?"
+    >>> did_you_mean("lsit", ["site", "list"])
+    " Did you mean 'list'?"
     """
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known))
+    near.sort(key=lambda other: sorted(other) != sorted(name))  # letters in another order are the likeliest mistake
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
