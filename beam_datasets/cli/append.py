@@ -82,10 +82,10 @@ def run(args: Sequence[str]) -> int:
         keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
         new = [_builder(builders[text], known) if text in builders else text for text in texts]
         options |= {"delete": keys, "num_shards": count}
-        with built(known.dataset, new, options, take_changed=known.take_changed) as (sources, notes):
+        with built(known.dataset, new, options, take_changed=known.take_changed) as (parent, sources, notes):
             for note in notes:
                 say(note)
-            plan = plan_append(known.dataset, sources, **options)
+            plan = plan_append(parent, sources, **options)
             say(_to_come(plan))
             if known.dry_run or not plan.has_changes:
                 unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."

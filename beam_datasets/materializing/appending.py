@@ -292,10 +292,11 @@ class KeyRanges:
         key = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
         text = f"the key {key - (1 << 127)}" if ordered else f"the same key (its hash is {key:032x})"
+        equal = "" if more else ", skip records that are equal (skip_identical)"
         return DuplicateKeyError(
-            f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first (keep_old) or "
-            "the last (replace), or give the new example another key. The two examples:"
-            + "".join(f"\n  {example}" for _, example in shown)
+            f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first "
+            f"(--on_duplicate keep_old) or the last (replace){equal}, or give the new example another key. "
+            "The two examples:" + "".join(f"\n  {example}" for _, example in shown)
         )
 
 
@@ -971,7 +972,7 @@ def append(
         name: value for name, value in locals().items() if name not in ("source", "new", "progress", "take_changed")
     }
     listed = list(new) if isinstance(new, (list, tuple)) else [new]
-    with built(source, listed, options, take_changed=take_changed) as (sources, notes):
+    with built(source, listed, options, take_changed=take_changed) as (source, sources, notes):
         for note in notes:
             warnings.warn(note, stacklevel=2)
         plan = plan_append(source, sources, **options)
@@ -981,10 +982,12 @@ def append(
 @contextlib.contextmanager
 def built(
     source: NameOrDir, new: Sequence[Any], options: Mapping[str, Any], *, take_changed: bool = False
-) -> Iterator[tuple[list[Any], list[str]]]:
-    """Provides what is appended, and notes about it; builders are built in a directory beside the next version.
+) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
+    """Provides what is appended to, what is appended, and notes about it.
 
+    Builders are built in a directory beside the next version.
     Builders of files take only files of which the published version was not built; without any they are left out.
+    That version is then the one to append to, even if another process publishes a higher one in the meantime.
 
     Args:
         source: what is appended to.
@@ -998,7 +1001,7 @@ def built(
         TypeError, ValueError: an option is unusable.
     """
     if not any(hasattr(one, "elsewhere") for one in new):
-        yield list(new), []
+        yield source, list(new), []
         return
     given = inspect.signature(plan_append).bind(source, new, **options)
     given.apply_defaults()
@@ -1027,7 +1030,7 @@ def built(
                     made += map(builder_from_directory, _build(builder, given.arguments["on_duplicate"]))
             else:
                 made.append(one)
-        yield made, notes
+        yield parent.dataset_dir, made, notes
 
 
 def _build(builder: Any, on_duplicate: str) -> list[str]:

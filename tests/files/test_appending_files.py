@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
@@ -65,6 +66,27 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     with pytest.raises(BeamDatasetsError, match=r"3\.csv, line 2: .*bird"):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
+
+
+def test_files_are_appended_to_the_version_that_they_were_compared_with(tmp_path, monkeypatch):
+    def append():
+        files = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data")
+        return bd.append("ds", files, data_dir=tmp_path / "data", on_duplicate="skip_identical")
+
+    def build_while_another_process_appends(*args):
+        built = build(*args)
+        monkeypatch.setattr(appending, "_build", build)
+        append()
+        return built
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
+    Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n", "b,2")
+    build = appending._build
+    monkeypatch.setattr(appending, "_build", build_while_another_process_appends)
+    with pytest.raises(AlreadyPublishedError):
+        append()
+    assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0"]
 
 
 def test_metadata_of_an_author_stay(tmp_path):
