@@ -43,7 +43,7 @@ static uint32_t extend_by_table(uint32_t crc, const uint8_t *data, size_t n) {
 
 #define TARGET __attribute__((target("sse4.2,pclmul")))
 #define WIDE __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
-#define WIDE_FROM 1024 /* bytes; measured */
+#define WIDE_FROM 512 /* bytes; measured */
 #define MOST_WORDS 128 /* of eight bytes, in each of the three stretches */
 #define THREE_FROM 144 /* bytes; measured */
 
@@ -91,21 +91,31 @@ TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, 
     return crc;
 }
 
-/* Of WIDE_FROM bytes or more: 256 bytes at a time count as if they came 256 bytes later, until so many are left. */
+/* What 64 bytes, as four numbers of 16 bytes, count if so many bytes follow; a multiple of 8. */
+WIDE static inline __m512i before(__m512i words, size_t bytes) {
+    __m128i powers = _mm_set_epi64x((long long)shifts[bytes / 8 - 1][1], (long long)shifts[bytes / 8][1]);
+    __m512i by = _mm512_broadcast_i32x4(powers), low = _mm512_clmulepi64_epi128(words, by, 0x00);
+    return _mm512_xor_si512(low, _mm512_clmulepi64_epi128(words, by, 0x11));
+}
+
+/* Of WIDE_FROM bytes or more: what came first is added to the bytes after it until 64 to 127 are left. Zeros in front
+ * of these, which count nothing, make three stretches of them. */
 WIDE static uint32_t extend_wide(uint32_t crc, const uint8_t *data, size_t n) {
     if (n < WIDE_FROM) return extend_by_instruction(crc, data, n);
-    uint8_t last[256];
-    __m512i words[4], by = _mm512_broadcast_i32x4(_mm_set_epi64x((long long)shifts[31][1], (long long)shifts[32][1]));
+    __m512i words[4];
     for (int k = 0; k < 4; k++) words[k] = _mm512_loadu_si512(data + 64 * k);
     words[0] = _mm512_xor_si512(words[0], _mm512_maskz_set1_epi32(1, (int)crc));
     for (data += 256, n -= 256; n >= 256; data += 256, n -= 256)
-        for (int k = 0; k < 4; k++) {
-            __m512i low = _mm512_clmulepi64_epi128(words[k], by, 0x00);
-            __m512i both = _mm512_xor_si512(low, _mm512_clmulepi64_epi128(words[k], by, 0x11));
-            words[k] = _mm512_xor_si512(both, _mm512_loadu_si512(data + 64 * k));
-        }
-    for (int k = 0; k < 4; k++) _mm512_storeu_si512(last + 64 * k, words[k]);
-    return extend_by_instruction(extend_by_instruction(0, last, sizeof last), data, n);
+        for (int k = 0; k < 4; k++)
+            words[k] = _mm512_xor_si512(before(words[k], 256), _mm512_loadu_si512(data + 64 * k));
+    for (size_t k = 0; k < 3; k++) words[3] = _mm512_xor_si512(words[3], before(words[k], 64 * (3 - k)));
+    for (; n >= 64; data += 64, n -= 64)
+        words[3] = _mm512_xor_si512(before(words[3], 64), _mm512_loadu_si512(data));
+    uint8_t last[144] = {0};
+    size_t num_words = (64 + n + 23) / 24, end = 24 * num_words;
+    _mm512_storeu_si512(last + end - n - 64, words[3]);
+    memcpy(last + end - n, data, n);
+    return extend_three(0, last, num_words);
 }
 
 static Extend choose(void) {
