@@ -344,14 +344,15 @@ class Numbers(View):
             return self.rows
         if not self.shape:
             return functools.partial(np.frombuffer, dtype=self.dtype)
-        return self._stored_rows
+        dtype, shape, size = self.dtype, self.shape, self._size
 
-    def _stored_rows(self, column: bytearray) -> list[Any]:
-        """Returns arrays of their own."""
-        numbers = np.frombuffer(column, self.dtype)
-        if len(numbers) == self._size:
-            return [numbers.reshape(self.shape)]
-        return [row.copy() for row in numbers.reshape(-1, *self.shape)]
+        def rows(column: bytearray) -> list[Any]:
+            numbers = np.frombuffer(column, dtype)
+            if len(numbers) == size:  # of one record
+                return [numbers.reshape(shape)]
+            return [row.copy() for row in numbers.reshape(-1, *shape)]
+
+        return rows
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
         """Returns the parts of one array."""
@@ -399,6 +400,18 @@ class Sequences(View):
             return [items]
         ends, items = self._lengths(column).cumsum().tolist(), self._items(found)
         return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
+
+    def maker(self) -> Callable[[Any], Any]:
+        """Returns `rows`, with fewer steps for one record if the numbers are stored as they are."""
+        if self._plain is None or self.length is not None:
+            return self.rows
+        all_rows, dtype = self.rows, self._plain
+
+        def rows(column: Any) -> list[Any]:
+            found, counts = column
+            return [np.frombuffer(found, dtype)] if found and len(counts) == _SIZE_OF_COUNT else all_rows(column)
+
+        return rows
 
     def _items(self, found: bytearray) -> NDArray[Any]:
         """Returns the items of all records, one after the other."""

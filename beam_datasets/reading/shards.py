@@ -238,10 +238,6 @@ class ShardPool:
             self._forget()  # after a fork: connections may be shared, a lock may be held by a thread that is not there
             shard = None
         if shard is not None:
-            try:  # noqa: SIM105 - suppress() takes longer than all the rest
-                self._open.move_to_end(filename)
-            except KeyError:  # another thread has just put it out
-                pass
             return shard
         path, found = storage.join(self.directory, filename), self._found.get(filename)
         shard = Shard(path, num_records, indexed=self.indexed, found=found)
@@ -252,7 +248,7 @@ class ShardPool:
         return shard
 
     def _close_one(self) -> None:
-        """Closes the shard used least lately; where its records are is kept, if that is not too much."""
+        """Closes the shard opened first; where its records are is kept, if that is not too much."""
         filename, shard = self._open.popitem(last=False)
         found = shard.known_offsets if shard.index is None else shard.index
         if found is not None:
