@@ -16,7 +16,6 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import crc32c
 import numpy as np
 
 from beam_datasets import storage
@@ -147,14 +146,14 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         del merge, chunks  # an index takes as much memory
     content = index.to_bytes()
     storage.write_bytes(path + ".index", content)
-    return [_written(group, 0, path, index, checksum, crc32c.crc32c(content))]
+    return [_written(group, 0, path, index, checksum, tfrecord.crc32c(content))]
 
 
 def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksum: int = 0) -> int:
     """Writes the chunks of a `Merge`; returns the CRC-32C of what was written, continued from `checksum`."""
     for chunk in chunks:
         for buffer in chunk:
-            checksum = crc32c.crc32c(buffer, checksum)
+            checksum = tfrecord.crc32c(buffer, checksum)
         writer.write(chunk)
     return checksum
 
@@ -199,7 +198,7 @@ def _write_together(group: Group, payload: memoryview, index: Index, destination
         content = own.to_bytes()
         files += [(shard_name, shard), (f"{shard_name}.index", content)]
         path = storage.join(directory, shard_name)
-        written.append(_written(group, number, path, own, crc32c.crc32c(shard), crc32c.crc32c(content)))
+        written.append(_written(group, number, path, own, tfrecord.crc32c(shard), tfrecord.crc32c(content)))
     storage.write_files(directory, files)
     return written
 
@@ -267,7 +266,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     with storage.open_writer(path) as writer:
         for part in parts:
             for chunk in _file_chunks(part.path, COPY_BYTES):
-                checksum = crc32c.crc32c(chunk, checksum)
+                checksum = tfrecord.crc32c(chunk, checksum)
                 writer.write([chunk])
     index = _joined_index(parts, destination.ordered).to_bytes()
     storage.write_bytes(path + ".index", index)
@@ -276,7 +275,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
         sum(part.num_examples for part in parts),
         sum(part.num_bytes for part in parts),
         sum(part.file_bytes for part in parts),
-        checksum, crc32c.crc32c(index),
+        checksum, tfrecord.crc32c(index),
     )  # fmt: skip
 
 

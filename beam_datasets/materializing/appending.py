@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import crc32c
 import numpy as np
 
 from beam_datasets import catalog, storage
@@ -436,7 +435,7 @@ class MergedSplit:
         storage.write_bytes(path + INDEX_SUFFIX, content)
         count, size = len(index), index.shard_size
         num_bytes = size - tfrecord.OVERHEAD * count
-        return WrittenShard(self.split, shard, 0, path, count, num_bytes, size, checksum, crc32c.crc32c(content))
+        return WrittenShard(self.split, shard, 0, path, count, num_bytes, size, checksum, tfrecord.crc32c(content))
 
 
 @dataclass(frozen=True)

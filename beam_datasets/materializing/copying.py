@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import crc32c
 import numpy as np
 
 from beam_datasets import storage
@@ -213,7 +212,7 @@ class _ShardSource:
                 self._ordered = self._ordered and records.ordered
             for first, places, buffer in records.chunks():
                 records.check(first, places, buffer)
-                self._crc = crc32c.crc32c(buffer, self._crc)
+                self._crc = tfrecord.crc32c(buffer, self._crc)
                 yield buffer
 
     def finish(self, path: str) -> tuple[WrittenShard, bytes]:
@@ -222,5 +221,5 @@ class _ShardSource:
         index = Index(np.concatenate(self._offsets), keys, ordered=self._ordered, unsorted=True)
         content, size, count = index.to_bytes(), index.shard_size, len(index)
         num_bytes = size - tfrecord.OVERHEAD * count
-        checksums = self._crc, crc32c.crc32c(content)
+        checksums = self._crc, tfrecord.crc32c(content)
         return WrittenShard(self._copy.split, self._shard, 0, path, count, num_bytes, size, *checksums), content
