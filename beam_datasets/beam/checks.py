@@ -5,15 +5,18 @@ A Flink cluster is asked by its REST interface for its version, where its worker
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import importlib.util
 import json
 import os
 import socket
 import urllib.request
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import grpc
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     GoogleCloudOptions,
@@ -22,6 +25,7 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     WorkerOptions,
 )
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError, install_command
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     import argparse
 
 CONNECT_SECONDS = 10  # that a server may take to answer
+WORKER_SECONDS = 60  # that a worker may take to start
 CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
@@ -58,10 +63,10 @@ def runner_of(options: PipelineOptions) -> str:
 
 
 def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
-    """Checks that the job service listens, and the worker pool if it is on this machine.
+    """Checks that the job service listens, and that the worker pool, if it is on this machine, starts a worker.
 
     Raises:
-        EngineError: nothing listens.
+        EngineError: nothing listens, or no worker starts.
     """
     portable = options.view_as(PortableOptions)
     if portable.job_endpoint and portable.job_endpoint != "embed":
@@ -74,6 +79,7 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
     if is_pool_here and portable.environment_type == "EXTERNAL" and _address(pool)[0] in HERE:
         advice = "Start one: python -m beam_datasets.beam.worker_pool --port PORT"
         _check_listens(pool, "found no worker pool at", advice)
+        _check_starts_worker(pool)
 
 
 def _check_listens(address: str, problem: str, advice: str) -> None:
@@ -81,6 +87,36 @@ def _check_listens(address: str, problem: str, advice: str) -> None:
         socket.create_connection(_address(address), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise EngineError(f"{problem} {address} ({error}); nothing was published. {advice}") from error
+
+
+def _check_starts_worker(pool: str) -> None:
+    """Has the pool start a worker that connects to this process, and stop it again.
+
+    Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits for ever.
+    """
+    name = f"check-{uuid.uuid4().hex[:8]}"
+    with socket.create_server(("localhost", 0)) as server, grpc.insecure_channel(pool) as channel:
+        server.settimeout(WORKER_SECONDS)
+        here = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{server.getsockname()[1]}")
+        service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        try:
+            request = beam_fn_api_pb2.StartWorkerRequest(
+                worker_id=name, control_endpoint=here, logging_endpoint=here, provision_endpoint=here
+            )
+            problem = service.StartWorker(request, timeout=WORKER_SECONDS).error
+            if not problem:
+                server.accept()[0].close()
+        except (OSError, grpc.RpcError) as error:
+            problem = error.details() if isinstance(error, grpc.Call) else f"none within {WORKER_SECONDS} s"
+        finally:
+            with contextlib.suppress(grpc.RpcError):
+                service.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=name), timeout=CONNECT_SECONDS)
+    if problem:
+        raise EngineError(
+            f"the worker pool at {pool}: expected a worker to start, got: {problem}; nothing was published. "
+            "See what the pool printed. Beam's own pool starts the `python` of its PATH, which may lack apache-beam; "
+            "python -m beam_datasets.beam.worker_pool starts its own Python."
+        )
 
 
 def _address(endpoint: str) -> tuple[str, int]:

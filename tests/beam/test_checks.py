@@ -2,16 +2,22 @@
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beam_datasets.beam import checks
 from beam_datasets.beam.engine import choose_engine
+from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port
 
 JOBS = [("1", "a"), ("2", "b")]
@@ -21,11 +27,75 @@ def portable(**given: str) -> PipelineOptions:
     return PipelineOptions(["--runner=PortableRunner", *(f"--{name}={value}" for name, value in given.items())])
 
 
-def test_servers_that_listen() -> None:
+class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """A pool that starts no worker, and reports this error.
+
+    Attributes:
+        names: of the workers that it was asked to start, then of those that it was asked to stop.
+    """
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+        self.names: list[str] = []
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        self.names.append(request.worker_id)
+        return beam_fn_api_pb2.StartWorkerResponse(error=self.error)
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        self.names.append(request.worker_id)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+
+def pool(address: str) -> PipelineOptions:
+    return portable(environment_type="EXTERNAL", environment_config=address)
+
+
+def test_a_job_service_that_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        here = f"127.0.0.1:{listening.getsockname()[1]}"
-        given = portable(job_endpoint=here, environment_type="EXTERNAL", environment_config=here)
-        checks.check_servers(given, is_pool_here=True)
+        checks.check_servers(portable(job_endpoint=f"127.0.0.1:{listening.getsockname()[1]}"), is_pool_here=True)
+
+
+@pytest.mark.slow
+def test_pools_that_start_workers(tmp_path: Path) -> None:
+    with own_pool(tmp_path) as ours, pool_of(f'exec {sys.executable} "$@"', tmp_path) as beams:
+        for address in (ours.options[-1].partition("=")[2], beams):
+            checks.check_servers(pool(address), is_pool_here=True)
+
+
+def test_a_pool_whose_python_lacks_beam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error: the runner would wait for its workers for ever."""
+    monkeypatch.setattr(checks, "WORKER_SECONDS", 2)
+    with pool_of(f'exec {sys.executable} -S "$@"', tmp_path) as address:
+        with pytest.raises(checks.EngineError, match="none within 2 s; nothing was published"):
+            checks.check_servers(pool(address), is_pool_here=True)
+        checks.check_servers(pool(address), is_pool_here=False)
+    assert "No module named 'apache_beam'" in (tmp_path / "pool.log").read_text()
+
+
+@pytest.mark.parametrize("error, message", [("", "none within 0.2 s"), ("out of memory", "got: out of memory")])
+def test_a_pool_that_starts_no_worker(error: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "WORKER_SECONDS", 0.2)
+    server, idle = grpc.server(futures.ThreadPoolExecutor()), Pool(error)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(idle, server)
+    address = f"localhost:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        with pytest.raises(checks.EngineError, match=f"the worker pool at {address}: .*{message}"):
+            checks.check_servers(pool(address), is_pool_here=True)
+    finally:
+        server.stop(None).wait()
+    started, stopped = idle.names
+    assert started == stopped
+
+
+def test_a_server_that_is_not_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "WORKER_SECONDS", 0.2)
+    monkeypatch.setattr(checks, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(checks.EngineError, match=f"the worker pool at {address}: expected a worker to start"):
+            checks.check_servers(pool(address), is_pool_here=True)
 
 
 @pytest.mark.parametrize(
@@ -47,11 +117,10 @@ def test_no_server(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CONNECT_SECONDS", 0.1)
     with pytest.raises(checks.EngineError, match=f"no job service listens at {endpoint}"):
         checks.check_servers(portable(job_endpoint=endpoint), is_pool_here=True)
-    pool = portable(environment_type="EXTERNAL", environment_config=endpoint)
-    checks.check_servers(pool, is_pool_here=False)
+    checks.check_servers(pool(endpoint), is_pool_here=False)
     if endpoint.startswith(("127", "localhost:")):
         with pytest.raises(checks.EngineError, match=f"found no worker pool at {endpoint}"):
-            checks.check_servers(pool, is_pool_here=True)
+            checks.check_servers(pool(endpoint), is_pool_here=True)
 
 
 class JobManager:
