@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.cli.examples import feature_at, line_width, value_text
-from beam_datasets.cli.printing import table
+from beam_datasets.cli.examples import feature_at, value_text
+from beam_datasets.cli.printing import line_width, table
 from beam_datasets.diffing.result import KINDS
 
 if TYPE_CHECKING:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.cli.printing import printable
+from beam_datasets.cli.printing import printable, text_width
 from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import innermost
@@ -19,20 +17,15 @@ if TYPE_CHECKING:
 
     from beam_datasets.features import FeatureConnector
 
-WIDTH = 100  # of lines that do not go to a terminal
 _SHOWN = 8  # numbers of an array
 _LEAST = 20  # characters of a value, however long its name is
 
 
-def line_width() -> int:
-    """Returns how many characters a line may have."""
-    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-
-
-def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterator[tuple[str, str]]:
-    """Yields (path, printable `path: value`) of all features of an example, nested ones with slashes in their paths."""
+def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterator[str]:
+    """Yields a printable `path: value` for each feature of an example, nested ones with slashes in their paths."""
     for path, value, leaf in leaves_with_features(example, feature):
-        yield path, printable(f"{path}: {value_text(value, leaf, width - len(path) - 2)}")
+        name = printable(path)
+        yield f"{name}: {printable(value_text(value, leaf, width - text_width(name) - 2))}"
 
 
 def leaves_with_features(
@@ -91,11 +84,11 @@ def _text(value: bytes | str, width: int) -> str:
     if isinstance(value, bytes):
         with contextlib.suppress(UnicodeDecodeError):
             text = value.decode("utf-8")
-    if len(text) <= width and len(repr(text)) <= width:
+    if len(text) <= width and text_width(repr(text)) <= width:
         return repr(text)
     counted = f" ... ({len(text):,} {'bytes' if isinstance(text, bytes) else 'characters'})"
     shown = text[: max(width - len(counted), _LEAST)]
-    while len(shown) > 1 and len(repr(shown)) + len(counted) > max(width, _LEAST):
+    while len(shown) > 1 and text_width(repr(shown)) + len(counted) > max(width, _LEAST):
         shown = shown[:-1]
     return repr(shown) + counted
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import json
-import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.examples import feature_lines, leaves_with_features, line_width
-from beam_datasets.cli.images import files_in, pillow, to_image
+from beam_datasets.cli.examples import feature_lines, leaves_with_features
+from beam_datasets.cli.images import files_in, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
-from beam_datasets.cli.printing import say
+from beam_datasets.cli.printing import line_width, say
 from beam_datasets.exporting.jsonl import numbers_json
 from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
@@ -26,16 +23,9 @@ from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from beam_datasets.features import FeatureConnector
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
-THUMBNAIL_COLUMNS = 48
-_MIN_COLUMNS = 16  # images with fewer pixels are enlarged
-_UPPER, _RESET = "▀", "\x1b[0m"
 _PICTURES = (Image, Video)
 
 COMMAND = Command(
@@ -47,14 +37,8 @@ COMMAND = Command(
 --count N  how many examples; default 3
 --json  print them as JSON; stored files and other bytes that are not UTF-8 are {{"b64": "..."}}
 --images DIR  write their images as files into a directory
---thumbnails  show their images in the terminal, in 24-bit colours; default: if it is one
---no_thumbnails  show no images
 """,
-    settings={
-        "--count": {"default": 3},
-        "--thumbnails": {"default": None},
-        "--no_thumbnails": {"action": "store_false", "dest": "thumbnails"},
-    },
+    settings={"--count": {"default": 3}},
 )
 
 
@@ -63,8 +47,8 @@ def run(args: Sequence[str]) -> int:
     known = COMMAND.parse(args)
     if known.count < 0:
         raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
-    if known.json and (known.images or known.thumbnails):
-        raise UsageError("--json shows no images: leave out --images and --thumbnails, or --json")
+    if known.json and known.images:
+        raise UsageError("--json writes no images: leave out --images or --json")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits))
     if known.json:
@@ -76,13 +60,13 @@ def run(args: Sequence[str]) -> int:
         if not skip_decoding(features, *_PICTURES):
             raise UsageError(f"{published.info.display_name} has no images for --images {known.images}")
         storage.make_dirs(known.images)
-    pictures = terminal_shows_colours() if known.thumbnails is None else known.thumbnails
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
-    records, shown = dataset.raw(), dataset.map(lambda example: list(_lines(example, features, pictures)))
+    records, width = dataset.raw(), line_width() - 2
+    shown = dataset.map(lambda example: list(feature_lines(example, features, width)))
     for i in range(min(known.count, len(dataset))):
         say(f"\nexample {i}")
         for line in shown[i]:
-            print(f"  {line}")
+            say(f"  {line}")
         if known.images:
             for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")
@@ -114,53 +98,6 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, RaggedArray):
         return _as_json(value.to_list())
     return list(map(_as_json, value)) if isinstance(value, (Sequence, np.ndarray)) else value
-
-
-def _lines(example: Any, features: FeatureConnector, pictures: bool) -> Iterator[str]:
-    leaves = leaves_with_features(example, features)
-    images = {path: value for path, value, leaf in leaves if isinstance(leaf, _PICTURES)}
-    for path, line in feature_lines(example, features, line_width() - 2):
-        yield line
-        if pictures and isinstance(images.get(path), np.ndarray) and images[path].ndim in (3, 4):
-            yield from thumbnail(images[path], min(THUMBNAIL_COLUMNS, line_width() - 4))
-
-
-# --------------------------------------------------------------------------------------------------------- thumbnails
-
-# A character is two pixels, the foreground above the background. Escape sequences: ISO 8613-6
-# (`ESC [ 38 ; 2 ; r ; g ; b m`); U+2580 is the upper half block.
-
-
-def terminal_shows_colours() -> bool:
-    """Returns whether thumbnails can be shown: on a terminal, unless NO_COLOR is set (no-color.org), with Pillow."""
-    shown = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
-    return shown and importlib.util.find_spec("PIL") is not None
-
-
-def thumbnail(array: NDArray[Any], columns: int) -> list[str]:
-    """Returns the lines that show an image.
-
-    Args:
-        array: see `to_image`; of several frames the first is shown.
-        columns: maximum number of characters of a line.
-    """
-    if not array.size:
-        return []
-    image = to_image(array[0] if array.ndim == 4 else array)
-    times = max(1, min(-(-_MIN_COLUMNS // image.width), columns // image.width))
-    width = min(image.width, columns)
-    height = max(1, round(image.height * width / image.width))
-    pixels = np.asarray(image.resize((width, height), pillow().Resampling.BOX))  # means
-    pixels = pixels.repeat(times, axis=0).repeat(times, axis=1)
-    if len(pixels) % 2:
-        pixels = np.concatenate([pixels, np.zeros_like(pixels[:1])])
-    return [_line(above, below) for above, below in zip(pixels[::2].tolist(), pixels[1::2].tolist())]
-
-
-def _line(above: list[list[int]], below: list[list[int]]) -> str:
-    colours = [";".join(map(str, [38, 2, *upper, 48, 2, *lower])) for upper, lower in zip(above, below)]
-    changes = [f"\x1b[{now}m" if now != before else "" for before, now in zip(["", *colours], colours)]
-    return "".join(change + _UPPER for change in changes) + _RESET
 
 
 # -------------------------------------------------------------------------------------------------------------- files

@@ -36,7 +36,7 @@ def pillow() -> Any:
     Raises:
         MissingDependencyError: Pillow is not installed.
     """
-    with needs("thumbnails need Pillow", "image"):
+    with needs("pictures need Pillow", "image"):
         from PIL import Image
     return Image
 

@@ -94,7 +94,7 @@ def run_list(args: Sequence[str]) -> int:
                 [*row, each["published"] or "?", ", ".join(each["tags"]), _contents(each)]
                 for row, each in zip(rows, found)
             ]
-        say(table(header, rows, left=(0, 4, 5, 6)))
+        say(table(header, rows, left=(0, 4, 5, 6), short=(6,)[: known.versions]))
     return 0
 
 

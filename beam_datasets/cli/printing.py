@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 import sys
 import time
+import unicodedata
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from beam_datasets.generate.progress import Progress
     from beam_datasets.metadata.splits import SplitInfo
 
+WIDTH = 100  # of lines that do not go to a terminal
+MIN_WIDTH = 12  # of a column that is cut
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - set(map(ord, "\n\t"))
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # let a line be shown in another order
 _ESCAPES = {code: ascii(chr(code))[1:-1] for code in _CONTROLS | _DIRECTIONS}
@@ -63,19 +67,58 @@ def size_text(num_bytes: int) -> str:
     return f"{size:.1f} {' KMGT'[unit]}iB"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,)) -> str:
+def line_width() -> int:
+    """Returns how many columns a line may have; `WIDTH` where standard output is not a terminal."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+
+
+def text_width(text: str) -> int:
+    """Returns the columns of a terminal that a text takes.
+
+    >>> text_width("cat"), text_width("日本"), text_width("e\u0301")
+    (3, 4, 1)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text if not unicodedata.combining(c))
+
+
+def cut(text: str, width: int) -> str:
+    """Returns a text whose end is replaced by `...` if it takes more columns, 4 or more.
+
+    >>> cut("elephant", 8), cut("elephants", 8), cut("日本日本日本", 8)
+    ('elephant', 'eleph...', '日本...')
+    """
+    if text_width(text) <= width:
+        return text
+    text = text[: width - 3]
+    while text_width(text) > width - 3:
+        text = text[:-1]
+    return f"{text}..."
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,), short: Sequence[int] = ()
+) -> str:
     """Returns columns of text, those of `left` aligned left, the others right.
+
+    Those of `short` are cut, to 12 characters at least, if lines were wider than the terminal.
 
     >>> print(table(["split", "examples"], [["train", 1000]]))
     split  examples
     train     1,000
     """
-    cells = [list(header), *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    lines = (
-        "  ".join(f"{cell:{'<' if i in left else '>'}{width}}" for i, (cell, width) in enumerate(zip(row, widths)))
-        for row in cells
-    )
+    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in [header, *rows]]
+    cells = [[printable(text).replace("\n", r"\n").replace("\t", r"\t") for text in row] for row in texts]
+    widths = [max(map(text_width, column)) for column in zip(*cells)]
+    for i in short if sys.stdout.isatty() else ():
+        over = sum(widths) + 2 * len(widths) - 2 - line_width()
+        widths[i] = min(widths[i], max(widths[i] - over, MIN_WIDTH))
+    lines = []
+    for row in cells:
+        shown = [cut(cell, width) for cell, width in zip(row, widths)]
+        gaps = [" " * (width - text_width(cell)) for cell, width in zip(shown, widths)]
+        lines.append("  ".join(c + gap if i in left else gap + c for i, (c, gap) in enumerate(zip(shown, gaps))))
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
-from beam_datasets.cli.printing import plural, say, table
+from beam_datasets.cli.printing import cut, plural, say, table
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
@@ -163,16 +163,12 @@ def lines(found: Statistics) -> Iterator[str]:
         yield f"{found.dataset}, {name}: {plural(part['examples'], 'example')}"
         yield from [""] * bool(part["features"])
         rows = [row for path, feature in part["features"].items() for row in _rows(path, feature)]
-        width = max(map(len, ["feature", *(row[0] for row in rows)]))
         if rows:
-            cells = [[f"{row[0]:{width}}  {row[1]}".rstrip(), *row[2:]] for row in rows]
-            yield table([f"{'feature':{width}}  type", *_HEADER], cells)
+            yield table(["feature", "type", *_HEADER], rows, left=(0, 1), short=(0,))
         for title, text_of in (("most frequent", _frequent), ("also", _special_values)):
             texts = [(path, text) for path, feature in part["features"].items() if (text := text_of(feature))]
             if texts:
-                yield f"\n{title}"
-                width = max(len(path) for path, _ in texts)
-                yield from (f"{path:{width}}  {text}" for path, text in texts)
+                yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(0, 1))}"
     if found.unknown:
         yield f"\nleft out, as their class is not known here: {', '.join(found.unknown)}"
 
@@ -204,8 +200,7 @@ def _frequent(feature: dict[str, Any]) -> str:
     about = "" if feature.get("top_exact", True) else "~"
     texts, width = [], 0
     for value, count in top[:_SHOWN]:
-        long = len(value) > _LABEL_WIDTH and feature["kind"] != "number"
-        shown = value[: _LABEL_WIDTH - 3] + "..." if long else value
+        shown = value if feature["kind"] == "number" else cut(value, _LABEL_WIDTH)
         shown = repr(shown) if feature["kind"] == "text" else shown
         texts.append(f"{shown} {about}{share_text(count, feature['values'])}")
         width += len(texts[-1]) + 2

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from beam_datasets import features
 from beam_datasets.cli.examples import value_text
-from beam_datasets.cli.head import thumbnail
 from beam_datasets.cli.images import to_image
 from beam_datasets.cli.slices import bar
 from beam_datasets.errors import DatasetNotFoundError
@@ -29,7 +27,6 @@ from tests.reading.conftest import write_dataset
 
 TFDS = Path(__file__).parents[1] / "data" / "tfds"
 MANY = TFDS / "spec_many" / "2.0.1"
-CELL = re.compile(r"(?:\x1b\[38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m)?▀")
 
 
 @pytest.fixture(scope="module")
@@ -164,35 +161,6 @@ def test_images_of_floats_are_written_as_pictures(run, tmp_path):
     assert np.array(Image.open(file))[..., 0].tolist() == (depth[..., 0] / 4 * 255).astype(np.uint8).tolist()
 
 
-def cells(lines):
-    """Returns the pixels that a terminal would show."""
-    rows = []
-    for line in lines:
-        colours = []
-        for cell in CELL.finditer(line):
-            colours.append(cell.groups() if cell[1] else colours[-1])
-        numbers = np.array(colours, np.uint8)
-        rows += [numbers[:, :3], numbers[:, 3:]]
-    return np.stack(rows)
-
-
-@given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 40), st.integers(16, 60), st.sampled_from([1, 3]))))
-def test_a_thumbnail_has_the_pixels_of_the_image(image):
-    pixels = np.broadcast_to(image, (*image.shape[:2], 3))
-    shown = cells(thumbnail(image, 60))
-    assert (shown[: len(pixels)] == pixels).all()
-    assert len(shown) == len(pixels) + len(pixels) % 2
-
-
-def test_thumbnails_are_means_and_tiny_images_grow():
-    image = np.arange(64 * 32, dtype=np.uint16).reshape(64, 32, 1).astype(np.uint8)
-    shown = cells(thumbnail(image, 16))
-    assert shown.shape == (32, 16, 3)
-    means = image.reshape(32, 2, 16, 2).astype(float).mean((1, 3))
-    assert abs(shown[..., 0] - means).max() <= 1
-    assert cells(thumbnail(np.array([[[255, 0, 0]], [[0, 0, 255]]], np.uint8), 48)).shape == (32, 16, 3)
-
-
 @pytest.mark.parametrize(
     "pixel, colour",
     [
@@ -206,14 +174,6 @@ def test_thumbnails_are_means_and_tiny_images_grow():
 )
 def test_pixels_as_colours(pixel, colour):
     assert to_image(pixel.reshape(1, 1, -1)).getpixel((0, 0)) == colour
-
-
-def test_thumbnails_when_asked_for(run):
-    assert "▀" not in run("head", MANY)[1]
-    shown = run("head", MANY, "--thumbnails", "--count", 1)[1]
-    image = builder_from_directory(MANY).as_dataset(split="train")[0]["image"]
-    after = shown.partition("  image: ")[2].splitlines()[1:]
-    assert (cells(after[:6])[::4, ::4] == image).all()  # of 4 columns each is shown as 4
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.printing import printable
+from beam_datasets.cli.printing import printable, table, text_width
 from tests.exporting.conftest import dataset_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e"
@@ -63,7 +63,7 @@ def evil(tmp_path_factory):
     "args",
     [
         ("info", "made"),
-        ("head", "made", "--thumbnails"),
+        ("head", "made"),
         ("stats", "made", "--no_save", "--num_workers=1"),
         ("diff", "made:1.0.0", "made:2.0.0"),
         ("slices", "made", "train"),
@@ -81,6 +81,22 @@ def test_no_command_lets_it_through(evil, args, capsys):
     printed = capsys.readouterr()
     assert printed.out + printed.err
     assert not controls(printed.out + printed.err)
+
+
+def test_tables_are_aligned_and_cut_in_a_terminal(monkeypatch):
+    rows = [["a", 1_000_000], ["日本" * 9, 2], ["c\x1b[2J\n", 3]]
+    whole = table(["feature", "values"], rows, short=(0,)).splitlines()
+    assert {text_width(line) for line in whole} == {4 * 9 + 2 + 9}
+    assert whole[2].startswith("日本" * 9)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "23")
+    assert table(["feature", "values"], rows, short=(0,)).splitlines() == [
+        "feature" + 5 * " " + "     values",
+        "a" + 11 * " " + "  1,000,000",
+        "日本日本..." + " " + 10 * " " + "2",
+        r"c\x1b[2J\n" + 2 * " " + 10 * " " + "3",
+    ]
+    assert table(["feature", "values"], rows).splitlines()[2] == whole[2]  # names to be typed are not cut
 
 
 # ------------------------------------------------------------------------------------------ streams that are not UTF-8
@@ -104,7 +120,7 @@ COMMANDS = {  # arguments -> exit code
     "info made": 0,
     "info made --json": 0,
     "list": 0,
-    "head made --thumbnails": 0,
+    "head made": 0,
     "slices made train[:50%]": 0,
     "stats made --html {folder}/page.html --num_workers 1": 0,
     "stats made --json": 0,
