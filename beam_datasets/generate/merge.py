@@ -37,6 +37,7 @@ MIN_CHUNK_BYTES = 1 << 20  # fits the processor's cache; small buffers are used 
 MAX_OPEN_FILES = 500
 READS_AT_ONCE = 16
 PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
+_RANKS = 1 << 16  # of which what follows each other is found together
 MIN_RUN_BYTES = 16 << 10  # of records that follow each other, on average, so that they need not be gathered
 
 
@@ -211,8 +212,29 @@ class Merge:
             num_bytes = int(sizes.sum(dtype=np.int64))
             number = self.read_size.chunks(len(self.blocks), num_bytes)
             chunk_bytes = num_bytes // number + int(sizes.max(initial=0))  # so that no small one is left
-        for start, stop in _cuts(sizes, chunk_bytes):
-            yield from self._gather(self.order[start:stop])
+        for _, some in itertools.groupby(_cuts(sizes, chunk_bytes), lambda cut: cut[0] // _RANKS):
+            cuts = list(some)
+            places = self.order[cuts[0][0] : cuts[-1][1]]
+            bounds = np.array([start for start, _ in cuts] + [cuts[-1][1]]) - cuts[0][0]
+            block_of, starts = self.block_of[places], self.starts[places]
+            ends = starts + self.sizes[places]
+            breaks = np.flatnonzero((starts[1:] != ends[:-1]) | (block_of[1:] != block_of[:-1])) + 1
+            if (len(breaks) + len(cuts)) * MIN_RUN_BYTES > (ends - starts).sum():
+                for start, stop in itertools.pairwise(bounds.tolist()):
+                    yield from self._gather(places[start:stop])
+                continue
+            firsts = np.union1d(breaks, bounds[:-1])
+            lasts = np.append(firsts[1:], len(places)) - 1
+            runs = list(zip(block_of[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist()))
+            for start, stop in itertools.pairwise(np.searchsorted(firsts, bounds).tolist()):
+                yield self._read(runs[start:stop])
+
+    def _read(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:
+        """Returns the bytes of runs (block, start, end), which ascend in each block; reads one range of each block."""
+        lows, highs = {block: start for block, start, _ in reversed(runs)}, {block: end for block, _, end in runs}
+        found = self.for_all(lambda block: self.blocks[block].read(lows[block], highs[block]), lows)
+        views = {block: memoryview(data) for block, data in zip(lows, found)}
+        return [views[block][start - lows[block] : end - lows[block]] for block, start, end in runs]
 
     def _gather(self, places: NDArray[np.intp]) -> Iterator[list[Buffer]]:
         """Yields the framed records at these places, in this order; reads the range of each block once."""
@@ -230,14 +252,6 @@ class Merge:
             self.for_all(lambda block, low, high: block.read(low, high), some, lows.tolist(), highs.tolist())
         )
         starts -= lows[block_of]
-        ends = starts + sizes
-        follows = (starts[1:] == ends[:-1]) & (block_of[1:] == block_of[:-1])
-        if (len(follows) + 1 - np.count_nonzero(follows)) * MIN_RUN_BYTES <= sizes.sum():
-            views, cuts = [memoryview(some) for some in ranges], np.flatnonzero(~follows)
-            firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(follows))
-            runs = zip(block_of[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist())
-            yield [views[block][start:stop] for block, start, stop in runs]
-            return
         for first, stop in _cuts(sizes, PIECE_BYTES):
             piece = slice(first, stop)
             yield [gather(ranges, block_of[piece], starts[piece], sizes[piece])]

@@ -1,5 +1,7 @@
 """Shards against the obvious: sort all examples, frame them one by one, cut."""
 
+import contextlib
+import dataclasses
 import itertools
 import os
 import random
@@ -8,11 +10,13 @@ import signal
 import crc32c
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate import histogram, plan, shard_writer
+from beam_datasets.generate import histogram, merge, plan, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, key_array, merge_unique, size_array, split_by_key
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.shards import shard_ends
@@ -115,6 +119,35 @@ def test_integer_keys_keep_their_order(tmp_path):
     blocks = build_blocks(examples, 4, ordered=True)
     shards = write_all(blocks, plan.ShardingOptions(num_shards=5, ordered=True), tmp_path)
     check(shards, expected_files(examples, 5, lambda key: (key + 2**127).to_bytes(16, "big")))
+
+
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=60),
+    runs=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20)), min_size=1),
+    left_out=st.sets(st.integers(0, 59)),
+    chunk_bytes=st.integers(1, 400),
+    ranks=st.integers(1, 30),
+    run_bytes=st.sampled_from([1, 60, 1 << 20]),
+)
+def test_chunks_are_the_records_in_order(sizes, runs, left_out, chunk_bytes, ranks, run_bytes):
+    """Whether they follow each other in a block or not, and with records between them that are not written."""
+    dealt = list(itertools.chain.from_iterable([block] * length for block, length in runs))
+    records = [bytes([65 + key % 26]) * size for key, size in enumerate(sizes)]
+    builders = [BlockBuilder("train", bytes, block_size=1 << 40, ordered=True) for _ in range(4)]
+    for key, record in enumerate(records):
+        builders[dealt[key % len(dealt)]].add(key, record)
+    blocks = [block for builder in builders if (block := builder.flush()) is not None]
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setattr(merge, "_RANKS", ranks)
+        patch.setattr(merge, "MIN_RUN_BYTES", run_bytes)
+        whole = merge.Merge.of(blocks, stack)
+        kept = [key for key in range(len(records)) if key not in left_out]
+        chunks = list(dataclasses.replace(whole, order=whole.order[kept]).chunks(chunk_bytes))
+    assert b"".join(map(bytes, itertools.chain.from_iterable(chunks))) == b"".join(
+        tfrecord.frame(records[key]) for key in kept
+    )
+    largest = max((len(records[key]) + 16 for key in kept), default=0)
+    assert all(sum(map(len, chunk)) <= max(chunk_bytes, largest) for chunk in chunks)
 
 
 @pytest.mark.parametrize("num_shards", [2, 200])
