@@ -116,7 +116,19 @@ class InterleaveOrder:
         stop = len(self) if stop is None else stop
         if not 0 <= start <= stop <= len(self):
             raise IndexError(f"[{start}, {stop}) is not a range of positions within [0, {len(self)})")
-        return _limited(self._chunks(start), stop - start)
+        return self._walked(start, stop)
+
+    def _walked(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+        num_visits = _FIRST_VISITS
+        while start < stop:
+            count = min(num_visits * self._block, stop - start)
+            files, firsts, counts = self.pieces(np.array([start]), np.array([count]))
+            is_next = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + counts)[:-1])
+            if is_next.any():
+                heads = np.flatnonzero(np.append(True, ~is_next))
+                files, firsts, counts = files[heads], firsts[heads], np.add.reduceat(counts, heads)
+            yield files, firsts, counts
+            start, num_visits = start + count, min(2 * num_visits, _MOST_VISITS)
 
     def pieces(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the same arrays for ranges of positions, each given by its start and its count, of at least 1.
@@ -218,21 +230,6 @@ class InterleaveOrder:
         visits, within = np.divmod(positions + short[np.searchsorted(read, positions, side="right")], self._block)
         return visits, within
 
-    def _chunks(self, start: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Arrays (files, first indices, counts) of the visits from position `start` on."""
-        _, end = self._schedule
-        if start < self._tail.start:
-            visit, within = (int(number[0]) for number in self._visits(np.array([start])))
-            at_once = _FIRST_VISITS
-            while visit < end:
-                stop = min(visit + at_once, end)
-                files, firsts = self._slots.read_between(visit, stop)
-                counts = np.minimum(self.lengths[files] - firsts, self._block)
-                yield _skipped(files, firsts, counts, within)
-                visit, within = stop, 0
-                at_once = min(2 * at_once, _MOST_VISITS)
-        yield from self._tail.chunks(max(0, start - self._tail.start))
-
 
 @dataclass(frozen=True)
 class _Slots:
@@ -262,25 +259,6 @@ class _Slots:
         """The file that each visit reads, and the index in it where the visit begins."""
         files = self.files[np.searchsorted(self.keys, visits % self.cycle * self.span + visits, side="right") - 1]
         return files, (visits - self.firsts[files]) // self.cycle * self.block
-
-    def read_between(self, visit: int, stop: int) -> tuple[Ints, Ints]:
-        """The same for the visits [visit, stop), without a search for each: a slot's files, as often as visited."""
-        cycle, block = self.cycle, self.block
-        if stop - visit < 4 * cycle:  # too few of each slot
-            return self.read_at(np.arange(visit, stop))
-        begin, end = visit // cycle, -(-stop // cycle)  # rounds
-        slots = np.arange(cycle) * (self.span + 1)  # the key of each slot's visit in round 0
-        lows = np.searchsorted(self.keys, slots + begin * cycle, side="right") - 1
-        highs = np.searchsorted(self.keys, slots + (end - 1) * cycle, side="right")
-        ends = np.cumsum(highs - lows)
-        files = self.files[np.arange(ends[-1]) + np.repeat(highs - ends, highs - lows)]
-        rounds = self.firsts[files] // cycle
-        opened = np.maximum(rounds, begin)
-        times = np.diff(opened, append=end)
-        times[ends - 1] = end - opened[ends - 1]
-        by_slot, part = (cycle, end - begin), slice(visit - begin * cycle, stop - begin * cycle)
-        firsts = (np.arange(begin, end) - np.repeat(rounds, times).reshape(by_slot)) * block
-        return np.repeat(files, times).reshape(by_slot).T.ravel()[part], firsts.T.ravel()[part]
 
 
 @dataclass(frozen=True)
@@ -351,20 +329,6 @@ class _Tail:
         visits = np.cumsum(counts * (self._closings + 1 - openings))
         return np.concatenate([np.zeros(1, np.int64), visits[:-1]]), openings, counts
 
-    def chunks(self, position: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Arrays (files, first indices, counts) of the visits from `position`, counted from the tail's start."""
-        last = int(self.left.max(initial=-1)) // self.block
-        at_once = max(1, _MOST_VISITS // max(1, len(self.files)))
-        round_, skip = 0, position
-        if position:
-            round_, skip = (int(numbers[0]) for numbers in self._rounds(np.array([position]))[1:])
-        while round_ <= last:
-            read = np.arange(round_, min(round_ + at_once, last + 1))[:, None] * self.block
-            counts = np.clip(self.left - read, 0, self.block)
-            files = np.broadcast_to(self.files, counts.shape)
-            yield _skipped(files.ravel(), (self.done + read).ravel(), counts.ravel(), skip)
-            round_, skip = round_ + at_once, 0
-
     @functools.cached_property
     def _closings(self) -> Ints:
         """The rounds in which files end, ascending. Each closes a stretch of rounds that read the same files."""
@@ -386,37 +350,6 @@ class _Tail:
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(lefts)])
         before: Ints = sums[ended] + (len(lefts) - ended) * rounds * self.block
         return before
-
-
-def _skipped(files: Ints, firsts: Ints, counts: Ints, skip: int) -> tuple[Ints, Ints, Ints]:
-    """The reads without the first `skip` examples and without empty ones; those that go on in a file are joined."""
-    if not skip and bool((counts > 0).all()) and bool((files[1:] != files[:-1]).all()):
-        return files, firsts, counts
-    ends = np.cumsum(counts)
-    begins = np.maximum(firsts, firsts + counts - (ends - skip))
-    ends = np.maximum(ends - skip, 0)
-    some = np.flatnonzero(np.diff(ends, prepend=0) > 0)
-    files, begins, stops = files[some], begins[some], (firsts + counts)[some]
-    heads = np.flatnonzero((np.diff(files, prepend=-1) != 0) | (begins != np.concatenate([[-1], stops[:-1]])))
-    if not len(heads):
-        return files, begins, stops
-    return files[heads], begins[heads], stops[np.concatenate([heads[1:], [len(stops)]]) - 1] - begins[heads]
-
-
-def _limited(chunks: Iterator[tuple[Ints, Ints, Ints]], left: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yields the visits of the chunks up to `left` examples."""
-    while left:
-        files, firsts, counts = next(chunks)
-        more = int(counts.sum())
-        if more > left:
-            ends = np.cumsum(counts)
-            n = int(np.searchsorted(ends, left)) + 1
-            files, firsts, counts = files[:n], firsts[:n], counts[:n].copy()
-            counts[-1] -= int(ends[n - 1]) - left
-            more = left
-        left -= more
-        if more:
-            yield files, firsts, counts
 
 
 def _checked_lengths(lengths: Sequence[int] | NDArray[Any]) -> Ints:
