@@ -18,10 +18,8 @@ NATIVE = Extension(
     depends=[*sorted(glob("beam_datasets/native/*.h")), STUBS],
     define_macros=[("INTERFACE", str(INTERFACE)), *([("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [])],
     py_limited_api=LIMITED_API,
-    extra_compile_args=[]
-    if sys.platform == "win32"
-    else ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
-    extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
+    extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
+    extra_link_args=["-pthread"],
     optional=True,  # without a compiler the package is installed all the same, and does the same in Python
 )
 

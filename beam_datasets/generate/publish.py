@@ -16,6 +16,7 @@ import hashlib
 import json
 import logging
 import platform
+import resource
 import sys
 import time
 import uuid
@@ -708,12 +709,8 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], s
     )
 
 
-def _peak_memory() -> int | None:
-    """Returns the largest memory of this process in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # as on Windows
-        return None
+def _peak_memory() -> int:
+    """Returns the largest memory of this process in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

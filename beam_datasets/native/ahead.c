@@ -9,7 +9,6 @@
 #include "native.h"
 #include "ahead.h"
 
-#ifndef _WIN32
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -157,11 +156,7 @@ static PyObject *set_threads(PyObject *Py_UNUSED(module), PyObject *number) {
     return PyLong_FromLong(__atomic_exchange_n(&max_threads, wanted, __ATOMIC_RELAXED));
 }
 
-#endif
-
 PyMethodDef ahead_methods[] = {
-#ifndef _WIN32
     {"set_threads", set_threads, METH_O, set_threads_doc},
-#endif
     {NULL, NULL, 0, NULL},
 };

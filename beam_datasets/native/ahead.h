@@ -23,10 +23,4 @@ int ahead_take(Task *task);
 /* For work that may end early: whether its result is waited for. Needs no GIL. */
 int ahead_is_wanted(const Task *task);
 
-#ifdef _WIN32 /* which lacks POSIX threads */
-#define ahead_is_on() 0
-#define ahead_submit(task) ((void)(task))
-#define ahead_take(task) ((void)(task), 0)
-#endif
-
 #endif

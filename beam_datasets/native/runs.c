@@ -6,7 +6,6 @@
 #include "chunk.h"
 #include "ahead.h"
 
-#ifndef _WIN32
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -264,17 +263,7 @@ static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return PyErr_NoMemory();
 }
 
-#else
-
-PyObject *chunk_read(PyObject *Py_UNUSED(cursor), const Visits *Py_UNUSED(visits), Py_ssize_t Py_UNUSED(at)) {
-    return NULL;
-}
-
-#endif
-
 PyMethodDef runs_methods[] = {
-#ifndef _WIN32
     {"run", py_run, METH_VARARGS, run_doc},
-#endif
     {NULL, NULL, 0, NULL},
 };

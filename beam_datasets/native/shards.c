@@ -4,9 +4,7 @@
  * the functions know what is good, and the Python code beside their callers looks at the rest again.
  */
 #include "native.h"
-#ifndef _WIN32
 #include <unistd.h>
-#endif
 
 #define INDEX_HEADER 40 /* bytes before the offsets of an index */
 #define KEY_SIZE 16
@@ -76,8 +74,6 @@ static PyObject *index_header(PyObject *Py_UNUSED(module), PyObject *buffer) {
 }
 
 /* --------------------------------------------------------------------------------------------------------- records */
-
-#ifndef _WIN32
 
 /* Where a framed record stands in its file; its size is 0 where there is none. */
 typedef struct {
@@ -238,13 +234,9 @@ static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *argu
     return found;
 }
 
-#endif
-
 PyMethodDef shards_methods[] = {
     {"index_header", index_header, METH_O, index_header_doc},
-#ifndef _WIN32
     {"read_record", (PyCFunction)(void (*)(void))read_record, METH_FASTCALL, read_record_doc},
     {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
-#endif
     {NULL, NULL, 0, NULL},
 };

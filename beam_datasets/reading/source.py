@@ -283,9 +283,8 @@ class Source(Operation):
 @functools.cache
 def _allow_reading_ahead() -> None:
     """Lets a thread of the native module read local files ahead, if there is another core for it."""
-    set_threads = getattr(core, "set_threads", None)
-    if set_threads is not None:
-        set_threads(int(usable_cores() > 1))
+    if core is not None:
+        core.set_threads(int(usable_cores() > 1))
 
 
 def _joined(visits: Iterator[Visits]) -> Iterator[Visits]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import fnmatch
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,6 @@ from typing import TYPE_CHECKING
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import copy_bytes
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -287,15 +283,14 @@ def link(source: PathLike, target: PathLike) -> None:
 def locked(path: PathLike) -> Iterator[None]:
     """Locks a local file against other processes until the block ends, and creates it if it is missing.
 
-    The system unlocks it if the process is killed. Without `fcntl`, as on Windows, it is not locked.
+    The system unlocks it if the process is killed.
     """
     path = paths.normalize(path)
     while True:
         with open(path, "ab") as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if not os.path.exists(path) or not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                    continue  # it was moved meanwhile
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not os.path.exists(path) or not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                continue  # it was moved meanwhile
             yield
             return
 

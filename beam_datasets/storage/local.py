@@ -30,7 +30,6 @@ _MAX_BUFFERS = 1000  # written together; Linux and macOS allow 1024
 _WRITEBACK_BYTES = 8 << 20  # written before the disk is asked to begin with them
 _SYNC_FILE_RANGE_WRITE = 2
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows: line ends are left alone
 _SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # else it is a device
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _SYNCS_AT_ONCE = 32  # the journal takes them together: 2,000 files of 4 kB take 0.3 s, one after another 15 s
@@ -146,7 +145,7 @@ def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
     views = [memoryview(buffer).cast("B") for buffer in buffers]
     for i in range(0, len(views), _MAX_BUFFERS):
         some = views[i : i + _MAX_BUFFERS]
-        done = os.writev(descriptor, some) if hasattr(os, "writev") else 0  # Windows has none
+        done = os.writev(descriptor, some)
         for view in some:  # what is left, because a disk gets full or a signal comes
             rest, done = view[done:], max(0, done - len(view))
             while rest:
@@ -342,7 +341,7 @@ def _sync(paths: list[str]) -> None:
 
 def _sync_one(path: str) -> None:
     with _named(path):
-        descriptor = os.open(path, os.O_RDONLY | _BINARY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -376,7 +375,7 @@ def memory_map(path: str) -> Buffer:
 def _open_regular(path: str, flags: int) -> int:
     """Opens a regular file: opening a FIFO would wait for who writes to it, and what a device holds has no end."""
     _regular(path)
-    return os.open(path, flags | _BINARY)
+    return os.open(path, flags)
 
 
 def _regular(path: str) -> os.stat_result:
