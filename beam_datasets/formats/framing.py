@@ -37,12 +37,6 @@ def frame(record: Any) -> bytes:
     return b"".join((length, U32.pack(masked_crc32c(length)), record, U32.pack(masked_crc32c(record))))
 
 
-def frame_all(records: Sequence[bytes], group: int) -> list[bytes]:
-    """Returns the records framed, `group` of them joined at a time."""
-    framed = list(map(frame, records))
-    return [b"".join(framed[start : start + group]) for start in range(0, len(framed), group)]
-
-
 def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
     """Returns where the good records before the first bad or cut one begin, and where the last of them ends.
 

@@ -87,17 +87,9 @@ def frame(record: Buffer) -> bytes:
     return framing.frame(record)
 
 
-def frame_all(records: Sequence[bytes], group: int = 1) -> list[bytes]:
-    """Returns `[frame(record) for record in records]`, faster; or so many of them joined at a time.
-
-    Args:
-        records: what to frame.
-        group: framed records that are joined to one bytes; the last may have fewer.
-    """
-    if core is None:
-        return framing.frame_all(records, group)
-    parts: list[bytes] = core.frame(list(records), group)
-    return parts
+def frame_all(records: Sequence[bytes]) -> list[bytes]:
+    """Returns `[frame(record) for record in records]`."""
+    return list(map(framing.frame, records))
 
 
 def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, check: bool = True) -> NDArray[np.int64]:

@@ -36,6 +36,7 @@ KEY_BYTES = 16
 SIZE_BYTES = 4
 HEAD_BYTES = KEY_BYTES + SIZE_BYTES
 MAX_RECORD_BYTES = 1 << 30
+MAX_COPIED_BYTES = (1 << 31) - 1  # of a record that another library wrote: no tf.train.Example is larger
 PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
@@ -302,16 +303,18 @@ class _Collector:
 
     Args:
         encode: from an example to its record.
+        most: bytes of a record; larger ones are not kept.
     """
 
-    def __init__(self, encode: Callable[[Any], bytes], records: list[bytes] | None = None) -> None:
+    def __init__(self, encode: Callable[[Any], bytes], most: int) -> None:
         self._encode = encode
-        self._records = records or []
+        self._most = most
+        self._records: list[bytes] = []
 
     def append(self, example: Any) -> int:
         """Encodes an example and keeps its record; returns its size in bytes, and keeps none that is too large."""
         record = self._encode(example)
-        if len(record) <= MAX_RECORD_BYTES:
+        if len(record) <= self._most:
             self._records.append(record)
         return len(record)
 
@@ -322,11 +325,20 @@ class _Collector:
 
     def ordered(self, order: NDArray[np.int64]) -> bytes:
         """Returns the framed records of these numbers, joined."""
-        return b"".join(tfrecord.frame_all([self._records[i] for i in order.tolist()], max(1, len(order))))
+        return b"".join([tfrecord.frame(self._records[i]) for i in order.tolist()])
 
     def clear(self, _: bool) -> None:
         """Forgets all records."""
         self._records = []
+
+
+def collector(encode: Callable[[Any], bytes], most: int) -> tuple[Any, ...]:
+    """Returns functions that collect framed records: `append`, `sizes`, `ordered` and `clear` of `_Collector`."""
+    if core is not None:
+        functions: tuple[Any, ...] = core.collector(encode, most)
+        return functions
+    own = _Collector(encode, most)
+    return own.append, own.sizes, own.ordered, own.clear
 
 
 def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | None = None) -> AnyBlock:
@@ -338,8 +350,10 @@ def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | N
         records: n records, not framed.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
-    collected = _Collector(bytes, records)
-    return _sorted_block(split, keys, collected.sizes(), collected.ordered, spill_dir)
+    append, sizes, ordered, _ = collector(bytes, MAX_COPIED_BYTES)
+    for record in records:
+        append(record)
+    return _sorted_block(split, keys, sizes(), ordered, spill_dir)
 
 
 def _sorted_block(
@@ -404,11 +418,7 @@ class BlockBuilder:
     ) -> None:
         note_if_missing()
         self._split = split
-        if core is None:
-            own = _Collector(encode)
-            self._append, self._sizes, self._in_order, self._clear = own.append, own.sizes, own.ordered, own.clear
-        else:
-            self._append, self._sizes, self._in_order, self._clear = core.collector(encode, MAX_RECORD_BYTES)
+        self._append, self._sizes, self._in_order, self._clear = collector(encode, MAX_RECORD_BYTES)
         self._block_size = block_size
         self._ordered = ordered
         self._spill_dir = spill_dir

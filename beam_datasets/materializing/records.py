@@ -28,7 +28,7 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import make_block
+from beam_datasets.generate.blocks import MAX_COPIED_BYTES, collector, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 RANGE_BYTES = 32 << 20
 LOCAL_CHUNK = 1 << 20
 REMOTE_CHUNK = 16 << 20
-_RECORDS_FRAMED = 256  # together
 _FORM = "A filter is given as module:function, or as path/to/file.py:function"
 
 
@@ -491,10 +490,14 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     """Writes the records that are kept, and their index; returns where they are, and their framed size in bytes."""
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(whole.file, keyed=whole.keyed)
+    append, framed_sizes, ordered, clear = collector(bytes, MAX_COPIED_BYTES)
     with storage.open_writer(path) as writer:
         for places, chosen in transform.apply(whole, records):
-            writer.write(tfrecord.frame_all(chosen, _RECORDS_FRAMED))
-            sizes.append(np.fromiter(map(len, chosen), np.int64, len(chosen)) + tfrecord.OVERHEAD)
+            for record in chosen:
+                append(record)
+            writer.write([ordered(np.arange(len(chosen)))])
+            sizes.append(np.frombuffer(framed_sizes(), "<u4").astype(np.int64))
+            clear(True)
             kept.append(places)
     keys = None if records.keys is None else records.keys[np.concatenate(kept)]
     index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)

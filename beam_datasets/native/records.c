@@ -1,4 +1,4 @@
-/* TFRecord framing: records checked and taken out of a file's bytes, framed, gathered from where they lie.
+/* TFRecord framing: records checked, and taken out of a file's bytes.
  *
  * A record is a little-endian u64 length, the masked CRC-32C of these 8 bytes, the data, the masked CRC-32C of the data
  * (beam_datasets/formats/tfrecord.py). What is wrong with a bad record is not said here: functions give the good ones
@@ -11,8 +11,6 @@
 #define OVERHEAD 16
 
 static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32c_extend(0, data, n)); }
-
-/* --------------------------------------------------------------------------------------------------------- reading */
 
 int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check) {
     if (start < 0 || stop < OVERHEAD || stop > data->len || start > stop - OVERHEAD) return 0;
@@ -126,121 +124,8 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return result;
 }
 
-/* --------------------------------------------------------------------------------------------------------- framing */
-
-static uint8_t *put_framed(uint8_t *out, const uint8_t *data, size_t n) {
-    uint64_t length = n;
-    uint32_t crc;
-    memcpy(out, &length, 8);
-    crc = masked(out, 8);
-    memcpy(out + 8, &crc, 4);
-    memcpy(out + HEADER, data, n);
-    crc = masked(data, n);
-    memcpy(out + HEADER + n, &crc, 4);
-    return out + OVERHEAD + n;
-}
-
-/* A record to frame; `object` is held, so that nobody frees it while the GIL is not. */
-typedef struct {
-    PyObject *object;
-    const uint8_t *data;
-    size_t size;
-} Record;
-
-typedef struct {
-    Record *items;
-    Py_ssize_t n;
-} Records;
-
-static void drop_records(Records *records) {
-    for (Py_ssize_t i = 0; i < records->n; i++) Py_DECREF(records->items[i].object);
-    PyMem_Free(records->items);
-}
-
-/* Takes the records of a list; -1 with an exception. */
-static int take_records(PyObject *list, Records *records) {
-    Py_ssize_t n = PyList_Size(list);
-    records->n = 0;
-    records->items = PyMem_Calloc((size_t)n + 1, sizeof(Record));
-    if (records->items == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *record = PyList_GetItem(list, i);
-        if (!PyBytes_Check(record)) {
-            PyErr_Format(PyExc_TypeError, "record %zd is not bytes.", i);
-            break;
-        }
-        Py_INCREF(record);
-        records->items[records->n++] =
-            (Record){record, (const uint8_t *)PyBytes_AsString(record), (size_t)PyBytes_Size(record)};
-    }
-    if (records->n == n) return 0;
-    drop_records(records);
-    return -1;
-}
-
-static void put_records(uint8_t *out, const Records *records, Py_ssize_t first, Py_ssize_t stop) {
-    for (Py_ssize_t i = first; i < stop; i++) {
-#if defined(__GNUC__)
-        /* They lie anywhere in memory: the next ones are on their way while this one is copied. */
-        if (i + 2 < stop) __builtin_prefetch(records->items[i + 2].data);
-#endif
-        out = put_framed(out, records->items[i].data, records->items[i].size);
-    }
-}
-
-/* The framed records [first, stop), joined. */
-static PyObject *joined(const Records *records, Py_ssize_t first, Py_ssize_t stop) {
-    uint64_t total = 0;
-    for (Py_ssize_t i = first; i < stop; i++) {
-        total += records->items[i].size + OVERHEAD;
-        if (total > PY_SSIZE_T_MAX) return PyErr_NoMemory();
-    }
-    PyObject *result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-    if (result == NULL) return NULL;
-    uint8_t *out = (uint8_t *)PyBytes_AsString(result);
-    if (total >= LARGE) {
-        Py_BEGIN_ALLOW_THREADS
-        put_records(out, records, first, stop);
-        Py_END_ALLOW_THREADS
-    } else {
-        put_records(out, records, first, stop);
-    }
-    return result;
-}
-
-static PyObject *framed(const Records *records, Py_ssize_t group) {
-    Py_ssize_t n = records->n, pieces = n / group + (n % group != 0);
-    PyObject *parts = PyList_New(pieces);
-    for (Py_ssize_t done = 0; parts != NULL && done < pieces; done++) {
-        Py_ssize_t first = done * group, stop = n - first < group ? n : first + group;
-        PyObject *part = joined(records, first, stop);
-        if (part == NULL || PyList_SetItem(parts, done, part) < 0) Py_CLEAR(parts);
-    }
-    return parts;
-}
-
-PyDoc_STRVAR(frame_doc, "frame(records, group)\n--\n\n"
-                        "Returns the records of a list framed, `group` of them joined to one bytes.");
-
-static PyObject *frame(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *list, *result = NULL;
-    Py_ssize_t group;
-    if (!PyArg_ParseTuple(arguments, "O!n:frame", &PyList_Type, &list, &group)) return NULL;
-    if (group < 1) return PyErr_Format(PyExc_ValueError, "group must be at least 1, got %zd.", group);
-    Records records;
-    if (take_records(list, &records) == 0) {
-        result = framed(&records, group);
-        drop_records(&records);
-    }
-    return result;
-}
-
 PyMethodDef records_methods[] = {
     {"unframe", unframe, METH_VARARGS, unframe_doc},
     {"scan", scan, METH_VARARGS, scan_doc},
-    {"frame", frame, METH_VARARGS, frame_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -32,7 +32,7 @@ def write(directory: Path, gigabytes: int) -> None:
     encode, rng = compile_encoder(FeaturesDict(FEATURES)), np.random.default_rng(0)
     for shard in range(SHARDS_PER_GB * gigabytes):
         records = [encode({"data": rng.bytes(960), "n": n}) for n in range(RECORDS)]
-        piece = b"".join(tfrecord.frame_all(records, RECORDS))
+        piece = b"".join(tfrecord.frame_all(records))
         with (directory / f"raw-{shard:05d}").open("wb") as file:
             file.writelines([piece] * (1_000_000 // RECORDS // SHARDS_PER_GB))
     bd.adopt({"train": f"{directory}/raw-*"}, FeaturesDict(FEATURES), name="big", data_dir=directory)

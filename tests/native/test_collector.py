@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(core is None, reason="the native module was not 
 
 def collectors(encode: Any) -> tuple[Any, Any]:
     """Returns the functions of a collector, and the same made in Python."""
-    slow = blocks._Collector(encode)
+    slow = blocks._Collector(encode, blocks.MAX_RECORD_BYTES)
     return core.collector(encode, blocks.MAX_RECORD_BYTES), (slow.append, slow.sizes, slow.ordered, slow.clear)
 
 

@@ -73,7 +73,6 @@ def test_large_buffers_go_without_the_gil() -> None:
     assert core.unframe(data, places_of(records), True) == records
     data[-1] ^= 1
     assert core.unframe(data, places_of(records), True) == records[:-1]
-    assert core.frame(records, 100) == [framed(records)]
 
 
 @pytest.mark.parametrize(
@@ -117,20 +116,6 @@ def test_a_list_that_changes_while_it_is_read() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
-
-
-def test_frames_bytes_alone() -> None:
-    for wrong in ("text", 5, None, bytearray(b"a"), memoryview(b"a")):
-        with pytest.raises(TypeError, match="record 1 is not bytes"):
-            core.frame([b"a", wrong], 1)
-    for records in ((b"a",), None, b"abc"):
-        with pytest.raises(TypeError):
-            core.frame(records, 1)
-    for group in (0, -1, -(2**62)):
-        with pytest.raises(ValueError, match="group must be at least 1"):
-            core.frame([b"a"], group)
-    assert core.frame([b"a"] * 3, 2**62) == [framed([b"a"] * 3)]
-    assert core.frame([], 1) == []
 
 
 STRETCHES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50)), max_size=30)
