@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -30,7 +31,7 @@ from beam_datasets.statistics.report import compute_request, json_text, read_sav
 from beam_datasets.statistics.summary import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -83,26 +84,31 @@ def run(args: Sequence[str]) -> int:
     root, target = catalog.root_dir(known.data_dir, known.storage_options), storage.normalize(known.to)
     if not catalog.list_datasets(root) and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
-    if os.path.realpath(target) == os.path.realpath(root):
-        raise UsageError(f"--to {known.to}: expected another directory than that of the datasets, got the same")
+    places = [os.path.realpath(target), os.path.realpath(root)]
+    if os.path.commonpath(places) in places:
+        raise UsageError(f"--to {known.to}: expected a directory outside of {root} and not above it")
     catalogue = pages.Catalogue(root)
     site = _Site(catalogue, target, (known.url or "").rstrip("/"), jinja)
-    rows = catalogue.index()["datasets"]
-    names, previous = [row["dataset"] for row in rows if "error" not in row], ""
-    entries = []
-    for name in names:
+    found, previous, entries = catalogue.index(), "", []
+    for row in found["datasets"]:
+        name = row["dataset"]
         same = name.rpartition(":")[0] == previous.rpartition(":")[0]
-        entries.append(site.version(name, previous if same else "", known.no_statistics, known.no_changes))
-        previous = name
-    site.show("index.html", "index", catalogue.index())
+        try:
+            if "error" in row:
+                raise BeamDatasetsError(f"left out: {row['error']}")
+            entries.append(site.version(name, previous if same else "", known.no_statistics, known.no_changes))
+            previous = name
+        except BeamDatasetsError as error:
+            row["error"] = str(error)
+            site.damage[name] = [str(error)]
+    site.show("index.html", "index", found)
     site.write("page.css", style())
     site.write("page.js", script())
     site.write("catalog.json", json.dumps({"format": 1, "datasets": entries}, indent=1))
-    for row in rows:
-        if "error" in row:
-            say(f"{row['dataset']}: left out: {row['error']}")
-    say(f"{plural(len(names), 'version')} in {storage.join(site.target, 'index.html')}")
-    return 0
+    say(f"{plural(len(entries), 'version')} in {storage.join(site.target, 'index.html')}")
+    for name, errors in site.damage.items():
+        say("\n".join(f"{name}: {error}" for error in dict.fromkeys(errors)), file=sys.stderr)
+    return 1 if site.damage else 0
 
 
 def _folder(name: str) -> str:
@@ -116,11 +122,13 @@ class _Site:
         catalogue: the datasets.
         target: the directory of the site.
         url: where it will be; '' if that is not known.
+        damage: name of a version -> why parts of its pages are missing.
     """
 
     def __init__(self, catalogue: pages.Catalogue, target: str, url: str, jinja: Any) -> None:
         self.catalogue, self.target, self.url = catalogue, target, url
         loader = jinja.PackageLoader("beam_datasets.cli.explorer")
+        self.damage: dict[str, list[str]] = {}
         self._templates = jinja.Environment(loader=loader, autoescape=True, finalize=pages.escaped)
 
     def write(self, path: str, data: str | bytes) -> None:
@@ -158,32 +166,44 @@ class _Site:
         self.write(f"{_folder(name)}/{file}", data)
         return file
 
+    def _whole(self, name: str, make: Callable[..., Any], *args: Any) -> Any:
+        """Returns what a function returns; None if it reads damaged files, which is kept as damage of the version."""
+        try:
+            return make(*args)
+        except BeamDatasetsError as error:
+            self.damage.setdefault(name, []).append(str(error))
+            return None
+
     def version(self, name: str, previous: str, no_statistics: bool, no_changes: bool) -> dict[str, Any]:
         """Writes the files of a version, and returns its entry of the catalogue."""
         published, folder = self.catalogue.open(name), _folder(name)
-        found = self._statistics(published, no_statistics)
+        found = self._whole(name, self._statistics, published, no_statistics)
         changes = self._changes(published, previous, no_changes) if previous else None
-        described = croissant(published, self._samples(published), f"{self.url}/{quote(folder)}/" if self.url else "")
+        samples = {split: self._whole(name, self._sample, published, split) for split in published.info.splits}
+        samples = {split: sample for split, sample in samples.items() if sample is not None}
+        described = croissant(published, samples, f"{self.url}/{quote(folder)}/" if self.url else "")
         self.write(f"{folder}/croissant.json", json.dumps(described, indent=1))
-        values = pages.dataset_page(self.catalogue, name)
-        values |= {
-            "previous": previous,
-            "changes": changes,
-            "croissant": described,
-            "has_statistics": found is not None,
-        }
-        self.show(f"{folder}/index.html", "dataset", values)
         for split in published.info.splits:
-            rows = pages.rows_page(self.catalogue, name, split)
-            self.show(f"{folder}/{_rows_file(split)}", "rows", rows | {"has_statistics": found is not None})
+            template, rows = "rows", self._whole(name, pages.rows_page, self.catalogue, name, split)
+            if rows is None:
+                template, rows = "error", {"message": self.damage[name][-1]}
+            self.show(f"{folder}/{_rows_file(split)}", template, rows | {"has_statistics": found is not None})
         files = {"page": "index.html", "croissant": "croissant.json"}
         if found is not None:
             files["statistics"] = "statistics.json"
             self.write(f"{folder}/statistics.json", json_text(found))
             chosen = [(name, split) for split in found.slices]
-            body = content(found.slices, images=self._images(published))
+            body = content(found.slices, images=self._whole(name, self._images, published))
             shown = {"chosen": chosen, "content": printable(body), "progress": [], "changes": []}
             self.show(f"{folder}/statistics.html", "statistics", shown)
+        values: dict[str, Any] = {
+            "previous": previous,
+            "changes": changes,
+            "croissant": described,
+            "has_statistics": found is not None,
+        }
+        values |= pages.dataset_page(self.catalogue, name) | {"damage": dict.fromkeys(self.damage.get(name, ()))}
+        self.show(f"{folder}/index.html", "dataset", values)
         return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
 
     def _statistics(self, published: ReadOnlyBuilder, only_saved: bool) -> Any:
@@ -224,19 +244,15 @@ class _Site:
         self.write(path, json.dumps({"digests": digests, "text": text} | as_json(found), indent=1))
         return text
 
-    def _samples(self, published: ReadOnlyBuilder) -> dict[str, tuple[str, str, list[dict[str, Any]]]]:
-        """Writes the first examples of each split as Parquet; returns the file, its SHA-256 and the rows."""
+    def _sample(self, published: ReadOnlyBuilder, split: str) -> tuple[str, str, list[dict[str, Any]]]:
+        """Writes the first examples of a split as Parquet; returns the file, its SHA-256 and the rows."""
         arrow = framework("pyarrow", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         parquet = framework("pyarrow.parquet", needed_by="beam-datasets site", name="PyArrow", extra="explore")
-        found, folder = {}, _folder(published.info.display_name)
-        for split in published.info.splits:
-            rows = self._sample_rows(published, split)
-            out = io.BytesIO()
-            parquet.write_table(arrow.Table.from_pylist(rows), out)
-            data, file = out.getvalue(), f"sample-{quote(split, safe='')}.parquet"
-            self.write(f"{folder}/{file}", data)
-            found[split] = (file, hashlib.sha256(data).hexdigest(), rows)
-        return found
+        rows, out = self._sample_rows(published, split), io.BytesIO()
+        parquet.write_table(arrow.Table.from_pylist(rows), out)
+        data, file = out.getvalue(), f"sample-{quote(split, safe='')}.parquet"
+        self.write(f"{_folder(published.info.display_name)}/{file}", data)
+        return file, hashlib.sha256(data).hexdigest(), rows
 
     def _sample_rows(self, published: ReadOnlyBuilder, split: str) -> list[dict[str, Any]]:
         name, rows = published.info.display_name, []

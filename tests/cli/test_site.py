@@ -9,6 +9,7 @@ from pyarrow import parquet
 import beam_datasets as bd
 from beam_datasets.diffing import diff
 from tests.hostile import SCRIPT, Hostile, png, publish
+from tests.reading.conftest import write_dataset
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +52,45 @@ def test_directories_that_cannot_be(data, run, tmp_path):
     assert (code, "--to" in err) == (2, True)
     code, _, err = run("site", tmp_path / "nothing", "--to", tmp_path / "site")
     assert (code, "the directory does not exist" in err) == (1, True)
-    code, _, err = run("site", data, "--to", f"{data}/.")
-    assert (code, "expected another directory" in err) == (2, True)
+    for place in (f"{data}/.", data / "site", data.parent):
+        code, _, err = run("site", data, "--to", place)
+        assert (code, "expected a directory outside of" in err) == (2, True)
     assert not (tmp_path / "site").exists()
     assert not (data / "index.html").exists()
+
+
+def test_damage_ends_neither_the_site_nor_the_other_pages(run, tmp_path):
+    """Each damaged version has what can be read, and the damage on its page; the others are as without it."""
+    root, site = tmp_path / "data", tmp_path / "site"
+    for name in ("early", "late", "shut", "whole"):
+        write_dataset(root / name / "1.0.0", {"train": [40], "test": [3]}, manifest=True)
+    for name, place in (("early", 30), ("late", -30)):  # of the first record, and of one behind the samples
+        [shard] = (root / name / "1.0.0").glob("*-train.tfrecord-*-of-00001")
+        data = bytearray(shard.read_bytes())
+        data[place] ^= 255
+        shard.write_bytes(data)
+    (root / "shut" / "1.0.0" / "features.json").write_text("{")
+    code, out, err = run("site", root, "--to", site)
+    assert (code, out) == (1, f"3 versions in {site / 'index.html'}\n")
+    assert [line.partition(":1.0.0: ")[0] for line in err.splitlines() if ":1.0.0: " in line] == [
+        "early",
+        "late",
+        "shut",
+    ]
+    assert str(root / "early") in err
+    shown = {name: (site / name / "1.0.0" / "index.html").read_text() for name in ("early", "late", "whole")}
+    assert [text.count("Damaged:</strong>") for text in shown.values()] == [1, 1, 0]
+    rows = {name: (site / name / "1.0.0" / "rows-train.html").read_text() for name in shown}
+    assert ["Examples 0 to 19 of 40" in text for text in rows.values()] == [False, True, True]
+    assert "This cannot be shown" in rows["early"]
+    assert "Examples 0 to 2 of 3" in (site / "early" / "1.0.0" / "rows-test.html").read_text()
+    assert [name for name in shown if (site / name / "1.0.0" / "statistics.html").exists()] == ["whole"]
+    assert "features.json" in (site / "index.html").read_text()
+    entries = json.loads((site / "catalog.json").read_text())["datasets"]
+    assert [entry["dataset"] for entry in entries] == ["early:1.0.0", "late:1.0.0", "whole:1.0.0"]
+    for path in site.rglob("*.html"):
+        for link in re.findall(r'(?:href|src)="([^"#]+)', path.read_text()):
+            assert (path.parent / link).is_file(), (path, link)
 
 
 def test_damaged_images_are_missing(run, tmp_path):
