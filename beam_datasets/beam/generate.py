@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication
     from beam_datasets.metadata.info import DatasetInfo
+    from beam_datasets.metadata.inputs import Inputs
 
 
 _OF_BEAM = (beam.PCollection, beam.PTransform)
@@ -74,6 +75,7 @@ def generate(
     shared_disk: bool = False,
     check_against: str | None = None,
     resume: bool | str = False,
+    inputs: Inputs | None = None,
     wait: bool = True,
     progress: Callable[[Progress], None] | None = None,
     counters: Callable[[Mapping[str, Any]], None] | None = None,
@@ -100,6 +102,7 @@ def generate(
         resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
             fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
             option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
+        inputs: the files that the builder has read, for inputs.json; None if it does not read files.
         wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
@@ -154,6 +157,7 @@ def generate(
         size = builder.download_size or publication.info.download_size
         info = publication.info.replace(download_size=size)
         made = dataclasses.replace(publication, info=info, shard_records=records)
+        made = publishing.stage_inputs(made, inputs)
         examples | WriteExamples(made, sharding, transport, readers, list(sources))
 
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))

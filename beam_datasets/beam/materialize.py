@@ -25,6 +25,7 @@ from beam_datasets.beam.write import (
     write_blocks,
 )
 from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import histogram_of
 from beam_datasets.generate.shard_writer import Destination
 from beam_datasets.materializing import run as running
@@ -96,6 +97,7 @@ class Materialize(beam.PTransform):
         engine = engines.begins_on(begin, self, self._shared_disk)
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
         reserve(begin.pipeline, publication)
+        publication = publishing.stage_inputs(publication, self._job.inputs)
         return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
 
 
@@ -120,8 +122,12 @@ def run(
     """
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
-    flow = _Flow(job, publication, engine.transport(publication.spill_dir, block_size))
-    run_publishing(engine, publication, lambda pipeline: pipeline | flow, progress)
+
+    def build(pipeline: beam.Pipeline) -> None:
+        made = publishing.stage_inputs(publication, job.inputs)
+        pipeline | _Flow(job, made, engine.transport(publication.spill_dir, block_size))
+
+    run_publishing(engine, publication, build, progress)
     return publication.dataset_dir
 
 

@@ -6,7 +6,6 @@ import abc
 import datetime
 import decimal
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -22,10 +21,11 @@ from beam_datasets.files.convert import as_text, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.images import EXIF_ORIENTATIONS, image_of
 from beam_datasets.files.infer import Guess, kind_of_value
-from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
+from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
-from beam_datasets.metadata.info import INPUT, DatasetInfo, MetadataDict, recorded_input
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.metadata.names import check_dataset_name, did_you_mean
 from beam_datasets.metadata.split_by import SplitByValue
 
@@ -244,7 +244,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
     _left_out: frozenset[str] = frozenset()  # paths of files
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
-    _input: Mapping[str, Any] | None = None  # what metadata.json has of the files
 
     def __init__(
         self,
@@ -271,38 +270,28 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         super().__init__(**common)
 
     def build(self, **options: Any) -> str:
-        """Generates the dataset, and records in metadata.json of which files; see FilesBuilder."""
-        if self._trial_examples is None:
-            named = {name: file for name, file in self._named_files() if file.path not in self._left_out}
-            with ThreadPoolExecutor() as pool:
-                sums = list(pool.map(checksum, named.values()))
-            self._input = {
-                "files": {name: [file.size, each] for (name, file), each in zip(named.items(), sums)},
-                "columns": self._types(),
-            }
-            self.__dict__.pop("info", None)
-        return super().build(**options)
+        """Generates the dataset, and records in inputs.json of which files; see FilesBuilder."""
+        files = {name: (file.size, file.modified) for name, file in self._named_files()}
+        return super().build(**{"inputs": Inputs(files, self._types()), **options})
 
-    def only_new(self, metadata: Any, *, take_changed: bool) -> list[str]:
+    def only_new(self, known: Inputs, *, take_changed: bool) -> list[str]:
         """Leaves out the files of which a published version was built, and takes the types of its columns.
 
         Args:
-            metadata: of the published version. If it does not record files, all are taken.
+            known: what the published version was built from.
             take_changed: whether files that have changed since are taken.
 
         Returns:
             The names of the files that have changed.
         """
-        known = recorded_input(metadata) or {"files": {}, "columns": {}}
         left_out, changed = [], []
         for name, file in self._named_files():
-            size, crc = known["files"].get(name, (None, None))
-            if size == file.size and crc == checksum(file):
-                left_out.append(file.path)
-            elif size is not None:
+            stamp = known.files.get(name)
+            if stamp is not None and stamp != (file.size, file.modified):
                 changed.append(name)
-                left_out += [] if take_changed else [file.path]
-        self._published_types = known["columns"]
+            if stamp == (file.size, file.modified) or (stamp is not None and not take_changed):
+                left_out.append(file.path)
+        self._published_types = known.columns
         self._leave_out(left_out)
         return changed
 
@@ -327,9 +316,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 del self.__dict__[name]
 
     def _named_files(self) -> Iterator[tuple[str, InputFile]]:
-        """Yields all files by their names; those of several splits with the name of the split."""
+        """Yields the files by their names; those of several splits with the name of the split."""
         for split, pattern in self._patterns.items():
-            for file in find(pattern):
+            for file in self._files[pattern]:
                 yield (f"{split}/{file.name}" if len(self._patterns) > 1 else file.name), file
 
     def _types(self) -> dict[str, str]:
@@ -446,16 +435,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _features(self) -> FeatureConnector:
         return FeaturesDict({name: to_feature(field) for name, field in self._fields.items()})
 
-    def _metadata(self) -> MetadataDict | None:
-        return None if self._input is None else MetadataDict({INPUT: self._input})
-
     def _info(self) -> DatasetInfo:
-        return DatasetInfo(
-            builder=self,
-            features=self._features(),
-            description=self._description,
-            metadata=self._metadata(),
-        )
+        return DatasetInfo(builder=self, features=self._features(), description=self._description)
 
     def _split_generators(self) -> dict[str, SourceUnits]:
         """Reads each pattern once, however many splits share its rows."""

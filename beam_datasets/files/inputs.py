@@ -11,7 +11,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-import crc32c
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 WILDCARDS = "*?["
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
 _LINE_BLOCK = 1 << 20
-_CHECKED_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -36,11 +34,13 @@ class InputFile:
             folder or on another machine make the same dataset.
         path: what to open.
         size: bytes as stored (before decompression).
+        modified: when it was last changed, in seconds since the epoch; 0 if its file system does not record that.
     """
 
     name: str
     path: str
     size: int
+    modified: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,25 +71,26 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
     """
     given = [patterns] if isinstance(patterns, str) else patterns
     listed = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in given]
-    found = {path: size for pattern in listed for path, size in _match(pattern, hidden)}
+    found = {path: (size, time) for pattern in listed for path, size, time in _match(pattern, hidden)}
     # the deepest folder, with its last separator, that all patterns lie in
     root = _folder_of(os.path.commonprefix(list(map(_fixed_folder, listed))))  # noqa: RUF071  # URLs have no paths
-    return sorted(InputFile(path[len(root) :].replace(os.sep, "/"), path, size) for path, size in found.items())
+    return sorted(InputFile(path[len(root) :].replace(os.sep, "/"), path, *stamp) for path, stamp in found.items())
 
 
-def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
+def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]]:
+    """Returns path, size and time of the last change of the files that match a pattern."""
     if "://" not in pattern:
         if os.path.isdir(pattern):
             pattern = os.path.join(pattern, "**")
         elif os.path.exists(pattern):  # also a name with brackets in it
-            return [(pattern, os.path.getsize(pattern))]
+            return [(pattern, os.path.getsize(pattern), round(os.path.getmtime(pattern), 3))]
     elif pattern.endswith("/"):
         pattern += "**"
     wild = any(mark in pattern for mark in WILDCARDS)
     [result] = FileSystems.match([pattern])
-    files = [(m.path, m.size_in_bytes) for m in result.metadata_list]
+    files = [(m.path, m.size_in_bytes, round(m.last_updated_in_seconds, 3)) for m in result.metadata_list]
     if wild:
-        files = [(path, size) for path, size in files if not os.path.basename(path).startswith(hidden)]
+        files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
@@ -224,17 +225,6 @@ def undecodable(error: UnicodeDecodeError, *, with_column: bool = True) -> str:
         f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {hint} "
         "(--encoding cp1252, latin-1, utf-16 ...)"
     )
-
-
-def checksum(file: InputFile) -> str:
-    """Returns the CRC-32C of a file as it is stored, or what its store has instead: a checksum or an entity tag."""
-    if "://" in file.path:
-        return str(FileSystems.checksum(file.path))
-    crc = 0
-    with open(file.path, "rb") as stream:
-        while block := stream.read(_CHECKED_BLOCK):
-            crc = crc32c.crc32c(block, crc)
-    return f"{crc:08x}"
 
 
 def count(what: str, number: int = 1) -> None:

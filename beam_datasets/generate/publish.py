@@ -32,6 +32,7 @@ from beam_datasets.errors import (
     AlreadyPublishedError,
     JobStateUnknownError,
     LostExamplesError,
+    PathNotFoundError,
     ResultKeptError,
     StorageError,
 )
@@ -40,6 +41,7 @@ from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
+from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.version import Version
@@ -73,6 +75,7 @@ class Publication:
         attempts: failed runs of which this one reuses what they had finished.
         shard_records: of shards that such runs have staged, and this one stages; None if there are none.
         is_awaited: the launcher waits for the end of the job, and deletes intermediate files then; else Publish does.
+        inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
     """
 
     info: DatasetInfo
@@ -88,6 +91,7 @@ class Publication:
     attempts: Sequence[resume.Attempt] = ()
     shard_records: ShardRecords | None = None
     is_awaited: bool = False
+    inputs: tuple[str, int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -230,6 +234,26 @@ def reserve(publication: HasRun) -> None:
     for directory in filter(None, (run.staging_dir, run.spill_dir)):
         storage.make_dirs(directory)
         run.owner.write(directory)
+
+
+def stage_inputs(publication: Publication, inputs: Inputs | None) -> Publication:
+    """Stages the record of the files that a version is built from, if there is one; returns the publication with it.
+
+    So it is written before the job, and is not part of its graph.
+    """
+    if inputs is None:
+        return publication
+    text, folder = inputs.to_text().encode(), shard_writer.new_dir(publication.staging_dir)
+    storage.write_bytes(storage.join(folder, INPUTS_FILE), text)
+    return replace(publication, inputs=(storage.join(folder, INPUTS_FILE), len(text), crc32c.crc32c(text)))
+
+
+def read_inputs(dataset_dir: str) -> Inputs | None:
+    """Returns the files that a version was built from; None if it has no readable inputs.json."""
+    try:
+        return Inputs.from_text(storage.read_bytes(storage.join(dataset_dir, INPUTS_FILE)))
+    except PathNotFoundError:
+        return None
 
 
 @contextlib.contextmanager
@@ -391,6 +415,9 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
     written: dict[str, tuple[int | None, int]]
     written = {shard.path: (shard.file_bytes, shard.crc32c) for shard in shards}
     written |= {f"{shard.path}.index": (None, shard.index_crc32c) for shard in shards}
+    if publication.inputs is not None:
+        path, *facts = publication.inputs
+        written[path] = (facts[0], facts[1])
     files = stage(publication.run, texts, written)
     if publication.check_against:
         compatibility.check(publication.check_against, _result(publication, files))
@@ -585,6 +612,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
             for name in (shard.path, f"{shard.path}.index"):
                 runs.take(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
+        publication = stage_inputs(publication, read_inputs(result))
         directory = publish(publication, _KeptPlan(columns), staged)
     storage.remove_tree(root)
     return directory

@@ -48,7 +48,7 @@ from beam_datasets.materializing.plan import check_unchanged, described, target_
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
 from beam_datasets.materializing.selection import Sources, keys_of, named_splits, select_splits
-from beam_datasets.metadata.info import INPUT, MetadataDict, recorded_input
+from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
 from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
 from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import shard_ends
@@ -452,6 +452,7 @@ class AppendPlan:
         deleted: keys to delete that were found.
         not_found: keys to delete that no split has.
         sources: the directories of what is read, in the order of the lineage.
+        inputs: the files that it is built from, those of the published version among them; None if they are unknown.
     """
 
     info: DatasetInfo
@@ -463,6 +464,7 @@ class AppendPlan:
     deleted: tuple[Key, ...]
     not_found: tuple[Key, ...]
     sources: tuple[str, ...]
+    inputs: Inputs | None
 
     @property
     def dataset_dir(self) -> str:
@@ -517,7 +519,7 @@ def plan_append(
     roots = [source_data_dir] if source_data_dir is not None else [data_dir, None]
     appended = [_opened(one, Sources(roots, {}, source_storage_options, parent.dataset_dir)) for one in new]
     datasets, merged = _selected(parent, appended, split)
-    info = _joined(info, datasets, union_features=union_features, are_whole=split is None)
+    info = _joined(info, datasets, union_features=union_features)
     sharding.check_splits(list(merged))
     known = parent.info.splits
     for name in merged if not new_splits else ():
@@ -548,6 +550,7 @@ def plan_append(
         tuple(key for i, key in enumerate(deleted) if i in found),
         tuple(key for i, key in enumerate(deleted) if i not in found),
         tuple(one.dataset_dir for one in datasets),
+        _inputs(datasets if split is None else datasets[:1], info.features),
     )
 
 
@@ -583,17 +586,12 @@ def _selected(
     return datasets, merged
 
 
-def _joined(
-    info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool, are_whole: bool
-) -> DatasetInfo:
-    """Returns the description of the next version with the features, and the files, of all datasets.
+def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
+    """Returns the description of the next version with the features of all datasets.
 
     Raises:
         BeamDatasetsError: the features differ, and not by features that may be missing.
     """
-    given = [recorded_input(each.info.metadata) for each in datasets[: None if are_whole else 1]]
-    known = [each for each in given if each] if given[0] or INPUT not in (info.metadata or {}) else []
-    types = {name: spec for each in known for name, spec in each["columns"].items()}
     for other in datasets[1:]:
         problem = difference(info.features, other.info.features)
         if problem and not union_features:
@@ -604,15 +602,15 @@ def _joined(
             )
         if problem:
             info = info.replace(features=union(info.features, other.info.features))
-    if known:
-        files = {name: file for each in known for name, file in each["files"].items()}
-        columns = {
-            name: f"{spec.rstrip('?')}?" if _may_lack(info.features, name) else spec for name, spec in types.items()
-        }
-        metadata = MetadataDict(info.metadata or {})
-        metadata[INPUT] = {"files": files, "columns": columns}
-        info = info.replace(metadata=metadata)
     return info
+
+
+def _inputs(datasets: Iterable[ReadOnlyBuilder], features: Any) -> Inputs | None:
+    """Returns the files of which some datasets were built, all of them; None if there are none."""
+    known = [inputs for each in datasets if (inputs := publishing.read_inputs(each.dataset_dir))]
+    types = {name: spec for each in known for name, spec in each.columns.items()}
+    columns = {name: f"{spec.rstrip('?')}?" if _may_lack(features, name) else spec for name, spec in types.items()}
+    return Inputs({name: stamp for each in known for name, stamp in each.files.items()}, columns) if known else None
 
 
 def _may_lack(features: Any, name: str) -> bool:
@@ -894,6 +892,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
     watching = watch(publication.staging_dir, None, progress)
     with publishing.staging(publication), watching, _threads() as pool:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
+        publication = publishing.stage_inputs(publication, plan.inputs)
         written = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
         check_unchanged(plan.sources, plan.lineage)
         publishing.publish(publication, plan, written)
@@ -1019,7 +1018,10 @@ def built(
             if hasattr(one, "elsewhere"):
                 builder, changed = one.elsewhere(storage.join(folder, str(number))), []
                 if hasattr(builder, "only_new"):
-                    changed = builder.only_new(parent.info.metadata, take_changed=take_changed)
+                    known = publishing.read_inputs(parent.dataset_dir)
+                    if known is None:
+                        notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
+                    changed = builder.only_new(known or Inputs(), take_changed=take_changed)
                 if changed:
                     way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
                     notes.append(

@@ -14,6 +14,7 @@ from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.sequence import below, difference, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.publish import read_inputs
 from beam_datasets.materializing.copying import plan_copy
 from beam_datasets.materializing.records import RANGE_BYTES, Filter, Opener, RecordRanges, Transform, salt_of
 from beam_datasets.materializing.selection import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.records import Prepared
     from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
+    from beam_datasets.metadata.inputs import Inputs
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 MANY_RANGES = 1 << 14
@@ -58,6 +60,7 @@ class Job:
         lineage: where it came from, as its manifest records it, as far as that is known before the run.
         transform: what becomes of the records; None if they are copied as they are.
         sources: the directories of what is read.
+        is_whole: whether all splits of a dataset are copied, without a filter.
     """
 
     info: DatasetInfo
@@ -66,6 +69,12 @@ class Job:
     lineage: Lineage
     transform: Transform | None
     sources: tuple[str, ...]
+    is_whole: bool = False
+
+    @property
+    def inputs(self) -> Inputs | None:
+        """The files that the dataset was built from, if it has all of their rows."""
+        return read_inputs(self.sources[0]) if self.is_whole else None
 
     @cached_property
     def repeats(self) -> dict[str, Repeats]:
@@ -223,7 +232,8 @@ def plan_job(
         None if kept is None else tuple(kept),
         reshuffle,
     )
-    job = Job(info, selected, sharding, lineage, transform, tuple(builder.dataset_dir for builder in builders))
+    directories = tuple(builder.dataset_dir for builder in builders)
+    job = Job(info, selected, sharding, lineage, transform, directories, split is None and not criteria)
     for name, repeats in job.repeats.items() if refuse_repeats else ():
         raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
     return job

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 INFO_FILE = "dataset_info.json"
 METADATA_FILE = "metadata.json"
-INPUT = "input"  # in the metadata: the files and columns that a builder of files has read
 LICENSE_FILE = "LICENSE"
 
 SupervisedKeys: TypeAlias = "tuple[Any, ...]"
@@ -40,16 +39,6 @@ SplitSizes: TypeAlias = "Mapping[str, tuple[Sequence[int], int]]"  # split -> (s
 
 class MetadataDict(dict[str, Any]):
     """Further facts about a dataset, anything that JSON can express; they are kept in metadata.json."""
-
-
-def recorded_input(metadata: Any) -> dict[str, Any]:
-    """Returns the files, and the types of the columns, that a builder of files has recorded; {} if none has.
-
-    >>> recorded_input({"input": "a name that the author of a dataset may also use"})
-    {}
-    """
-    found = metadata.get(INPUT) if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) and isinstance(found.get("columns"), dict) and "files" in found else {}
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,24 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError
+from beam_datasets import storage
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
+from tests.directories import digests
+from tests.engines.object_stores import object_store, use
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
@@ -41,7 +46,7 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
 
     csv(logs, "1.csv", "id,n,kind", "a,1,cat", "b,2,dog")
     first = files(features={"kind": "class"}).build(num_workers=1)
-    assert json.loads(Path(first, "metadata.json").read_text())["input"]["columns"] == {
+    assert json.loads(Path(first, "inputs.json").read_text())["columns"] == {
         "id": "string", "n": "int64", "kind": "class:cat,dog",
     }  # fmt: skip
     assert append() == first
@@ -58,7 +63,7 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     lineage = bd.builder_from_directory(third).lineage
     assert lineage.appended == {"train": {"added": 1, "replaced": 1, "deleted": 0, "skipped": 1}}
     assert append() == third
-    recorded = bd.builder_from_directory(third).info.metadata["input"]["files"]
+    recorded = json.loads(Path(third, "inputs.json").read_text())["files"]
     assert {name: size for name, (size, _) in recorded.items()} == {
         path.name: path.stat().st_size for path in logs.iterdir()
     }
@@ -66,6 +71,56 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     with pytest.raises(BeamDatasetsError, match=r"3\.csv, line 2: .*bird"):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    with object_store("s3", tmp_path) as running:
+        use(running, monkeypatch)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", running.env["AWS_ENDPOINT"])  # for Beam's file system
+        monkeypatch.setenv("AWS_DEFAULT_REGION", running.env["AWS_REGION"])
+        yield running
+
+
+def test_the_same_files_anywhere_make_the_same_versions(tmp_path, store):
+    def version_of(place):
+        """Builds the first file in a place, and appends the second; returns the version's directory."""
+        data = tmp_path / str(len(made))
+        files = {"name": "ds", "pattern": f"{place}/*.csv", "key": "id", "data_dir": data}
+        for name in ("1.csv", "2.csv"):
+            storage.write_bytes(f"{place}/{name}", f"id,n\n{name}a,1\n{name}b,2\n".encode())
+            done = bd.append("ds", Csv(**files), data_dir=data) if data.exists() else Csv(**files).build(num_workers=1)
+        assert bd.append("ds", Csv(**files), data_dir=data) == done  # the file of version 1, too, is known
+        return done
+
+    made = []
+    for place in (tmp_path / "here", tmp_path / "there", f"{store.url}/logs"):
+        storage.make_dirs(str(place))
+        made.append(version_of(place))
+        time.sleep(0.01)  # the files of each place have another time
+    assert len({bd.builder_from_directory(each).digest for each in made}) == 1
+    assert len({json.dumps(digests(each)) for each in made}) == 1
+
+
+def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
+    def append(data):
+        return bd.append("ds", Csv(pattern=f"{tmp_path}/logs/*.csv", key="id"), data_dir=data)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
+    made = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
+    whole = bd.materialize("ds", data_dir=tmp_path / "whole", source_data_dir=tmp_path / "data")
+    by_beam = bd.materialize(
+        "ds", data_dir=tmp_path / "by_beam", source_data_dir=tmp_path / "data", reshuffle="x", num_workers=1
+    )
+    copy = shutil.copytree(made, tmp_path / "copy/ds/1.0.0")
+    for directory in (whole, by_beam, str(copy)):
+        assert append(Path(directory).parents[1]) == directory
+    bd.materialize("ds", split="train[:1]", data_dir=tmp_path / "part", source_data_dir=tmp_path / "data")
+    Path(made, "inputs.json").unlink()
+    (copy / "inputs.json").write_text("{}")
+    for data in ("part", "data", "copy"):
+        with pytest.warns(UserWarning, match="all are taken"), pytest.raises(DuplicateKeyError):
+            append(tmp_path / data)
 
 
 def test_files_are_appended_to_the_version_that_they_were_compared_with(tmp_path, monkeypatch):
@@ -106,7 +161,8 @@ def test_metadata_of_an_author_stay(tmp_path):
     Authored(data_dir=tmp_path / "data").build(num_workers=1)
     csv(tmp_path / "logs", "1.csv", "id,n", "b,2")
     new = Csv(pattern=f"{tmp_path}/logs/*.csv", key="id")
-    made = bd.append("ds", new, data_dir=tmp_path / "data")
+    with pytest.warns(UserWarning, match=r"ds/1\.0\.0: no readable inputs\.json names its files: all are taken"):
+        made = bd.append("ds", new, data_dir=tmp_path / "data")
     assert bd.builder_from_directory(made).info.metadata == {"input": "interviews"}
     assert sorted(row["n"] for row in rows_of(made)) == [1, 2]
 
