@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.cli.listing import info_json, lineage_facts, list_dataset
+from beam_datasets.cli.listing import info_json, lineage_facts, list_dataset, totals
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
-from beam_datasets.cli.printing import say, size_text, splits_table, table
+from beam_datasets.cli.printing import say, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError
 from beam_datasets.generate.runs import utc
 from beam_datasets.materializing.history import tags_in
@@ -120,6 +120,5 @@ def _row(listed: dict[str, Any]) -> list[Any]:
     if "error" in listed:
         say(listed["error"], file=sys.stderr)
         return [listed["dataset"], "?", "?", "?"]
-    splits = listed["splits"].values()
-    examples, shards, size = (sum(split[what] for split in splits) for what in ("examples", "shards", "bytes"))
-    return [listed["dataset"], examples, shards, size_text(size)]
+    sums = totals(listed)
+    return [listed["dataset"], sums["examples"], sums["shards"], sums["size"]]

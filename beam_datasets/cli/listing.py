@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
+from beam_datasets.cli.printing import size_text
 from beam_datasets.errors import BeamDatasetsError, PathPermissionError
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 
@@ -72,3 +73,10 @@ def listed(name: str, directory: str) -> dict[str, Any]:
         return found | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
     except BeamDatasetsError as error:
         return found | {"error": str(error)}
+
+
+def totals(listed: dict[str, Any]) -> dict[str, Any]:
+    """Returns the sums over the splits of what is listed of a version."""
+    splits = listed.get("splits", {}).values()
+    sums = {what: sum(split[what] for split in splits) for what in ("examples", "shards", "bytes")}
+    return sums | {"size": size_text(sums["bytes"])}

@@ -216,15 +216,8 @@ class _Site:
         return found
 
     def _images(self, published: ReadOnlyBuilder) -> dict[str, list[tuple[str, str]]]:
-        split, name = next(iter(published.info.splits), ""), published.info.display_name
-        return {
-            path: [
-                (quote(file), f"{path} of example {index}")
-                for index, item in some
-                if (file := self.media(name, split, index, path, item))
-            ]
-            for path, some in (pages.sample_images(published, split) if split else {}).items()
-        }
+        name, split = published.info.display_name, pages.default_slice(published)
+        return pages.sample_images(published, split, lambda *place: quote(self.media(name, split, *place)))
 
     def _changes(self, published: ReadOnlyBuilder, previous: str, only_made: bool) -> str | None:
         """Returns how a version differs from the one before; what was found is kept in the site."""

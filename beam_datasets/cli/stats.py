@@ -106,14 +106,14 @@ def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
     from beam_datasets.cli.explorer.pages import opened, sample_images
 
     published = opened(found.directory)
-    shown: dict[str, list[tuple[str, str]]] = {}
-    for path, some in sample_images(published, expression).items():
-        shown[path] = []
-        for index, item in some:
-            with contextlib.suppress(FeatureError):  # a damaged image
-                data = base64.b64encode(media(published, expression, index, path, item, 96)[0]).decode()
-                shown[path].append((f"data:image/png;base64,{data}", f"{path} of example {index} of {expression}"))
-    return shown
+
+    def url(index: int, path: str, item: int) -> str:
+        with contextlib.suppress(FeatureError):  # a damaged image
+            image = media(published, expression, index, path, item, 96)[0]
+            return f"data:image/png;base64,{base64.b64encode(image).decode()}"
+        return ""
+
+    return sample_images(published, expression, url)
 
 
 def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,7 +19,7 @@ from PIL import Image
 import beam_datasets as bd
 from beam_datasets.cli import main
 from beam_datasets.cli.explore import find
-from beam_datasets.cli.explorer import app, pages
+from beam_datasets.cli.explorer import app, pages, searching
 from beam_datasets.cli.explorer.pages import Catalogue, rows_page
 from tests.hostile import IMAGE, LONG, SCRIPT, explorer, publish
 from tests.processes import started
@@ -115,6 +116,36 @@ def test_a_condition_goes_on_where_it_ended(data, monkeypatch, scanned):
     assert found == [i for i, example in enumerate(dataset[:]) if example["kind"] == 0 and len(example["text"]) < 50]
 
 
+@pytest.mark.parametrize(
+    "where, limits",
+    [
+        ("length(repeat('x', 3000000000)) > 1", {}),
+        ("len(range(100000000 + length(kind))) > 1", {}),
+        ("levenshtein(repeat('a', 20000 + length(kind)), repeat('b', 20000)) > 1", {"MAX_WAIT": 0.5}),
+    ],
+)
+def test_a_condition_has_limited_memory_and_time(url, monkeypatch, where, limits):
+    assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
+    for name, value in limits.items():
+        monkeypatch.setattr(searching, name, value)
+    start = time.monotonic()
+    status, _, body = get(url, "/rows", name=NAME, slice="train", where=where)
+    assert (status, time.monotonic() - start < 20) == (400, True)
+    assert b"stopped, because it takes more than" in body
+    monkeypatch.undo()
+    assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "where", ["read_text('{file}') != ''", "text IN (FROM read_text('{file}'))", "'{file}' IN glob('{file}')"]
+)
+def test_a_condition_reads_no_files(url, data, where):
+    file = next(data.rglob("features.json"))
+    status, _, body = get(url, "/rows", name=NAME, slice="train", where=where.format(file=file))
+    assert status == 400
+    assert b"subquery" in body or b"table function" in body
+
+
 def test_a_key_is_found(url):
     page = text(url, "/rows", name=NAME, slice="train", key="123")
     place = int(re.search(r"The key is that of example ([\d,]+)", page)[1])
@@ -154,14 +185,23 @@ def test_slices_are_compared_over_one_axis(url):
 def test_who_may_ask(url, data):
     assert get(url, headers={"Host": "attacker.example:80"})[0] == 400
     assert get(url, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"})[0] == 403
-    assert get(url, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert get(url, headers=link)[0] == 200
+    rows = {"name": NAME, "slice": "train", "where": "true"}
+    for path in ("/rows", "/statistics", "/dataset"):  # a link of another site may not make this one work
+        assert get(url, path, headers=link, **rows)[0] == 403
+        assert get(url, path, headers=link | {"Sec-Fetch-Site": "same-site"}, **rows)[0] == 403
+        assert get(url, path, headers=link | {"Sec-Fetch-Site": "none"}, **rows)[0] == 200
     for host in ("localhost:80", "127.0.0.1", "[::1]:1"):
         assert get(url, headers={"Host": host})[0] == 200
     with explorer(Catalogue(str(data)), token="secret") as guarded:
         assert [get(guarded, "/rows", name=NAME, **given)[0] for given in ({}, {"token": "x"}, {"token": "é"})] == [
             403
         ] * 3
-        assert get(guarded, headers={"Cookie": f"{app.COOKIE}=secret"})[0] == 200
+        port = guarded.rpartition(":")[2]
+        assert get(guarded, headers={"Cookie": f"{app.COOKIE}{port}=secret"})[0] == 200
+        other = {"Cookie": f"{app.COOKIE}80=other; {app.COOKIE}{port}=secret"}  # of an explorer on another port
+        assert get(guarded, headers=other)[0] == 200
         connection = http.client.HTTPConnection(guarded.removeprefix("http://"))
         connection.request("GET", "/?token=secret")
         answer = connection.getresponse()
@@ -213,7 +253,8 @@ def test_the_command_serves_until_it_is_interrupted(data):
     with started(command, stdout=-1, stderr=-2, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
         line = process.stdout.readline().decode()
         address, _, token = line.split()[0].partition("?token=")
-        assert get(address.rstrip("/"), headers={"Cookie": f"{app.COOKIE}={token}"})[0] == 200
+        cookie = f"{app.COOKIE}{address.rstrip('/').rpartition(':')[2]}={token}"
+        assert get(address.rstrip("/"), headers={"Cookie": cookie})[0] == 200
         process.send_signal(2)
         assert process.wait(30) == 0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hmac
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, media
 from beam_datasets.cli.explorer.summaries import Summaries
+from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.statistics.page import content, script, style
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from beam_datasets.cli.explorer.pages import Catalogue
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-COOKIE = "beam_datasets_token"
+COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports
 _WAIT = 1.5  # seconds until a page shows progress instead
 _PIXELS = {"small": 96, "large": 768}
 _HEADERS = {
@@ -64,20 +66,19 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
     @app.before_request  # type: ignore[untyped-decorator]
     def check() -> Any:
         request = web.request
-        host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdigit() else request.host
-        if not token and host.strip("[]") not in LOOPBACK:
+        place = urlsplit(f"//{request.host}")
+        if not token and place.hostname not in LOOPBACK:
             return "This host name is not served. Open the address that the command printed.", 400
-        if (
-            request.headers.get("Sec-Fetch-Site") == "cross-site"
-            and request.headers.get("Sec-Fetch-Mode") != "navigate"
-        ):
-            return "Requests of other sites are refused.", 403
-        given = request.args.get("token")
-        if token and not hmac.compare_digest((given or request.cookies.get(COOKIE, "")).encode(), token.encode()):
+        # A link of another site may open the first page alone: others may read a lot, or evaluate an expression.
+        opens = request.path == "/" and request.headers.get("Sec-Fetch-Mode") == "navigate"
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not opens:
+            return "Requests of other sites are refused. Type or paste the address into the browser.", 403
+        given, cookie = request.args.get("token"), f"{COOKIE}{place.port or 80}"
+        if token and not hmac.compare_digest((given or request.cookies.get(cookie, "")).encode(), token.encode()):
             return "Open the address that the command printed: it has the token.", 403
         if token and given:
             answer = web.redirect(web.url_for("index"))
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
+            answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
             return answer
         return None
 
@@ -128,45 +129,34 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
     @app.get("/statistics")  # type: ignore[untyped-decorator]
     def statistics() -> Any:
         chosen = []
-        for name, expression in (("name", "slice"), ("name2", "slice2")):
-            if argument(name):
-                published = catalogue.open(argument(name))
-                default = next(iter(published.info.splits), "train")
-                chosen.append((published, argument(expression) or default))
-        if not chosen:
-            raise DatasetNotFoundError("name: expected a dataset, got none")
-        several = len({published.info.display_name for published, _ in chosen}) > 1
-        found = [summaries.of(published.dataset_dir, expression) for published, expression in chosen]
-        for summary in found:
-            summary.wait(_WAIT)
-            if summary.error:
-                raise BeamDatasetsError(summary.error)
-        names = [f"{p.info.display_name} {e}" if several else e for p, e in chosen]
-        slices = {name: summary.found for name, summary in zip(names, found) if summary.found is not None}
-        complete = all(summary.found is not None for summary in found)
-        places = dict(zip(names, chosen))
-        at = {"name": chosen[0][0].info.display_name, "slice": chosen[0][1]}
-        images = {
-            path: [
-                (web.url_for("file", **at, index=index, path=path, item=item), f"{path} of example {index}")
-                for index, item in some
-            ]
-            for path, some in pages.sample_images(*chosen[0]).items()
-        }
-
-        def example_url(name: str, index: int) -> str:
-            published, expression = places[name]
-            where = {"name": published.info.display_name, "slice": expression, "index": index}
-            return str(web.url_for("example", **where))
-
+        for which in ("", "2") if argument("name2") else ("",):
+            published = catalogue.open(argument(f"name{which}"))
+            chosen.append((published, argument(f"slice{which}") or pages.default_slice(published)))
+        named = [(published.info.display_name, expression) for published, expression in chosen]
+        several = len({name for name, _ in named}) > 1
+        found = {}
+        for (published, expression), (name, _) in zip(chosen, named):
+            found[f"{name} {expression}" if several else expression] = summaries.of(published.dataset_dir, expression)
+        ready = [summary.wait(_WAIT) for summary in found.values()]  # of all, as each waits for the one before
+        at = {label: {"name": name, "slice": expression} for label, (name, expression) in zip(found, named)}
+        first = next(iter(at.values()))
         values = {
-            "chosen": [(published.info.display_name, expression) for published, expression in chosen],
-            "progress": [] if complete else [(name, s.done, s.total) for name, s in zip(names, found) if not s.found],
-            "changes": pages.feature_changes(catalogue, [argument("name"), argument("name2")]) if several else [],
-            "content": pages.escaped(content(slices, example_url, images)) if complete else "",
+            "chosen": named,
+            "progress": [] if all(ready) else [(label, s.done, s.total) for label, s in found.items() if not s.found],
+            "changes": [],
+            "content": "",
             "code": catalogue.load_code(*chosen[0]),
             "index": catalogue.index()["datasets"],
         }
+        if several:
+            values["changes"] = compare_features(*(published.info.features for published, _ in chosen)).changes
+        if all(ready):
+            slices = {label: summary.found for label, summary in found.items()}
+            images = pages.sample_images(
+                *chosen[0], lambda i, path, item: web.url_for("file", **first, index=i, path=path, item=item)
+            )
+            body = content(slices, lambda label, i: web.url_for("example", **at[label], index=i), images)
+            values["content"] = pages.escaped(body)
         return show("statistics", values)
 
     @app.get("/page.css", endpoint="style")  # type: ignore[untyped-decorator]

@@ -49,6 +49,12 @@ def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
     return [{"item": number, "note": _too_large(data)} for number, data in enumerate(files_in(value))]
 
 
+def leaf_at(example: Any, features: FeatureConnector, path: str) -> tuple[Any, Any]:
+    """Returns the value at a path and its feature; (None, None) if there is none."""
+    leaves = leaves_with_features(example, features)
+    return next(((value, leaf) for found, value, leaf in leaves if found == path), (None, None))
+
+
 def _too_large(data: bytes) -> str:
     height, width, _ = image_size(data) or (0, 0, 0)
     return f"{width:,} x {height:,}, too large to be shown" if height * width > MAX_PIXELS else ""
@@ -75,14 +81,12 @@ def media(
     sounds = [leaf for _, _, feature in below(features) if isinstance(leaf := innermost(feature), Audio)]
     as_files = any(sound.lazy_decode for sound in sounds)  # these need not be decoded, nor what reads them installed
     decoders = stored_features(features) if as_files else skip_decoding(features, UnknownFeature, *PICTURES)
-    example = published.as_dataset(expression, decoders=decoders)[index]
-    for found, value, leaf in leaves_with_features(example, features):
-        if found == path and isinstance(leaf, SOUNDS) and value is not None:
-            return _sound(value, leaf)
-        if found == path and isinstance(leaf, PICTURES):
-            files = list(files_in(value))
-            if 0 <= item < len(files):
-                return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
+    value, leaf = leaf_at(published.as_dataset(expression, decoders=decoders)[index], features, path)
+    if isinstance(leaf, SOUNDS) and value is not None:
+        return _sound(value, leaf)
+    files = list(files_in(value)) if isinstance(leaf, PICTURES) else []
+    if item < len(files):
+        return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
     raise DatasetNotFoundError(f"{published.info.display_name}: example {index} has no image or sound {path!r} {item}")
 
 

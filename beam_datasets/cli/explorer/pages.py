@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,20 +12,19 @@ import numpy as np
 
 from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
-from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
-from beam_datasets.cli.listing import lineage_facts, list_dataset, listed
+from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, leaf_at, media_of, stored_features
+from beam_datasets.cli.explorer.searching import Searcher
+from beam_datasets.cli.listing import lineage_facts, list_dataset, listed, totals
 from beam_datasets.cli.printing import printable, size_text
-from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import NestedDataset, RaggedArray
 from beam_datasets.features.sequence import below, innermost
-from beam_datasets.materializing.where import Where
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbstractSplit
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -33,11 +32,12 @@ PAGE_ROWS = 20
 SAMPLE = 12  # examples whose images are among the statistics
 CELL = 120  # characters of a value among the rows
 MAX_TEXT = 20_000  # characters on the page of an example
-MAX_SCANNED, MAX_SECONDS, BLOCK = 100_000, 1.0, 2048  # of a request with a condition
+MAX_SCANNED, MAX_SECONDS = 100_000, 1.0  # of a request with a condition
 _MAX_BARS = 400  # of shards
 _MAX_ITEMS = 100  # of a sequence on the page of an example
 
 opened = lru_cache(64)(builder_from_directory)
+_search = Searcher()
 
 
 def escaped(value: Any) -> Any:
@@ -69,50 +69,34 @@ class Catalogue:
             raise DatasetNotFoundError(f"only {self.only[0]} is shown here, got {name!r}")
         return opened(self.only[1])
 
-    def has(self, name: str) -> bool:
-        """Returns whether a version is shown."""
-        try:
-            return bool(self.open(name))
-        except (BeamDatasetsError, ValueError):
-            return False
-
     def index(self) -> dict[str, Any]:
         """Returns the versions by dataset, and the errors of those that cannot be read."""
         if self.only is not None:
             found = [listed(*self.only)]
         else:
             found = [one for name in catalog.list_datasets(self.root) for one in list_dataset(name, self.root)]
-        rows = [one | _totals(one.get("splits", {})) for one in found]
-        return {"root": self.root, "datasets": rows}
+        return {"root": self.root, "datasets": [one | totals(one) for one in found]}
 
     def load_code(self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: str = "") -> dict[str, str]:
         """Returns what loads the examples of a page: Python, and a command that makes a dataset of them."""
-        name, directory = published.info.display_name, published.dataset_dir
-        source = repr(directory) if self.only else f"{name!r}, data_dir={self.root!r}"
-        split = next(iter({part.splitname for part in _parts(published, expression)}), "selection")
-        target = f"{published.name}_part"
-        command = ["beam-datasets", "materialize", directory if self.only else name, "--data_dir", self.root]
-        command += ["--split", f"{split}={expression}", *(["--where", where] if where else []), "--to", target]
+        source, target = published.dataset_dir if self.only else published.info.display_name, f"{published.name}_part"
+        parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
+        split = next((part.splitname for part in parts), "selection")
+        command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
+        command += [*(["--where", where] if where else []), "--to", target]
         if where:
             chosen = f"split={{{split!r}: {expression!r}}}, where={where!r}, to={target!r}"
-            python = (
-                f"bd.materialize({source}, {chosen})"
-                if not self.only
-                else (f"bd.materialize({source}, data_dir={self.root!r}, {chosen})")
-            )
+            python = f"bd.materialize({source!r}, data_dir={self.root!r}, {chosen})"
         else:
-            opening = f"bd.builder_from_directory({source})" if self.only else f"bd.builder({source})"
+            named = f"bd.builder({source!r}, data_dir={self.root!r})"
+            opening = f"bd.builder_from_directory({source!r})" if self.only else named
             python = f"ds = {opening}.as_dataset(split={expression!r})" + (f"\nexamples = ds[{rows}]" if rows else "")
         return {"python": f"import beam_datasets as bd\n\n{python}", "command": shlex.join(command)}
 
 
-def _totals(splits: Mapping[str, Any]) -> dict[str, Any]:
-    examples, num_bytes = (sum(split[what] for split in splits.values()) for what in ("examples", "bytes"))
-    return {"examples": examples, "bytes": num_bytes, "size": size_text(num_bytes)}
-
-
-def _parts(published: ReadOnlyBuilder, expression: str) -> list[Any]:
-    return AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
+def default_slice(published: ReadOnlyBuilder) -> str:
+    """Returns the first split."""
+    return next(iter(published.info.splits), "train")
 
 
 # ----------------------------------------------------------------------------------------------------------- a dataset
@@ -127,17 +111,13 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "directory": published.dataset_dir,
         "digest": published.digest,
         "features": [
-            (path, _described(feature), getattr(feature, "doc", None)) for path, _, feature in below(info.features)
+            (path, " ".join(repr(feature).split()), feature.doc.desc or "") for path, _, feature in below(info.features)
         ],
         "splits": [_split(published, split) for split in info.splits],
         "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
         "versions": [] if catalogue.only else catalog.list_published(info.name, catalogue.root),
-        "code": catalogue.load_code(published, next(iter(info.splits), "train")),
+        "code": catalogue.load_code(published, default_slice(published)),
     }
-
-
-def _described(feature: Any) -> str:
-    return " ".join(repr(feature).split())
 
 
 def _split(published: ReadOnlyBuilder, name: str) -> dict[str, Any]:
@@ -166,8 +146,10 @@ def _lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
     for source in lineage.datasets:
         path = f"the lineage of {source.full_name}"
         deeper = None if source.source is None else _lineage(Lineage.from_json(source.source, path=path), catalogue)
-        known = catalogue.has(source.full_name)
-        sources.append({"name": source.full_name, "digest": source.digest, "lineage": deeper, "known": known})
+        node = {"name": source.full_name, "digest": source.digest, "lineage": deeper, "known": False}
+        with contextlib.suppress(BeamDatasetsError, ValueError):
+            node["known"] = bool(catalogue.open(source.full_name))
+        sources.append(node)
     return {"facts": list(lineage_facts(lineage)), "sources": sources}
 
 
@@ -191,7 +173,7 @@ def rows_page(
         BeamDatasetsError: the dataset, the slice, the condition or the key is unusable.
     """
     published = catalogue.open(name)
-    expression = expression or next(iter(published.info.splits), "train")
+    expression = expression or default_slice(published)
     dataset = read(published, expression)
     total, found = len(dataset), None
     if key:
@@ -199,7 +181,8 @@ def rows_page(
         start = start if found is None else found
     start = min(max(start, 0), max(total - 1, 0))
     if where:
-        indices, stop = _chosen(dataset, published.info.features, where, start)
+        scanned = min(start + MAX_SCANNED, total)
+        indices, stop = _search(published.dataset_dir, expression, where, start, scanned, PAGE_ROWS, MAX_SECONDS)
     else:
         stop = min(start + PAGE_ROWS, total)
         indices = list(range(start, stop))
@@ -223,20 +206,6 @@ def rows_page(
     }
 
 
-def _chosen(dataset: Any, features: Any, where: str, start: int) -> tuple[list[int], int]:
-    """Returns the indices of examples for which a condition holds, a page at most, and where the search ended."""
-    places, records = Where(where).compile(features), dataset.raw()
-    found: list[int] = []
-    until, deadline = min(start + MAX_SCANNED, len(dataset)), time.monotonic() + MAX_SECONDS
-    while start < until and time.monotonic() < deadline:
-        stop = min(start + BLOCK, until)
-        found += [start + place for place in places(records[start:stop])]
-        start = stop
-        if len(found) >= PAGE_ROWS:
-            return found[:PAGE_ROWS], start if len(found) == PAGE_ROWS else found[PAGE_ROWS - 1] + 1
-    return found, start
-
-
 def _cells(example: Any, features: Any, width: int) -> list[dict[str, Any]]:
     """Returns the values of an example: the text of each, or the images or sounds that it is."""
     cells = []
@@ -250,9 +219,10 @@ def _cells(example: Any, features: Any, width: int) -> list[dict[str, Any]]:
 def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -> dict[str, Any]:
     """Returns one example whole: texts up to `MAX_TEXT` characters, sequences up to 100 items."""
     published = catalogue.open(name)
-    dataset = read(published, expression)
-    cells = _cells(dataset[index], published.info.features, 1000)
-    for cell, (_, value, leaf) in zip(cells, leaves_with_features(dataset[index], published.info.features)):
+    dataset, features = read(published, expression), published.info.features
+    example = dataset[index]
+    cells = _cells(example, features, 1000)
+    for cell, (_, value, leaf) in zip(cells, leaves_with_features(example, features)):
         if cell["media"] is None:
             cell |= _whole(value, leaf)
     return {
@@ -285,30 +255,31 @@ def text_of(catalogue: Catalogue, name: str, expression: str, index: int, path: 
         DatasetNotFoundError: the example has no such text.
     """
     published = catalogue.open(name)
-    example = read(published, expression)[index]
-    for found, value, _ in leaves_with_features(example, published.info.features):
-        if found == path and isinstance(value, (bytes, str)):
-            return value if isinstance(value, bytes) else value.encode()
-    raise DatasetNotFoundError(f"{name}: example {index} has no text {path!r}")
+    value, _ = leaf_at(read(published, expression)[index], published.info.features, path)
+    if not isinstance(value, (bytes, str)):
+        raise DatasetNotFoundError(f"{name}: example {index} has no text {path!r}")
+    return value if isinstance(value, bytes) else value.encode()
 
 
-def sample_images(published: ReadOnlyBuilder, expression: str) -> dict[str, list[tuple[int, int]]]:
-    """Returns path -> (index, number of the image) of the first examples: a sample if the order is random."""
-    found: dict[str, list[tuple[int, int]]] = {}
+def sample_images(
+    published: ReadOnlyBuilder, expression: str, url: Callable[[int, str, int], str]
+) -> dict[str, list[tuple[str, str]]]:
+    """Returns images of the first examples, which are a sample if the order is random.
+
+    Args:
+        published: the dataset.
+        expression: of the slice.
+        url: returns the URL of an image, by the index of its example, its path, and its number there; '' for none.
+
+    Returns:
+        path of a feature -> the URL and the description of each.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
     features = published.info.features
     if any(isinstance(innermost(feature), PICTURES) for _, _, feature in below(features)):
         for index, example in enumerate(read(published, expression)[:SAMPLE]):
             for path, value, leaf in leaves_with_features(example, features):
-                if isinstance(leaf, PICTURES):
-                    shown = [(index, one["item"]) for one in media_of(value, leaf) or () if not one["note"]]
-                    found.setdefault(path, []).extend(shown[:1])
+                items = [one["item"] for one in media_of(value, leaf) or () if not one["note"]]
+                if isinstance(leaf, PICTURES) and items and (address := url(index, path, items[0])):
+                    found.setdefault(path, []).append((address, f"{path} of example {index} of {expression}"))
     return found
-
-
-# ---------------------------------------------------------------------------------------------------------- comparison
-
-
-def feature_changes(catalogue: Catalogue, names: list[str]) -> list[str]:
-    """Returns how the features of two datasets differ, a line each."""
-    old, new = (catalogue.open(name).info.features for name in names)
-    return list(map(str, compare_features(old, new).changes))

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.statistics.report import conclude, read_saved
 from beam_datasets.statistics.summary import cut, gather, merge, prepare
 
@@ -43,11 +44,18 @@ class Summary:
         self._thread = threading.Thread(target=self._run, args=(request,), daemon=True)
         self._thread.start()
 
-    def wait(self, seconds: float) -> None:
-        """Waits for the statistics, for some seconds."""
+    def wait(self, seconds: float) -> bool:
+        """Waits for the statistics, for some seconds, and returns whether they are there.
+
+        Raises:
+            BeamDatasetsError: they cannot be computed.
+        """
         self.asked = time.monotonic()
         if self.found is None:
             self._thread.join(seconds)
+        if self.error:
+            raise BeamDatasetsError(self.error)
+        return self.found is not None
 
     def _run(self, request: Request) -> None:
         try:

@@ -1,0 +1,113 @@
+"""Examples for which a condition holds, found by a process of limited memory and time: DuckDB itself limits neither."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.materializing.where import Where
+from beam_datasets.reading.opening import builder_from_directory
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+MAX_BYTES, MAX_WAIT = 2 << 30, 10.0  # of memory, and seconds for an answer
+MAX_BLOCK, BLOCK_BYTES = 2048, 32 << 20  # examples that are looked at together, and about their bytes
+_opened = lru_cache(8)(builder_from_directory)
+
+
+class Searcher:
+    """A process that searches, one search at a time. It starts with the first one, and ends with this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._worker: tuple[Any, Connection] | None = None
+
+    def __call__(self, directory: str, expression: str, where: str, *limits: float) -> tuple[list[int], int]:
+        """Returns what `search` does, to which it passes the arguments.
+
+        Raises:
+            BeamDatasetsError: the condition is unusable, or needs more memory or time than there is.
+        """
+        with self._lock:
+            process, pipe = self._worker = self._worker or _start()
+            try:
+                pipe.send((directory, expression, where, *limits))
+                answer: Any = pipe.recv() if pipe.poll(MAX_WAIT) else None
+            except (EOFError, OSError):  # it has ended
+                answer = None
+            if answer is None:
+                process.kill()
+                self._worker = None
+                limit = f"{MAX_BYTES >> 30} GiB of memory or {MAX_WAIT:g} s"
+                answer = BeamDatasetsError(f"where={where!r}: stopped, because it takes more than {limit}.")
+        if isinstance(answer, BeamDatasetsError):
+            raise answer
+        indices, stop = answer
+        return indices, stop
+
+
+def _start() -> tuple[Any, Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _serve(pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
+    _limit_memory()
+    while True:
+        try:
+            question = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: Any = search(*question)
+        except BeamDatasetsError as error:
+            text = str(error)  # which can be sent, as not all errors can
+            answer = None if "Out of Memory Error" in text else BeamDatasetsError(text)
+        pipe.send(answer)
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+
+
+def search(
+    directory: str, expression: str, where: str, start: int, stop: int, count: int, seconds: float
+) -> tuple[list[int], int]:
+    """Returns the indices of examples for which a condition holds, and where the search ended.
+
+    Args:
+        directory: of the version.
+        expression: of the slice.
+        where: the condition.
+        start: the first index that is looked at.
+        stop: the index before which the search ends.
+        count: of examples, after which it ends.
+        seconds: after which it ends.
+    """
+    published = _opened(directory)
+    splits = published.info.splits.values()
+    size = sum(split.num_bytes for split in splits) // max(sum(split.num_examples for split in splits), 1)
+    block = min(BLOCK_BYTES // max(size, 1) + 1, MAX_BLOCK)
+    places, records = Where(where).compile(published.info.features), published.as_dataset(expression).raw()
+    found: list[int] = []
+    deadline = time.monotonic() + seconds
+    while start < stop and len(found) < count and time.monotonic() < deadline:
+        end = min(start + block, stop)
+        found += [start + place for place in places(records[start:end])]
+        start = end
+    return found[:count], found[count - 1] + 1 if len(found) > count else start
