@@ -1,6 +1,7 @@
 """Tags of versions, and removal of old versions that nothing needs.
 
-A tag is a file with a version in it, `.config/tags/<tag>` beside the versions of a dataset or config.
+A tag is a file with a version in it, `.config/tags/<tag>` beside the versions of a dataset or config. On an object
+store `.config/removed/<version>` marks a version that is being removed: a later `prune` ends what a killed one began.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoundError
+from beam_datasets.generate import runs
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.names import DatasetName
@@ -93,10 +95,14 @@ def _tag_path(folder: str, *tag: str) -> str:
     return storage.join(folder, catalog.CONFIG_DIR, "tags", *tag)
 
 
+def _mark_path(folder: str, *version: str) -> str:
+    return storage.join(folder, catalog.CONFIG_DIR, "removed", *version)
+
+
 def plan_prune(
     name: str, keep: int, *, keep_tagged: bool = False, data_dir: DataDir = None, storage_options: Options = None
 ) -> list[Judged]:
-    """Returns the published versions of a dataset, lowest first, with why each is kept.
+    """Returns the versions of a dataset, lowest first, with why each is kept; half-removed ones come before.
 
     A version is kept if it is one of the highest `keep`, has a tag, or if the lineage of a dataset in `data_dir` that
     stays names it. One that was appended to is not kept for that: the next version has all its records.
@@ -139,7 +145,15 @@ def plan_prune(
         if (by in reasons or not by.startswith(f"{label}:")) and need.startswith(f"{label}:") and need not in reasons
     }:
         reasons |= more
-    return [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in own]
+    judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in own]
+    return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
+
+
+def _half_removed(folder: str) -> list[str]:
+    """Returns the versions whose removal from an object store was not completed."""
+    marks = _mark_path(folder)
+    names = storage.list_dir(marks) if storage.is_remote(folder) and storage.is_dir(marks) else []
+    return [name for name in names if Version.is_valid(name) and not catalog.is_published(storage.join(folder, name))]
 
 
 def _version(judged: Judged) -> Version:
@@ -161,10 +175,10 @@ def _named(lineage: Lineage | None) -> Iterator[str]:
 
 
 def remove_version(version: Judged) -> bool:
-    """Removes a published version, unless it was tagged meanwhile; returns whether it was removed.
+    """Removes a version, unless it was tagged meanwhile or is published again; returns whether it was removed.
 
-    On a disk it is first renamed, in one step. On an object store dataset_info.json is deleted first, without which
-    it does not count as a version; if the process is killed, remove the remaining files by hand.
+    On a disk it is first renamed, in one step. On an object store it is marked, then dataset_info.json is deleted,
+    without which it does not count as a version; if the process is killed, `plan_prune` finds the mark.
 
     Raises:
         StorageError: it cannot be removed.
@@ -172,7 +186,13 @@ def remove_version(version: Judged) -> bool:
     folder, number = storage.dirname(version.directory), storage.basename(version.directory)
     if number in tags_in(folder).values():
         return False
-    if storage.is_remote(version.directory):
-        storage.remove(storage.join(version.directory, INFO_FILE))
+    if not storage.is_remote(version.directory):
+        storage.remove_tree(version.directory)
+        return True
+    if runs.holder(version.directory) is not None:
+        return False
+    storage.write_bytes(_mark_path(folder, number), b"")
+    storage.remove(storage.join(version.directory, INFO_FILE))
     storage.remove_tree(version.directory)
+    storage.remove(_mark_path(folder, number))
     return True

@@ -68,6 +68,35 @@ def test_versions_that_only_removed_ones_name_are_removed_with_them(tmp_path):
         kept(tmp_path, 1)
 
 
+def test_a_second_prune_removes_what_a_killed_one_left_on_a_store(tmp_path, monkeypatch):
+    root = f"memory://{uuid.uuid4().hex}/data"
+    days(root, 3)
+    [first, second, third] = history.plan_prune("ds", 1, data_dir=root)
+
+    def killed(path):
+        for name in storage.list_dir(path)[: 2 if path == second.directory else 0]:
+            storage.remove(f"{path}/{name}")
+        raise KeyboardInterrupt
+
+    for version in (first, second):  # after the deletion of dataset_info.json, and of some of the other files
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "remove_tree", killed)
+            with pytest.raises(KeyboardInterrupt):
+                history.remove_version(version)
+    plan = history.plan_prune("ds", 1, data_dir=root)
+    assert [(each.name, each.kept) for each in plan] == [
+        ("ds:1.0.0", ""),
+        ("ds:2.0.0", ""),
+        ("ds:3.0.0", "one of the highest 1"),
+    ]
+    assert all(history.remove_version(each) for each in plan[:2])
+    assert [each.name for each in history.plan_prune("ds", 1, data_dir=root)] == [third.name]
+    assert not storage.is_dir(f"{root}/ds/1.0.0")
+    assert not storage.is_dir(f"{root}/ds/2.0.0")
+    generate(root, {"train": {0: 0}})  # the number is free again
+    assert kept(root, 1)["ds:1.0.0"] == ""
+
+
 def test_tags(tmp_path):
     days(tmp_path, 2)
     assert (
