@@ -106,7 +106,10 @@ def _request(text: str) -> Request:
 def _builder(request: Request, known: argparse.Namespace) -> Any:
     given: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
     given |= builder_arguments(known, request.builder)
-    return request.builder(**{name: value for name, value in given.items() if value is not None})
+    try:
+        return request.builder(**{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:  # `--split` is an option of this command
+        raise ValueError(str(error).replace("--split ", "--splits ")) from None
 
 
 def _read_keys(path: str) -> list[str]:
@@ -126,13 +129,17 @@ def _to_come(plan: AppendPlan) -> str:
     """Returns what is read and written, and what becomes of the keys to delete."""
     kinds = ("added", "replaced", "deleted", "skipped")
     rows = [
-        [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.num_bytes), _shards_text(s)]
+        [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.size), _shards_text(s)]
         for s in plan.splits
     ]
     lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]
     lines += [f"appended: {dataset.full_name}" for dataset in plan.lineage.datasets[1:]]
-    lines.append(table(["split", *kinds, "examples", "bytes", "shards"], rows))
-    for words, keys in (("deleted keys", plan.deleted), ("keys to delete that were not found", plan.not_found)):
+    lines.append(table(["split", *kinds, "examples", "size", "shards"], rows))
+    for words, keys in (
+        ("deleted keys", plan.deleted),
+        ("keys to delete of new examples, which are left out", plan.left_out),
+        ("keys to delete that were not found", plan.not_found),
+    ):
         if keys:
             more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
             lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{more}")

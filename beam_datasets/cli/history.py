@@ -68,7 +68,7 @@ def run_prune(args: Sequence[str]) -> int:
         )
     sizes = {version: storage.usage(version.directory).num_bytes for version in judged}
     rows = [[version.name, size_text(sizes[version]), version.kept or "to be removed"] for version in judged]
-    say(table(["version", "size", ""], rows, left=(0, 2)))
+    say(table(["version", "files", ""], rows, left=(0, 2)))
     old = [version for version in judged if not version.kept]
     if known.yes:
         old = [version for version in old if remove_version(version)]

@@ -33,7 +33,8 @@ LIST = Command(
     "list",
     "What is published.",
     f"""
---versions  also when each version was published, its tags, and what it has of which datasets
+--versions  also the size of all files of each version, when it was published, its tags, and what it has of which
+  datasets
 {DATA_DIR}
 {STORAGE_OPTIONS}
 --json  print it as JSON, split by split
@@ -89,12 +90,18 @@ def run_list(args: Sequence[str]) -> int:
     else:
         header, rows = ["dataset", "examples", "shards", "size"], list(map(_row, found))
         if known.versions:
-            header += ["published", "tags", "contents"]
+            header += ["files", "published", "tags", "contents"]
             rows = [
-                [*row, each["published"] or "?", ", ".join(each["tags"]), _contents(each)]
+                [
+                    *row,
+                    size_text(each["file_bytes"]),
+                    each["published"] or "?",
+                    ", ".join(each["tags"]),
+                    _contents(each),
+                ]
                 for row, each in zip(rows, found)
             ]
-        say(table(header, rows, left=(0, 4, 5, 6), short=(6,)[: known.versions]))
+        say(table(header, rows, left=(0, 5, 6, 7), short=(7,)[: known.versions]))
     return 0
 
 
@@ -104,9 +111,10 @@ def _contents(found: dict[str, Any]) -> str:
 
 
 def _history(directory: str) -> dict[str, Any]:
-    """Returns when a version was published, its tags, and what it has of which datasets, as far as that is known."""
-    known: dict[str, Any] = {"published": None, "tags": [], "contents": []}
+    """Returns the size of a version's files, when it was published, its tags, and of what it is, as far as known."""
+    known: dict[str, Any] = {"file_bytes": 0, "published": None, "tags": [], "contents": []}
     with contextlib.suppress(BeamDatasetsError, ValueError, KeyError, TypeError):
+        known["file_bytes"] = storage.usage(directory).num_bytes
         tags = tags_in(storage.dirname(directory))
         known["tags"] = sorted(tag for tag, version in tags.items() if version == storage.basename(directory))
         lineage = builder_from_directory(directory).lineage

@@ -107,12 +107,15 @@ class Counts(NamedTuple):
 
 
 class _RangeCount(NamedTuple):
-    """What is known of a range once it is counted: `num_bytes` are framed, `found` are the keys to delete it has."""
+    """What is known of a range once it is counted: `num_bytes` are framed, `found` are the keys to delete that it has.
+
+    A key has whether a published example has it.
+    """
 
     num_examples: int
     num_bytes: int
     counts: Counts
-    found: list[bytes]
+    found: dict[bytes, bool]
 
 
 class _ShardBlock:
@@ -225,7 +228,7 @@ class KeyRanges:
         origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
         published = (origin == 0) & self.has_published
         num_new = len(merge) - int(published.sum())
-        found, listed = self._listed(merge)
+        found, listed = self._listed(merge, published)
         deleted = int((listed & published).sum())
         merge, origin, published = replace(merge, order=merge.order[~listed]), origin[~listed], published[~listed]
         repeats = merge.repeats()
@@ -265,18 +268,21 @@ class KeyRanges:
                 run_of.append(place)
         return blocks, run_of
 
-    def _listed(self, merge: Merge) -> tuple[list[bytes], NDArray[np.bool_]]:
+    def _listed(self, merge: Merge, published: NDArray[np.bool_]) -> tuple[dict[bytes, bool], NDArray[np.bool_]]:
         """Returns the keys to delete that a merge has, and whether each of its ranks has one of them."""
         listed = np.zeros(len(merge), np.bool_)
         if not len(self.delete) or not len(merge):
-            return [], listed
+            return {}, listed
         keys = merge.ordered_keys().view("S16").ravel()
         low, high = np.searchsorted(self.delete, keys[[0, -1]], side="left").tolist()
         wanted = self.delete[low : high + 1]
         starts, stops = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
-        for start, stop in zip(starts.tolist(), stops.tolist()):
+        found = {}
+        for key, start, stop in zip(wanted.tolist(), starts.tolist(), stops.tolist()):
             listed[start:stop] = True
-        return [bytes(key).ljust(16, b"\0") for key in wanted[stops > starts]], listed
+            if start < stop:
+                found[key.ljust(16, b"\0")] = bool(published[start:stop].any())
+        return found, listed
 
     def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
         ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
@@ -388,6 +394,11 @@ class MergedSplit:
         return self.borders[-1]
 
     @property
+    def size(self) -> int:
+        """Bytes of the examples, as dataset_info.json has them: without framing."""
+        return self.num_bytes - tfrecord.OVERHEAD * self.num_examples
+
+    @property
     def num_shards(self) -> int:
         """Shards of the split."""
         return len(self.borders) - 1
@@ -449,7 +460,8 @@ class AppendPlan:
         sharding: what decides its shards.
         lineage: where it came from, with the counts.
         libraries: whose versions determined bytes of the examples.
-        deleted: keys to delete that were found.
+        deleted: keys to delete of published examples.
+        left_out: keys to delete that only new examples have.
         not_found: keys to delete that no split has.
         sources: the directories of what is read, in the order of the lineage.
         inputs: the files that it is built from, those of the published version among them; None if they are unknown.
@@ -462,6 +474,7 @@ class AppendPlan:
     lineage: Lineage
     libraries: tuple[str, ...]
     deleted: tuple[Key, ...]
+    left_out: tuple[Key, ...]
     not_found: tuple[Key, ...]
     sources: tuple[str, ...]
     inputs: Inputs | None
@@ -528,18 +541,18 @@ def plan_append(
                 f"{parent.info.display_name}: expected a split that it has ({', '.join(known)}), got {name!r}."
                 f"{did_you_mean(name, known)} A new split needs --new_splits (new_splits=True)."
             )
-    deleted, splits = list(delete), []
-    found: set[int] = set()
+    keys, splits = list(delete), []
+    found: dict[int, bool] = {}
     for name, parts in merged.items():
         rules = _rules(name, parts, name in known)
-        wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(deleted) for r in rules]
+        wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(keys) for r in rules]
         runs = [run for part in parts for run in part.runs]
         published = _published_shards(parent, name) if share_shards and name in known else []
         listed = [key for _, key in wanted]
         ranges = KeyRanges.of(runs, name in known, on_duplicate, listed, cut_at_shards=bool(published))
         planned, present = _merged_split(name, ranges, sharding, published)
         splits.append(planned)
-        found.update(i for i, key in wanted if key in present)
+        found |= {i: found.get(i, False) or present[key] for i, key in wanted if key in present}
     return AppendPlan(
         info,
         parent.dataset_dir,
@@ -547,8 +560,9 @@ def plan_append(
         sharding,
         _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
-        tuple(key for i, key in enumerate(deleted) if i in found),
-        tuple(key for i, key in enumerate(deleted) if i not in found),
+        tuple(key for i, key in enumerate(keys) if found.get(i)),
+        tuple(key for i, key in enumerate(keys) if found.get(i) is False),
+        tuple(key for i, key in enumerate(keys) if i not in found),
         tuple(one.dataset_dir for one in datasets),
         _inputs(datasets if split is None else datasets[:1], info.features),
     )
@@ -761,8 +775,8 @@ def _as_key(key: Key, is_integer: bool) -> Key:
 
 def _merged_split(
     name: str, ranges: KeyRanges, sharding: ShardingOptions, published: Sequence[WrittenShard]
-) -> tuple[MergedSplit, set[bytes]]:
-    """Returns what is written of a split, and the keys to delete that it has.
+) -> tuple[MergedSplit, dict[bytes, bool]]:
+    """Returns what is written of a split, and the keys to delete that it has; see `_RangeCount`.
 
     Args:
         name: of the split.
@@ -779,7 +793,7 @@ def _merged_split(
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:
         counts = counts.plus(one.counts)
-    found = {key for one in counted for key in one.found}
+    found = {key: is_published for one in counted for key, is_published in one.found.items()}
     borders, shared = _shards(name, ranges, sharding, published, counted)
     return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), found
 

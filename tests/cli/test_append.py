@@ -16,13 +16,14 @@ def data(tmp_path, monkeypatch):
 
 
 def test_plan_append_and_again(data, run):
-    (data / "keys.txt").write_text("3\n\n99\r\n")
+    (data / "keys.txt").write_text("3\n\n99\r\n24\n")
     args = ["append", "ds", "--data_dir=data", "--from=more", "--on_duplicate=skip_identical", "--delete=data/keys.txt"]
     code, out, _ = run(*args, "--num-shards=3", "--dry_run")
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
-    assert ["train", "5", "0", "1", "2", "24"] in [row[:6] for row in rows]
-    assert "deleted keys: 1: 3\nkeys to delete that were not found: 1: 99\nNothing was run (--dry_run).\n" in out
+    assert ["train", "4", "0", "1", "3", "23"] in [row[:6] for row in rows]
+    left_out = "keys to delete of new examples, which are left out: 1: 24\nkeys to delete that were not found: 1: 99\n"
+    assert f"deleted keys: 1: 3\n{left_out}Nothing was run (--dry_run).\n" in out
     assert not (data / "ds" / "2.0.0").exists()
     code, out, _ = run(*args, "--num-shards=3")
     assert (code, f"Published in {data}/ds/2.0.0 after " in out) == (0, True)
@@ -31,7 +32,14 @@ def test_plan_append_and_again(data, run):
     assert (code, f"Nothing changes: {data}/ds/2.0.0 has all of it. Nothing was published." in out) == (0, True)
     assert sorted(path.name for path in (data / "ds").iterdir()) == ["1.0.0", "2.0.0"]
     code, out, _ = run("info", "ds", "--data_dir=data")
-    assert "train: 5 added, 1 deleted, 0 replaced, 2 skipped\nof ds:1.0.0 (" in out
+    assert "train = train+more:1.0.0:train\ntrain: 4 added, 1 deleted, 0 replaced, 3 skipped\nof ds:1.0.0 (" in out
+    code, out, _ = run("append", "ds", "--data_dir=data", "--delete=data/keys.txt")  # the example 24 is not there
+    assert "Nothing changes" in out
+    (data / "keys.txt").write_text("4")
+    run("append", "ds", "--data_dir=data", "--delete=data/keys.txt")
+    code, out, _ = run("info", "ds", "--data_dir=data")
+    assert "train: 0 added, 1 deleted, 0 replaced, 0 skipped" in out
+    assert "train = train" not in out
 
 
 @pytest.mark.parametrize(
@@ -44,6 +52,8 @@ def test_plan_append_and_again(data, run):
         (["--from=more", "--version=1.x"], 2, "'1.x' is not a version"),
         (["--from=nope"], 1, "nope"),
         (["--from=nope.py"], 2, "there is no file nope.py"),
+        (["--from=jsonl", "--split=train=logs/*"], 2, "or splits (--splits train='data/train*')"),
+        (["--from=jsonl", "--pattern=logs", "--splits=train=logs/*"], 2, "give shares (--splits train=80% --splits te"),
     ],
 )
 def test_errors(data, run, args, code, error):

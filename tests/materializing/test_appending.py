@@ -120,7 +120,8 @@ def check_changes(data, old, new, delete, on_duplicate, ordered):
         replaced = len(differing) if on_duplicate == "replace" else 0
         counts = appending.Counts(added, replaced, len(delete & old.keys()), len(new) - added - replaced)
         assert plan.splits[0].counts == counts
-        assert set(plan.deleted) == {str(key) for key in delete & (old.keys() | new.keys())}
+        assert set(plan.deleted) == {str(key) for key in delete & old.keys()}
+        assert set(plan.left_out) == {str(key) for key in delete & (new.keys() - old.keys())}
         assert set(plan.not_found) == {str(key) for key in delete - old.keys() - new.keys()}
         whole = generate(f"{root}/whole", {"train": expected}, ordered=ordered)
         if old == expected:
