@@ -122,7 +122,7 @@ def unused_pipeline() -> beam.Pipeline:
 
 
 def choose_engine(
-    beam_options: PipelineOptions | Sequence[str] | None,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
     *,
     num_workers: int | None = None,
     shared_disk: bool = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -15,9 +14,7 @@ from beam_datasets.exporting.run import WrittenFile, finish, staging, watching, 
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
-
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from collections.abc import Callable, Iterator
 
     NameOrDir = str | os.PathLike[str]
 
@@ -61,35 +58,26 @@ class Export(beam.PTransform):
         """Checks that the workers reach all places, and builds the flow."""
         engine = engines.begins_on(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
-        return begin | _Flow(self._plan.on(engine.name))
+        return _write(begin, self._plan.on(engine.name))
 
 
-def run(
-    plan: ExportPlan,
-    *,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
-    shared_disk: bool = False,
-    progress: Callable[[int], None] | None = None,
-) -> str:
+def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **engine_options: Any) -> str:
     """Exports and returns the directory.
 
     Args:
         plan: what to export, and where.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
-        num_workers: worker processes of a local run.
-        shared_disk: the workers of a remote runner see this machine's paths.
         progress: called about twice a second of a local run with how many bytes were written so far.
+        **engine_options: beam_options, num_workers and shared_disk; see `engine.choose_engine`.
 
     Raises:
         BeamDatasetsError: why nothing was exported.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    engine = engines.choose_engine(**engine_options)
     _check_reach(plan, engine)
     plan = plan.on(engine.name)
     with staging(plan), engine.pipeline(plan.run.worker_log) as pipeline:
-        _ = pipeline | _Flow(plan)
+        _write(pipeline, plan)
         run_pipeline(pipeline, watching(plan, progress if engine.local else None))
     return plan.directory
 
@@ -100,35 +88,20 @@ def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
     engines.check_paths_are_shared(engine, {"the output": plan.directory, **sources})
 
 
-@dataclass
-class _Flow(beam.PTransform):
-    """Writes the files, and puts them in their place.
-
-    Attributes:
-        plan: what is written.
-    """
-
-    plan: ExportPlan
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def default_label(self) -> str:
-        return "Export"
-
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        files = (
-            begin
-            | "Plan" >> beam.Create([self.plan], reshuffle=False)
-            | "Shards" >> beam.FlatMap(ExportPlan.shards)
-            | "ReshuffleShards" >> beam.Reshuffle()
-            | "Write" >> beam.ParDo(_Write(self.plan))
-        )
-        return (
-            begin
-            | "Start" >> beam.Create([self.plan], reshuffle=False)
-            | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
-        )
+def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
+    """Writes the files, and puts them in their place."""
+    files = (
+        begin
+        | "Plan" >> beam.Create([plan], reshuffle=False)
+        | "Shards" >> beam.FlatMap(ExportPlan.shards)
+        | "ReshuffleShards" >> beam.Reshuffle()
+        | "Write" >> beam.ParDo(_Write(plan))
+    )
+    return (
+        begin
+        | "Start" >> beam.Create([plan], reshuffle=False)
+        | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
+    )
 
 
 class _Write(beam.DoFn):

@@ -36,8 +36,6 @@ from beam_datasets.materializing.records import blocks, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from apache_beam.options.pipeline_options import PipelineOptions
-
     from beam_datasets.generate.plan import ShardingOptions
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication
@@ -104,14 +102,11 @@ class Materialize(beam.PTransform):
 def run(
     job: Job,
     *,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
     payload: str | None = None,
     spill_dir: str | None = None,
     block_size: int | None = None,
-    shared_disk: bool = False,
-    wait: bool = True,
     progress: Callable[[Progress], None] | None = None,
+    **engine_options: Any,
 ) -> str:
     """Materializes a dataset and returns its directory; for the arguments see `beam_datasets.materialize`.
 
@@ -120,7 +115,7 @@ def run(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    engine = engines.choose_engine(**engine_options)
     publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
 
     def build(pipeline: beam.Pipeline) -> None:

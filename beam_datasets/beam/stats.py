@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from apache_beam.options.pipeline_options import PipelineOptions
-
 
 class SummarizeDataset(beam.PTransform):
     """Gathers statistics of a published dataset; its output is one element, the `Statistics`.
@@ -76,29 +74,21 @@ class SummarizeDataset(beam.PTransform):
         )
 
 
-def run(
-    request: Request,
-    *,
-    report: str | None = None,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
-    shared_disk: bool = False,
-) -> Statistics:
+def run(request: Request, *, report: str | None = None, shared_disk: bool = False, **engine_options: Any) -> Statistics:
     """Computes statistics by a pipeline, and returns them.
 
     Args:
         request: what is asked for; see `statistics.summary.prepare`.
         report: a file for them, as JSON, that the workers and this machine see; None where they share a disk. In
             the dataset's bucket it is written with the dataset's options.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
-        num_workers: worker processes of a local run.
         shared_disk: the workers of a remote runner see this machine's paths.
+        **engine_options: beam_options and num_workers; see `engine.choose_engine`.
 
     Raises:
         BeamDatasetsError: the dataset could not be read.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    engine = engines.choose_engine(shared_disk=shared_disk, **engine_options)
     if not engine.waits:
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
     running.check_report_place(engine, report, shared_disk=shared_disk, what="the statistics")

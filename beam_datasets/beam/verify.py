@@ -17,9 +17,7 @@ from beam_datasets.verifying.scan import RecordChecks, read_shard
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class VerifyDataset(beam.PTransform):
@@ -107,11 +105,9 @@ def run(
     data_dir: str | os.PathLike[str] | None = None,
     decode: bool = False,
     report: str | None = None,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
     shared_disk: bool = False,
-    wait: bool = True,
     storage_options: Mapping[str, Any] | None = None,
+    **engine_options: Any,
 ) -> Report | None:
     """Verifies a dataset by a pipeline, and returns the report; None where the job is not waited for.
 
@@ -121,17 +117,15 @@ def run(
         decode: see there.
         report: a file for the report, as JSON, that the workers and this machine see; None where they share a disk. In
             the dataset's bucket it is written with the dataset's options.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
-        num_workers: worker processes of a local run.
         shared_disk: see there.
-        wait: for the end of the job; False returns when a remote runner has it.
         storage_options: see there.
+        **engine_options: beam_options, num_workers and wait; see `engine.choose_engine`.
 
     Raises:
         BeamDatasetsError: the dataset could not be verified.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    engine = engines.choose_engine(shared_disk=shared_disk, **engine_options)
     verifying = VerifyDataset(
         name_or_dir, data_dir=data_dir, decode=decode, shared_disk=shared_disk, storage_options=storage_options
     )
