@@ -25,6 +25,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import KEY_SIZE, Index
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.generate.runs import content_of
+from beam_datasets.generate.shard_writer import append_file
 from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _HARMLESS = ("extra", "leftover", "example")
 """Kinds of findings that no file which is written can resolve."""
-_READ_BYTES = 1 << 20
 _INDEX_HEADER_BYTES = 40  # with checksums of all that follows
 
 
@@ -266,14 +266,8 @@ def copy_file(source: str, target: str, crc: int | None) -> None:
     Raises:
         StorageError: it has another one, or cannot be read or written; the target is as it was.
     """
-    found = 0
     with storage.open_writer(target) as writer:
-        with storage.open_reader(source) as reader:
-            for start in range(0, reader.size, _READ_BYTES):
-                chunk = reader.read(start, min(start + _READ_BYTES, reader.size))
-                found = crc32c(chunk, found)
-                writer.write([chunk])
-        if found != crc:
+        if append_file(source, writer) != crc:
             raise StorageError(f"{source} was changed while it was copied; nothing was kept of it. Try again.")
 
 

@@ -60,7 +60,6 @@ CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"
 RESULT_DIR = "result"
 """Directory in a staging directory of an object store with a complete version that was not published."""
 COPIES_AT_ONCE = 8
-_CHUNK_BYTES = 8 << 20
 _RESERVATION = re.compile(r"(\d{8})\.reservation\.json")
 
 
@@ -508,8 +507,8 @@ def content_of(path: str) -> tuple[int, int]:
     """Returns size and CRC-32C of a file."""
     checksum = 0
     with storage.open_reader(path) as reader:
-        for start in range(0, reader.size, _CHUNK_BYTES):
-            checksum = crc32c.crc32c(reader.read(start, min(start + _CHUNK_BYTES, reader.size)), checksum)
+        for chunk in reader.chunks():
+            checksum = crc32c.crc32c(chunk, checksum)
         return reader.size, checksum
 
 

@@ -27,7 +27,7 @@ from beam_datasets.generate.merge import Merge
 from beam_datasets.metadata.names import FilenameTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.plan import Group
 
-COPY_BYTES = 4 << 20  # at a time
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters
 
@@ -265,9 +264,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     checksum = 0
     with storage.open_writer(path) as writer:
         for part in parts:
-            for chunk in _file_chunks(part.path, COPY_BYTES):
-                checksum = tfrecord.crc32c(chunk, checksum)
-                writer.write([chunk])
+            checksum = append_file(part.path, writer, checksum)
     index = _joined_index(parts, destination.ordered).to_bytes()
     storage.write_bytes(path + ".index", index)
     return WrittenShard(
@@ -279,10 +276,10 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     )  # fmt: skip
 
 
-def _file_chunks(path: str, chunk_bytes: int) -> Iterator[bytes]:
+def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
+    """Writes a file's content; returns its CRC-32C, continued from `checksum`."""
     with storage.open_reader(path) as reader:
-        for start in range(0, reader.size, chunk_bytes):
-            yield bytes(reader.read(start, min(start + chunk_bytes, reader.size)))
+        return write_chunks(writer, ([chunk] for chunk in reader.chunks()), checksum)
 
 
 def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:

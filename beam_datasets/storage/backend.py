@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from beam_datasets.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from typing_extensions import Buffer, Self
 
 Range = tuple[int, int]
 """Bytes [start, stop) of a file."""
+
+CHUNK_BYTES = 4 << 20
 
 
 class Reader(ABC):
@@ -54,6 +56,11 @@ class Reader(ABC):
     def read_many(self, ranges: Sequence[Range]) -> Iterable[Buffer]:
         """Returns bytes [start, stop) of the file for each range; an object store is asked for many at once."""
         return itertools.starmap(self.read, ranges)
+
+    def chunks(self) -> Iterator[Buffer]:
+        """Yields the whole file, `CHUNK_BYTES` at a time."""
+        for start in range(0, self.size, CHUNK_BYTES):
+            yield self.read(start, min(start + CHUNK_BYTES, self.size))
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Buffer:
@@ -112,15 +119,6 @@ class Usage:
 
     num_bytes: int
     modified: float
-
-
-COPY_BYTES = 8 << 20  # at a time
-
-
-def copy_bytes(reader: Reader, writer: Writer) -> None:
-    """Writes all that a reader has."""
-    for start in range(0, reader.size, COPY_BYTES):
-        writer.write([reader.read(start, min(start + COPY_BYTES, reader.size))])
 
 
 class Backend(Protocol):

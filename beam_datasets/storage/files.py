@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
-from beam_datasets.storage.backend import copy_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -206,7 +205,7 @@ def copy(source: PathLike, target: PathLike) -> None:
         one.copy(source, target)
         return
     with one.open_reader(source) as reader, other.open_writer(target) as writer:
-        copy_bytes(reader, writer)
+        writer.write(reader.chunks())
 
 
 def usage(path: PathLike) -> Usage:

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
-from beam_datasets.storage.backend import Reader, Usage, Writer, copy_bytes, count_read, count_write
+from beam_datasets.storage.backend import Reader, Usage, Writer, count_read, count_write
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _create_in_place(path: str, data: Buffer) -> None:
 def copy(source: str, target: str) -> None:
     """Copies a file."""
     with open_reader(source) as reader, open_writer(target) as writer:
-        copy_bytes(reader, writer)
+        writer.write(reader.chunks())
 
 
 def usage(path: str) -> Usage:

@@ -21,7 +21,6 @@ from beam_datasets.storage.backend import (
     Usage,
     Writer,
     check_range,
-    copy_bytes,
     count_read,
     count_write,
 )
@@ -196,7 +195,7 @@ def copy(source: str, target: str) -> None:
     obstore, store, key = _at(source)
     if size(source) > _MAX_COPY_BYTES:
         with open_reader(source) as reader, open_writer(target) as writer:
-            copy_bytes(reader, writer)
+            writer.write(reader.chunks())
         return
     count_write(0)
     _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=True))
