@@ -470,11 +470,6 @@ def _result(publication: Publication, files: Sequence[StagedFile]) -> str:
     return result
 
 
-def commit_file(publication: Publication, file: StagedFile) -> None:
-    """Copies one file of a decision to its final name, on an object store; see `runs.commit_file`."""
-    runs.commit_file(publication.run, file)
-
-
 def make_visible(publication: Publication, decision: Decision) -> str:
     """Publishes a version of which all files are there, removes what the run needed, and returns the directory.
 

@@ -145,20 +145,6 @@ def shard_offsets(shard_lengths: Sequence[int]) -> NDArray[np.int64]:
     return offsets
 
 
-def file_instructions(
-    start: int, stop: int, shard_lengths: Sequence[int], filenames: Sequence[str]
-) -> tuple[FileInstruction, ...]:
-    """Returns the runs of shards that make up examples [start, stop) of a split, in order; none is empty.
-
-    >>> [(f.filename, f.skip, f.take) for f in file_instructions(3, 12, [5, 0, 10], "abc")]
-    [('a', 3, 2), ('c', 0, 7)]
-
-    Raises:
-        ValueError: the range does not lie in the split.
-    """
-    return tuple(FileInstructions.between(start, stop, shard_offsets(shard_lengths), filenames))
-
-
 class FileInstructions(Sequence[FileInstruction]):
     """File instructions in columns: a sequence of `FileInstruction`, each made when it is asked for.
 
@@ -201,7 +187,11 @@ class FileInstructions(Sequence[FileInstruction]):
 
     @classmethod
     def between(cls, start: int, stop: int, offsets: NDArray[np.int64], filenames: Sequence[str]) -> FileInstructions:
-        """Returns the runs that make up examples [start, stop) of a split.
+        """Returns the runs that make up examples [start, stop) of a split, in order; none is empty.
+
+        >>> runs = FileInstructions.between(3, 12, shard_offsets([5, 0, 10]), "abc")
+        >>> [(run.filename, run.skip, run.take) for run in runs]
+        [('a', 3, 2), ('c', 0, 7)]
 
         Args:
             start: index of the first example.

@@ -125,7 +125,7 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     publish.reserve(gone)
     decision = publish.decide(gone, *staged(gone))
     for file in [file for file in decision.files if file.name != "dataset_info.json"][:committed]:
-        publish.commit_file(gone, file)
+        runs.commit_file(gone.run, file)
     assert not catalog.is_published(gone.dataset_dir)
     with pytest.raises(
         AlreadyPublishedError, match=rf"run {gone.job} .*put in place now, and the version is published"
@@ -135,7 +135,7 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     assert storage.list_dir(storage.dirname(gone.dataset_dir)) == ["1.0.0"]
     assert publish.make_visible(gone, decision) == gone.dataset_dir  # its own last step, late
     for file in decision.files:
-        publish.commit_file(gone, file)
+        runs.commit_file(gone.run, file)
     check_published_by(gone)
 
 
@@ -181,7 +181,7 @@ def test_a_final_name_with_other_content_is_an_error_that_names_both(data_dir: s
     file = decision.files[-1]
     storage.write_bytes(storage.join(run.dataset_dir, file.name), bytes(file.num_bytes))
     with pytest.raises(StorageError, match=rf"^{run.dataset_dir}/{file.name}: expected .* as {run.staging_dir}/.* has"):
-        publish.commit_file(run, file)
+        runs.commit_file(run.run, file)
     with pytest.raises(StorageError):
         publish.publish(run, *staged(run))
     assert not catalog.is_published(run.dataset_dir)
@@ -192,7 +192,7 @@ def test_a_file_that_was_not_committed_keeps_the_version_invisible(data_dir: str
     publish.reserve(run)
     decision = publish.decide(run, *staged(run))
     for file in decision.files[:-1]:
-        publish.commit_file(run, file)
+        runs.commit_file(run.run, file)
     with pytest.raises(StorageError, match=f"^{run.dataset_dir}/{decision.files[-1].name}: expected .* got no file"):
         publish.make_visible(run, decision)
     assert storage.exists(run.staging_dir)

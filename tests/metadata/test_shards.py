@@ -105,6 +105,10 @@ def test_nothing_in_no_shards():
 LENGTHS = st.lists(st.integers(0, 5), max_size=12)
 
 
+def between(start, stop, lengths, names):
+    return tuple(shards.FileInstructions.between(start, stop, shards.shard_offsets(lengths), names))
+
+
 @given(LENGTHS, st.data())
 def test_file_instructions_are_a_slice_of_the_concatenation(lengths, data):
     total = sum(lengths)
@@ -112,7 +116,7 @@ def test_file_instructions_are_a_slice_of_the_concatenation(lengths, data):
     stop = data.draw(st.integers(start, total))
     names = [f"s{i}" for i in range(len(lengths))]
     everything = [(name, i) for name, length in zip(names, lengths) for i in range(length)]
-    runs = shards.file_instructions(start, stop, lengths, names)
+    runs = between(start, stop, lengths, names)
     assert [(run.filename, i) for run in runs for i in range(run.skip, run.skip + run.take)] == everything[start:stop]
     assert all(run.take for run in runs)
     assert all(run.examples_in_shard == lengths[names.index(run.filename)] for run in runs)
@@ -127,7 +131,7 @@ def test_runs_in_columns_are_the_same_runs(one, other, data):
         stop = data.draw(st.integers(start, sum(lengths)))
         names = [f"{letter}{i}" for i in range(len(lengths))]
         parts.append(shards.FileInstructions.between(start, stop, shards.shard_offsets(lengths), names))
-        expected += shards.file_instructions(start, stop, lengths, names)
+        expected += between(start, stop, lengths, names)
     runs = shards.FileInstructions.concatenate(parts)
     assert runs == expected
     assert list(runs) == expected
@@ -179,7 +183,7 @@ def test_no_parts_are_no_runs():
 @pytest.mark.parametrize("start, stop", [(-1, 2), (2, 1), (0, 7), (7, 7)])
 def test_a_range_outside_the_split(start, stop):
     with pytest.raises(ValueError, match=r"0 <= start <= stop <= 6"):
-        shards.file_instructions(start, stop, [2, 4], ["a", "b"])
+        between(start, stop, [2, 4], ["a", "b"])
 
 
 @pytest.mark.parametrize("skip, take, examples", [(-1, 1, 3), (2, 2, 3), (0, -1, 3), (4, 0, 3), (0, 0, -1)])
