@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets import catalog, storage
 from beam_datasets.cli.listing import info_json, lineage_facts, list_dataset, totals
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
-from beam_datasets.cli.printing import say, splits_table, table
+from beam_datasets.cli.printing import say, size_text, splits_table, table
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError
 from beam_datasets.generate.runs import utc
 from beam_datasets.materializing.history import tags_in
