@@ -548,8 +548,7 @@ def plan_append(
         wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(keys) for r in rules]
         runs = [run for part in parts for run in part.runs]
         published = _published_shards(parent, name) if share_shards and name in known else []
-        listed = [key for _, key in wanted]
-        ranges = KeyRanges.of(runs, name in known, on_duplicate, listed, cut_at_shards=bool(published))
+        ranges = KeyRanges.of(runs, name in known, on_duplicate, [k for _, k in wanted], cut_at_shards=bool(published))
         planned, present = _merged_split(name, ranges, sharding, published)
         splits.append(planned)
         found |= {i: found.get(i, False) or present[key] for i, key in wanted if key in present}
