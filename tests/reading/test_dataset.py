@@ -54,7 +54,7 @@ def order_of_source(epoch: int) -> list[int]:
     nonempty = [i for i, length in enumerate(LENGTHS) if length]
     files = [nonempty[i] for i in file_order(len(nonempty), 7, epoch)]
     order = InterleaveOrder([LENGTHS[file] for file in files], 3, 2)
-    places = [order.locate(position) for position in range(len(order))]
+    places = list(zip(*(column.tolist() for column in order.places(range(len(order))))))
     return [int(first[files[file]]) + index for file, index in places]
 
 
