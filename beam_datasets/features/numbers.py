@@ -31,6 +31,7 @@ FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 INTEGERS = frozenset((int, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQ")))
 """Types of integers. np.timedelta64 is none, although it is a subclass of np.integer."""
 
+_FLOAT32 = np.dtype(np.float32)
 _INEXACT = 1 << 53  # the first integer that the next one becomes as a float64
 
 
@@ -87,7 +88,7 @@ def array_maker(
             if value.dtype == dtype:
                 array = value
             elif allow_rounding and value.dtype.kind == "f":
-                array = _to_float(value, dtype, path, allow_rounding=True)
+                array = convert(value, dtype, path, allow_rounding=True)
             else:
                 hint = f"pass value.astype(np.{dtype.name})"
                 raise FeatureValueError(
@@ -112,13 +113,7 @@ def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool
             raise FeatureTypeError(f"{path}: {_short(value)} is complex; expected {dtype}. Store .real and .imag")
         if kind not in "biufO":
             raise FeatureTypeError(f"{path}: {_short(value)} is {natural.dtype}; expected {dtype}. Convert it first")
-        if kind == "O":
-            return _from_objects(natural, dtype, path, allow_rounding=allow_rounding)
-        if dtype.kind == "b":
-            return _to_bool(natural, path)
-        if dtype.kind in "iu":
-            return _to_int(natural, dtype, path)
-        return _to_float(natural, dtype, path, allow_rounding=allow_rounding)
+        return _stored(natural, dtype, path, "a number that {} holds", _ALLOW, allow_rounding=allow_rounding)
     except FeatureError:
         raise
     except OverflowError as error:
@@ -171,36 +166,81 @@ def _plain(value: Any) -> Any:
     return convert() if callable(convert) else value
 
 
-def _from_objects(items: NDArray[Any], dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> NDArray[Any]:
-    """Returns numbers of any types as an array of the dtype; each is compared exactly with what is stored."""
-    given = [_number(item, dtype, path) for item in items.flat]
-    if dtype.kind in "biu":
-        return np.array([_whole(number, dtype, path) for number in given], dtype).reshape(items.shape)
-    floats = list(map(float, given))
-    for number, near in zip(given, floats):
-        if math.isinf(near) and number != near:
-            raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, where it would be an infinity")
-    made = _to_float(np.array(floats, np.float64).reshape(items.shape), dtype, path, allow_rounding=True)
-    if not allow_rounding:
-        for number, stored in zip(given, made.flat):
-            if number == number and number != float(stored):
-                _refuse(path, f"a number that {dtype} holds", number, float(stored), _ALLOW)
+def _stored(
+    given: NDArray[Any], dtype: np.dtype[Any], path: str, expected: str, advice: str, *, allow_rounding: bool
+) -> NDArray[Any]:
+    """Returns numbers of any types as an array of the dtype, which must hold each of them.
+
+    Args:
+        given: an array of numbers, or of objects.
+        dtype: of the result.
+        path: of the feature, for errors.
+        expected: what a float must be, for errors; with {} for the dtype.
+        advice: what to do about another float.
+        allow_rounding: whether numbers are rounded to the nearest float of the dtype.
+    """
+    cast = None if given.dtype.kind == "O" else _cast(given, dtype, allow_rounding=allow_rounding)
+    if cast is not None:
+        return cast
+    items, made = given.astype(object), np.empty(given.shape, dtype)
+    for place in np.ndindex(given.shape):
+        number, at = _number(items[place], dtype, path), f" at index {place}" if place else ""
+        if dtype.kind in "biu":
+            made[place] = _whole(number, dtype, path, at)
+            continue
+        made[place] = near = _nearest(number, dtype, path)
+        if not allow_rounding and number == number and number != near:
+            _refuse(path, expected.format(dtype), number, near, advice, at)
     return made
 
 
-def _whole(number: Any, dtype: np.dtype[Any], path: str) -> int:
+def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
+    """Returns numbers as an array of the dtype; None if it does not hold one of them, or that is not known."""
+    if given.dtype == dtype or not given.size:
+        return given.astype(dtype, copy=False)
+    if dtype.kind in "biu" and given.dtype.kind != "b":
+        if given.dtype.kind == "f" and not np.isfinite(given).all():
+            return None
+        low, high = _limits(dtype)
+        if int(given.min()) < low or int(given.max()) > high:
+            return None
+    is_float = dtype.kind not in "biu"
+    is_compared_as_float = is_float and not allow_rounding and given.dtype.kind in "iu"
+    if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _INEXACT:
+        return None  # different numbers would be equal
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = given.astype(dtype)
+    if is_float and allow_rounding:
+        is_held = ~np.isinf(made) | np.isinf(given)
+    else:
+        is_held = given == (made.astype(given.dtype if given.dtype.kind == "f" else np.float64) if is_float else made)
+    return made if is_held.all() or (is_held | (given != given)).all() else None
+
+
+def _whole(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
     """Returns a number as an integer that the dtype holds."""
     if number != number or abs(number) == math.inf:
         raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
     low, high = _limits(dtype)
+    if dtype.kind == "b" and number not in (0, 1):
+        _refuse(path, "a bool (or 0 or 1)", number, True, "Compare it first, as in value > 0", at)
     if not low <= number <= high:
-        _refuse_range(number, dtype, path)
+        raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, which holds {low} to {high}")
     if int(number) != number:
-        _refuse(path, "an integer", number, int(number), _ROUND_FIRST)
+        _refuse(path, "an integer", number, int(number), "Round it first, or use a float dtype", at)
     return int(number)
 
 
-_ROUND_FIRST = "Round it first, or use a float dtype"
+def _nearest(number: Any, dtype: np.dtype[Any], path: str) -> float:
+    """Returns the float of the dtype that is nearest to a number; never an infinity for another one."""
+    near = float(number)
+    with np.errstate(over="ignore"):
+        stored = float(dtype.type(near))
+    if math.isinf(stored) and number != stored:
+        raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, where it would be an infinity")
+    return stored
+
+
 _ENCODE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
 _ALLOW = "Pass a value of the dtype, or give the feature a wider dtype or allow_rounding=True"
 
@@ -230,90 +270,11 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
-def _to_bool(array: NDArray[Any], path: str) -> NDArray[Any]:
-    """Returns an array of 0, 1, False and True as one of bools."""
-    made: NDArray[Any] = array != 0
-    _check_equal(array, made, path, "a bool (or 0 or 1)", "Compare it first, as in value > 0")
-    return made
-
-
-def _to_int(array: NDArray[Any], dtype: np.dtype[Any], path: str) -> NDArray[Any]:
-    """Returns an array of whole numbers as one of integers."""
-    if array.dtype == dtype:
-        return array
-    if array.size and array.dtype.kind != "b":
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
-        low, high = _limits(dtype)
-        least, most = int(array.min()), int(array.max())
-        if least < low or most > high:
-            _refuse_range(least if least < low else most, dtype, path)
-        if array.dtype.kind == "f":
-            _check_equal(array, np.trunc(array), path, "an integer", _ROUND_FIRST, shown=int)
-    return array.astype(dtype)
-
-
-def _to_float(array: NDArray[Any], dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> NDArray[Any]:
-    """Returns an array of numbers as one of floats."""
-    if array.dtype == dtype:
-        return array
-    with np.errstate(over="ignore", invalid="ignore"):
-        narrow = array.astype(dtype)
-    check_finite(array, narrow, path)
-    if not allow_rounding:
-        _check_equal(array, narrow, path, f"a number that {dtype} holds", _ALLOW)
-    return narrow
-
-
-def _check_equal(
-    given: NDArray[Any],
-    stored: NDArray[Any],
-    path: str,
-    expected: str,
-    advice: str,
-    shown: Callable[[Any], Any] | None = None,
-) -> None:
-    """Raises FeatureValueError where numbers differ from what would be stored in their place."""
-    if given.dtype.kind in "iu" and stored.dtype.kind not in "biu":  # compared as floats, large ones would be equal
-        if not given.size or max(-int(given.min()), int(given.max())) < _INEXACT:
-            wrong = stored.astype(np.float64) != given
-        else:
-            wrong = stored.astype(np.float64).astype(object) != given.astype(object)
-    else:
-        back = stored if stored.dtype.kind in "biu" else stored.astype(given.dtype)
-        wrong = back != given if stored.dtype.kind == "b" else (back != given) & (given == given)
-    if wrong.any():
-        place = tuple(map(int, np.argwhere(wrong)[0]))
-        at = f" at index {place}" if place else ""
-        _refuse(path, expected, given[place], (shown or _shown)(stored[place]), advice, at)
-
-
-def _shown(stored: Any) -> Any:
-    """Returns a stored number as Python shows it with all its digits."""
-    return bool(stored) if isinstance(stored, np.bool_) else float(stored)
-
-
 def _refuse(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
     given = given.item() if isinstance(given, np.generic) else given
     raise FeatureValueError(
         f"{path}: expected {expected}, got {_short(given)}{at}, which would be stored as {stored}. {advice}"
     )
-
-
-def _refuse_range(number: Any, dtype: np.dtype[Any], path: str) -> NoReturn:
-    low, high = _limits(dtype)
-    raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, which holds {low} to {high}")
-
-
-def check_finite(wide: NDArray[Any], narrow: NDArray[Any], path: str) -> None:
-    """Refuses numbers that became infinite when they were converted; an infinity that was given stays."""
-    infinite = np.isinf(narrow)
-    if not infinite.any():
-        return
-    numbers = wide if wide.dtype.kind in "biufc" else wide.astype(np.float64)
-    lost = numbers[infinite & ~np.isinf(numbers)]
-    if lost.size:
-        raise FeatureOverflowError(f"{path}: {lost[0]} does not fit {narrow.dtype}, where it would be an infinity")
 
 
 def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[Any]], None] | None:
@@ -426,13 +387,10 @@ def _lower(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable
     if dtype == np.uint64:
         return lambda array: np.ascontiguousarray(array).reshape(-1).view(np.int64)
     if dtype == np.float64:
+        expected = "a number that float32, as which it is stored, holds"
 
         def lower(array: NDArray[Any]) -> NDArray[Any]:
-            with np.errstate(over="ignore", invalid="ignore"):
-                narrow = array.astype(np.float32)
-            check_finite(array, narrow, path)
-            if not allow_rounding:
-                _check_equal(array, narrow, path, "a number that float32, as which it is stored, holds", _ENCODE)
+            narrow = _stored(array, _FLOAT32, path, expected, _ENCODE, allow_rounding=allow_rounding)
             return narrow.reshape(-1)
 
         return lower
