@@ -12,6 +12,7 @@ from beam_datasets.errors import StateError
 from beam_datasets.reading.arguments import checked_function, explained, index_of, indices_of
 from beam_datasets.reading.decoding import (
     Batch,
+    Maker,
     Map,
     Raw,
     batch_of,
@@ -38,7 +39,6 @@ from beam_datasets.reading.operations import (
 from beam_datasets.reading.positions import Share
 from beam_datasets.reading.state import fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, Undecoded
-from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,10 +5,11 @@ A step is a value that pickles, so that a dataset can be sent to another process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, Protocol, TypeAlias
+from itertools import chain, repeat
+from typing import Any, ClassVar, TypeAlias
 
 from beam_datasets.errors import FeatureError
 from beam_datasets.features.columnar import ColumnarDecoder
@@ -24,7 +25,8 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import KEEP, Fill, Padding, fill_of, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
-from beam_datasets.reading.threads import TASK_BYTES, Ahead, Start, Started, made_at_once, one_by_one, usable_cores
+from beam_datasets.reading.blocks import Items, paced
+from beam_datasets.reading.threads import TASK_BYTES, Ahead, Later, Start, Started, one_by_one, usable_cores
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -34,17 +36,29 @@ UNDECODED = (ExampleError, FeatureError)
 _BLOCK = 256  # items that are decoded at once
 
 
-class Step(Protocol):
-    """An operation on each item. Its kind is 'raw', 'decode', 'batch', 'map' or 'fill', for adapters."""
+class Step(ABC):
+    """An operation on each item. Its kind is 'raw', 'decode', 'batch', 'map', 'mix' or 'fill', for adapters."""
 
     kind: ClassVar[str]
 
+    @abstractmethod
     def compile(self) -> Function:
         """Returns the function that does it."""
 
+    def compile_block(self) -> Function | None:
+        """Returns the function from a list of items to the list of what `compile()` makes of each; None for none.
+
+        If it raises one of `UNDECODED`, the items are made one by one.
+        """
+        return None
+
+    def compile_ahead(self) -> Ahead | None:
+        """Returns what does it on threads ahead; None where one thread does it."""
+        return None
+
 
 @dataclass(frozen=True)
-class Raw:
+class Raw(Step):
     """Records as they are stored, as bytes of their own; with ids, pairs of an id and a record."""
 
     with_ids: bool = False
@@ -60,7 +74,7 @@ class Raw:
 
 
 @dataclass(frozen=True)
-class Decode:
+class Decode(Step):
     """Records decoded to examples.
 
     Attributes:
@@ -121,7 +135,7 @@ class Decode:
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Step):
     """A function of the user's."""
 
     function: Function
@@ -133,7 +147,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Step):
     """Lists of items made to batches.
 
     Attributes:
@@ -214,7 +228,7 @@ def _of_one(start: Callable[[Any], tuple[Any, Callable[[], Any]]], then: Functio
 
 
 @dataclass(frozen=True)
-class FillMissing:
+class FillMissing(Step):
     """Examples in which nothing is missing."""
 
     fill: Fill
@@ -226,7 +240,7 @@ class FillMissing:
 
 
 @dataclass(frozen=True)
-class MixedFirst:
+class MixedFirst(Step):
     """The first step of a mixture's items, pairs of the number of a source and its item; so are the results.
 
     Attributes:
@@ -264,7 +278,7 @@ class MixedFirst:
 
 
 @dataclass(frozen=True)
-class MixedRest:
+class MixedRest(Step):
     """The other steps of a mixture's items: from a pair of the number of a source and a value to the example.
 
     Attributes:
@@ -367,32 +381,85 @@ def compose(steps: tuple[Step, ...]) -> Function:
 
 def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
     """Returns the function from a list of items to the list of what `compose(steps)` makes of each."""
-    first, *others = steps
-    each, rest = compose(steps), compose(tuple(others)) if others else None
-    whole: Function | None = None
-    if isinstance(first, Decode):
-        threads, whole = first.num_threads(), first.compile_block()
-        if threads > 1:
-            whole = partial(made_at_once, first.compile(), threads=threads)
-    if isinstance(first, MixedFirst):
-        whole = first.compile_block()
-
-    def of_block(items: list[Any]) -> list[Any]:
-        if whole is None:
-            return list(map(each, items))
-        try:
-            values: list[Any] = whole(items)
-        except UNDECODED:
-            return list(map(each, items))  # raises the error of the first bad item
-        return values if rest is None else list(map(rest, values))
+    maker = Maker.of(steps)
 
     def of_many(items: list[Any]) -> list[Any]:
-        if len(items) <= _BLOCK:
-            return of_block(items)
-        blocks = (items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK))
-        return [value for block in blocks for value in of_block(block)]
+        values = chain.from_iterable(maker.make(iter([items]), repeat(_BLOCK)))
+        return list(values if maker.rest is None else map(maker.rest, values))
 
     return of_many
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What makes values of items.
+
+    Attributes:
+        each: makes the first step's value of an item.
+        whole: the same from a list to a list; None where there is none.
+        rest: what is made of that, one by one when it is yielded; None for nothing.
+        ahead: makes the first step's values on threads; None where this thread does.
+    """
+
+    each: Function | None
+    whole: Callable[[Items], Items] | None
+    rest: Function | None
+    ahead: Ahead | None = None
+
+    @classmethod
+    def of(cls, steps: tuple[Step, ...], threads: int | None = None) -> Maker:
+        """Returns what does the steps; all of them on threads, if their number is given."""
+        first, *others = steps
+        if threads is not None and threads > 1:
+            each = compose(steps)
+            start = one_by_one(each, TASK_BYTES)
+            asked = Ahead(start, threads, is_whole=isinstance(first, Batch), is_asked=True)
+            return cls(None, None, lambda value: each(value.item) if type(value) is Later else value, asked)
+        ahead = first.compile_ahead()
+        if ahead is not None:
+            return cls(None, None, _finishing(steps), ahead)
+        whole = first.compile_block()
+        if whole is None:
+            return cls(None, None, compose(steps))
+        return cls(first.compile(), whole, compose(tuple(others)) if others else None)
+
+    def make(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
+        """Yields lists of values on which `rest` is still to be called.
+
+        If an item does not decode, those of its block are made one by one, so that all good ones before it are yielded,
+        and the error is the item's.
+
+        Args:
+            blocks: of items, in order.
+            counts: numbers of items to make at once.
+        """
+        if self.ahead is not None:
+            yield from self.ahead.make(blocks)
+            return
+        if self.whole is None or self.each is None:
+            yield from blocks
+            return
+        for block in paced(blocks, counts):
+            try:
+                values = self.whole(block)
+            except UNDECODED:
+                for item in block:
+                    yield [self.each(item)]
+            else:
+                yield values
+
+
+def _finishing(steps: tuple[Step, ...]) -> Function:
+    """Returns the function from the first step's values, or from items that are `Later`, to values."""
+    each = compose(steps)
+    rest = compose(steps[1:]) if len(steps) > 1 else None
+
+    def finish(value: Any) -> Any:
+        if type(value) is Later:
+            return each(value.item)
+        return value if rest is None else rest(value)
+
+    return finish
 
 
 def _with_id(decode: Function) -> Function:

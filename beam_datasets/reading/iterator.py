@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from beam_datasets.arguments import integer
-from beam_datasets.reading.blocks import BlockIterator, intact, joined
+from beam_datasets.reading.blocks import BlockIterator, intact, joined, sizes
 from beam_datasets.reading.operations import Repeat, Slice, begun, left_of, moved_on, reached, settled, stream_of, whole
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.threads import Later
@@ -93,7 +93,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         self._session = self._dataset._source.session()
         items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
         self._finish, self._is_decoded = maker.rest, maker.whole is not None or maker.ahead is not None
-        self._blocks = maker.make(items, self._operation.item_bytes)
+        self._blocks = maker.make(items, sizes(self._operation.item_bytes))
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:

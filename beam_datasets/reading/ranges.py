@@ -15,10 +15,10 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
-from beam_datasets.reading.blocks import intact
+from beam_datasets.reading.blocks import intact, sizes
+from beam_datasets.reading.decoding import Maker
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
 from beam_datasets.reading.undecoded import UNDECODED, place_of
-from beam_datasets.reading.yielding import Maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +91,7 @@ def read_range(
     maker = Maker.of(steps)
     with contextlib.ExitStack() as stack:
         blocks = _read(run, pool, stack)
-        made = itertools.chain.from_iterable(maker.make(blocks, size_of(run, pool) / max(run.take, 1)))
+        made = itertools.chain.from_iterable(maker.make(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
         values = made if maker.rest is None else map(maker.rest, made)
         for number in range(run.skip, run.skip + run.take):
             if claim is not None and not claim(number):

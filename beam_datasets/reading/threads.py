@@ -114,22 +114,6 @@ def _with_rest(items: Items, values: list[Any]) -> list[Any]:
     return values + [Later(item) for item in items[len(values) :]] if len(values) < len(items) else values
 
 
-def made_at_once(function: Callable[[Any], Any], items: Items, *, threads: int) -> list[Any]:
-    """Returns the values of items, made on several threads if they are large; raises the first item's error."""
-    values = [function(item) for item in items[:_FIRST_ITEMS]]
-    rest = items[_FIRST_ITEMS:]
-    if not rest or max(map(num_bytes, values)) < _MIN_VALUE_BYTES:
-        return values + [function(item) for item in rest]
-    tasks, finish = one_by_one(function)(rest)
-    pool = ThreadPoolExecutor(threads, "beam_datasets-decode")
-    try:
-        for future in [pool.submit(task) for task in tasks]:
-            future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return values + finish()
-
-
 @dataclass(frozen=True)
 class Ahead:
     """Makes values of blocks of items on several threads.

@@ -9,7 +9,8 @@ from beam_datasets import features as F
 from beam_datasets.errors import FeatureError
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import serialize
-from beam_datasets.reading.decoding import Batch, Decode, Map, Raw, compose, compose_many
+from beam_datasets.reading.blocks import sizes
+from beam_datasets.reading.decoding import Batch, Decode, Maker, Map, Raw, compose, compose_many
 from tests.strategies import assert_equal
 
 FEATURES = F.FeaturesDict({"id": np.int64, "text": F.Text(), "numbers": F.Sequence(np.float32)})
@@ -66,3 +67,10 @@ def test_batches_are_stacked_examples(steps: Any, items: list[Any]) -> None:
     each = compose(steps)
     batch = Batch(steps, pad=True).compile()
     assert_alike(batch(items[:20]), stack([each(item) for item in items[:20]], pad=True))
+
+
+def test_a_block_is_decoded_at_once_and_not_all_of_a_long_list() -> None:
+    maker = Maker.of((Raw(),))
+    lengths = list(map(len, maker.make(iter([RECORDS]), sizes(100_000))))
+    assert (lengths[:3], max(lengths)) == ([1, 2, 2], 2)
+    assert list(map(len, maker.make(iter([RECORDS]), sizes(10)))) == [1, 8, 64, 227]

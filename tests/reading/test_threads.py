@@ -128,7 +128,7 @@ def test_batches_are_decoded_by_threads_also_if_several_come_together(
     builder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoding.Batch, "compile", None)  # what this thread would decode with
-    monkeypatch.setattr("beam_datasets.reading.yielding.compose", lambda steps: None)
+    monkeypatch.setattr("beam_datasets.reading.decoding.compose", lambda steps: None)
     batches = [batch["id"].tolist() for batch in read(builder, "good", 2).batch(10).shuffle(1)]
     assert sorted(batches) == [list(range(start, start + 10)) for start in range(0, COUNT, 10)] != batches
 
