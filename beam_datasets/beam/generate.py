@@ -67,6 +67,7 @@ def generate(
     max_shard_size: int | None = None,
     max_examples_per_split: int | None = None,
     ignore_duplicates: bool = False,
+    skip_empty_splits: bool = False,
     beam_options: PipelineOptions | Sequence[str] | None = None,
     num_workers: int | None = None,
     payload: str | None = None,
@@ -89,6 +90,7 @@ def generate(
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
         max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
         ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        skip_empty_splits: leave out splits without examples instead of failing, unless no split has any.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory;
@@ -122,6 +124,7 @@ def generate(
         max_shard_size=max_shard_size,
         max_examples_per_split=max_examples_per_split,
         ignore_duplicates=ignore_duplicates,
+        skip_empty_splits=skip_empty_splits,
         ordered=builder.info.disable_shuffling,
     )
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)

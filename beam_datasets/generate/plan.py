@@ -123,6 +123,7 @@ class ShardingOptions:
         max_examples_per_split: keep only so many, those of the lowest sort keys; None keeps all.
         ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
         ordered: keys are integers whose order is kept (`disable_shuffling`).
+        skip_empty_splits: leave out splits without examples, but not all splits.
         max_part_size: larger shards are written in parts of about this size in bytes.
     """
 
@@ -132,6 +133,7 @@ class ShardingOptions:
     max_examples_per_split: int | None = None
     ignore_duplicates: bool = False
     ordered: bool = False
+    skip_empty_splits: bool = False
     max_part_size: int = MAX_PART_SIZE
 
     def __post_init__(self) -> None:
@@ -320,6 +322,8 @@ def make_plan(
     """
     plans: list[SplitPlan] = []
     first_group = 0
+    if options.skip_empty_splits:
+        splits = [split for split in splits if split in histograms] or splits
     for split in splits:
         if split not in histograms:
             raise BeamDatasetsError(

@@ -559,12 +559,18 @@ def plan_append(
         sharding,
         _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
-        tuple(key for i, key in enumerate(keys) if found.get(i)),
-        tuple(key for i, key in enumerate(keys) if found.get(i) is False),
-        tuple(key for i, key in enumerate(keys) if i not in found),
+        *_by_place(keys, found),
         tuple(one.dataset_dir for one in datasets),
         _inputs(datasets if split is None else datasets[:1], info.features),
     )
+
+
+def _by_place(
+    keys: Sequence[Key], found: Mapping[int, bool]
+) -> tuple[tuple[Key, ...], tuple[Key, ...], tuple[Key, ...]]:
+    """Returns the keys of published examples, those of new ones alone, and the others; see `_RangeCount.found`."""
+    deleted, left_out = (tuple(key for i, key in enumerate(keys) if found.get(i) is one) for one in (True, False))
+    return deleted, left_out, tuple(key for i, key in enumerate(keys) if i not in found)
 
 
 def _checked(
@@ -1050,8 +1056,8 @@ def built(
 def _build(builder: Any, on_duplicate: str) -> list[str]:
     """Builds a builder, and one of files file by file if a key occurs in several; returns the directories."""
     try:
-        return [builder.build()]
+        return [builder.build(skip_empty_splits=True)]
     except DuplicateKeyError:
         if on_duplicate == "error" or not hasattr(builder, "one_by_one"):
             raise
-    return [each.build() for each in builder.one_by_one()]
+    return [each.build(skip_empty_splits=True) for each in builder.one_by_one()]

@@ -17,6 +17,7 @@ from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.files.splits import SplitBy
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
 from tests.directories import digests
@@ -165,6 +166,21 @@ def test_metadata_of_an_author_stay(tmp_path):
         made = bd.append("ds", new, data_dir=tmp_path / "data")
     assert bd.builder_from_directory(made).info.metadata == {"input": "interviews"}
     assert sorted(row["n"] for row in rows_of(made)) == [1, 2]
+
+
+def test_a_split_without_new_rows_stays(tmp_path):
+    def files():
+        options = {"splits": {"train": "..100", "test": "100.."}, "split_by": SplitBy(time="n")}
+        return Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data", **options)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,200")
+    files().build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n", "c,2")
+    second = bd.append("ds", files(), data_dir=tmp_path / "data")
+    assert [row["n"] for row in rows_of(second, "test")] == [200]
+    assert sorted(row["n"] for row in rows_of(second)) == [1, 2]
+    lineage = bd.builder_from_directory(second).lineage
+    assert [each["added"] for each in (lineage.appended["train"], lineage.appended["test"])] == [1, 0]
 
 
 def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):

@@ -214,6 +214,8 @@ def test_options_that_drop_examples_must_be_bools():
 def test_a_split_without_examples_and_too_many_shards_are_errors():
     with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
         plan.make_plan({}, ["test"], plan.ShardingOptions())
+    with pytest.raises(BeamDatasetsError, match="split 'test' has no examples"):
+        plan.make_plan({}, ["test"], plan.ShardingOptions(skip_empty_splits=True))
     counts = counted(block_of([1, 2], [1, 1]), 8)
     with pytest.raises(BeamDatasetsError, match="2 examples, too few for 3 shards"):
         plan.make_plan({"test": counts}, ["test"], plan.ShardingOptions(num_shards=3))

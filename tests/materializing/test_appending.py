@@ -213,7 +213,7 @@ def test_a_builder_is_built_in_a_directory_that_is_removed(tmp_path):
         def elsewhere(self, data_dir):  # stands for the run of a pipeline
             generate(data_dir, {"train": {n: n for n in range(5, 9)}}, name="more")
             made = super().elsewhere(data_dir)
-            made.build = lambda: f"{data_dir}/more/1.0.0"
+            made.build = lambda **_: f"{data_dir}/more/1.0.0"
             return made
 
     generate(tmp_path, {"train": {n: n for n in range(5)}})
