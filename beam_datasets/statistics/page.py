@@ -108,7 +108,7 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
     numbers = ("missing", "distinct", "drift")
     columns = (f'<th scope="col"{" class=number" * (head in numbers)}>{head}</th>' for head in heads)
     return (
-        '<div class="wide" tabindex="0" role="region" aria-label="all features"><table class="sortable"><thead><tr>'
+        '<div class="wide" tabindex="0" role="group" aria-label="all features"><table class="sortable"><thead><tr>'
         f'<th scope="col">feature</th>{"".join(columns)}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     )
 
@@ -213,7 +213,7 @@ def _numbers(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
     )
     columns = "".join(f'<th scope="col" class="number">{escape(head)}</th>' for head in order)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table><thead><tr>'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escape(caption)}"><table><thead><tr>'
         f'<th scope="col">slice</th>{columns}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     )
 
@@ -407,7 +407,7 @@ def bars_table(
     rest = [sum(count or 0 for count in row) for _, row in rows[_MAX_ROWS:]]
     note = f'<p class="note">and {len(rest):,} more, {sum(rest):,} in all</p>' if rest else ""
     return (
-        f'<div class="wide high" tabindex="0" role="region" aria-label="{caption}"><table class="bars sortable">'
+        f'<div class="wide high" tabindex="0" role="group" aria-label="{caption}"><table class="bars sortable">'
         f'<caption>{caption}</caption><thead><tr><th scope="col">{"label" if caption == "labels" else "value"}</th>'
         f"{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
     )

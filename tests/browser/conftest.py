@@ -97,6 +97,7 @@ def data(tmp_path_factory):
     Words(data_dir=root).build(num_workers=1)
     type("Words", (Words,), {"VERSION": "1.1.0"}, skip_registration=True)(data_dir=root).build(num_workers=1)
     bd.materialize("words:1.0.0", split={"train": "train[:50%]"}, to="words_part", data_dir=root)
+    bd.materialize("words:1.0.0", split={"train": "train[:5]"}, to="w" * 90, data_dir=root)
     return root
 
 

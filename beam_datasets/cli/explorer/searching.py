@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
 import threading
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 MAX_BYTES, MAX_WAIT = 2 << 30, 10.0  # of memory, and seconds for an answer
+MAX_START = 60.0  # seconds until the process is ready
 MAX_BLOCK, BLOCK_BYTES = 2048, 32 << 20  # examples that are looked at together, and about their bytes
 _opened = lru_cache(8)(builder_from_directory)
 
@@ -58,12 +60,16 @@ def _start() -> tuple[Any, Connection]:
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
     theirs.close()
+    with contextlib.suppress(EOFError):
+        if ours.poll(MAX_START):
+            ours.recv()  # it is ready
     return process, ours
 
 
 def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
     _limit_memory()
+    pipe.send("ready")
     while True:
         try:
             question = pipe.recv()
