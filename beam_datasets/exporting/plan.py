@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
@@ -17,17 +17,17 @@ from beam_datasets.exporting.schema import schema_of
 from beam_datasets.exporting.webdataset import WebDataset
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.plan import choose_shards
 from beam_datasets.generate.runs import EXPORT_FILE, Run
+from beam_datasets.materializing.copying import plan_copy
 from beam_datasets.materializing.plan import plan_job, target_dir
 from beam_datasets.metadata.names import did_you_mean
-from beam_datasets.metadata.shards import FileInstructions, shard_ends
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from beam_datasets.exporting.schema import Struct
     from beam_datasets.exporting.writing import Format
+    from beam_datasets.materializing.copying import SplitCopy
     from beam_datasets.materializing.selection import NameOrDir
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.manifest import Lineage
@@ -88,40 +88,10 @@ class ExportRequest:
         check_free(target)
         schema = schema_of(job.info.features, self.binary)
         format.check(schema)
-        splits = []
-        for split in job.splits:
-            count = choose_shards(split.name, split.num_examples, split.num_bytes, job.sharding)
-            splits.append(ExportedSplit(split.name, count, split.num_bytes, split.files))
+        splits = plan_copy(job.splits, job.sharding).splits
         owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), "")
         run = Run(target, owner, EXPORT_FILE)
-        return ExportPlan(run, format, job.info, schema, tuple(splits), job.lineage, job.sources)
-
-
-@dataclass(frozen=True)
-class ExportedSplit:
-    """A split as it is written.
-
-    Attributes:
-        split: its name.
-        num_shards: files that it becomes.
-        num_bytes: about how many bytes its records have, framed.
-        files: the runs of its examples, in order, by their whole paths.
-    """
-
-    split: str
-    num_shards: int
-    num_bytes: int
-    files: FileInstructions = field(repr=False)
-
-    @property
-    def num_examples(self) -> int:
-        """Examples of the split."""
-        return self.files.num_examples
-
-    def span(self, shard: int) -> tuple[int, int]:
-        """Returns the half-open range of the examples of a shard, as indices in the split."""
-        ends = [0, *shard_ends(self.num_examples, self.num_shards)]
-        return ends[shard], ends[shard + 1]
+        return ExportPlan(run, format, job.info, schema, splits, job.lineage, job.sources)
 
 
 @dataclass(frozen=True)
@@ -142,7 +112,7 @@ class ExportPlan:
     format: Format
     info: DatasetInfo
     schema: Struct
-    splits: tuple[ExportedSplit, ...]
+    splits: tuple[SplitCopy, ...]
     lineage: Lineage
     sources: tuple[str, ...]
 
@@ -163,7 +133,7 @@ class ExportPlan:
         """Returns the name of a shard's file."""
         return self.format.filename(self.info.name, split, shard, self.split(split).num_shards)
 
-    def split(self, name: str) -> ExportedSplit:
+    def split(self, name: str) -> SplitCopy:
         """Returns a split by its name."""
         return next(split for split in self.splits if split.split == name)
 

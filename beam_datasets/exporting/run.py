@@ -124,7 +124,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenFile:
 
     def blocks() -> Iterator[Block]:
         nonlocal index
-        for run in planned.files.part(start, stop):
+        for run in planned.shard(shard):
             record = run.skip
             for records in read_blocks(run, pool):
                 for first in range(0, len(records), size):

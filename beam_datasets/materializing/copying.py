@@ -66,9 +66,13 @@ class SplitCopy:
     def _borders(self) -> list[int]:
         return [0, *shard_ends(self.num_examples, self.num_shards)]
 
+    def span(self, shard: int) -> tuple[int, int]:
+        """Returns the half-open range of the examples of a shard, as indices in the split."""
+        return self._borders[shard], self._borders[shard + 1]
+
     def shard(self, number: int) -> FileInstructions:
         """Returns what a shard is copied of."""
-        return self.files.part(self._borders[number], self._borders[number + 1])
+        return self.files.part(*self.span(number))
 
     def groups(self) -> Iterator[tuple[int, int]]:
         """Yields the shards in groups [first, stop), each of which one worker copies."""
