@@ -380,11 +380,11 @@ def _join(
 
 def _counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
     """Adds what this process has done since the last call to the shard, and to the job's metrics."""
-    taken, seconds = storage.take_requests(), shard_writer.take_core_seconds()
-    for name, count in taken._asdict().items():
-        Metrics.counter("beam_datasets", f"storage_{name}").inc(count)
-    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * seconds))
-    return dataclasses.replace(shard, requests=shard.requests.plus(taken), core_seconds=shard.core_seconds + seconds)
+    taken = storage.take_requests()
+    for name in ("reads", "bytes_read", "writes", "bytes_written"):
+        Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
+    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * taken.core_seconds))
+    return dataclasses.replace(shard, requests=shard.requests.plus(taken))
 
 
 Shards = list[list[shard_writer.WrittenShard]]

@@ -157,7 +157,7 @@ def announce(
         StorageError: the storage cannot be published to.
         VersionError: the version is too low for the changes of its features and description.
     """
-    shard_writer.take_core_seconds()  # those before are not the run's
+    storage.take_requests()  # those before are not the run's
     storage.check_can_create(dataset_dir)
     check_free(dataset_dir, info.display_name)
     if check_against:
@@ -709,7 +709,7 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], s
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
     requests = shard_writer.sum_requests([storage.take_requests(), *(shard.requests for shard in shards)])
-    hours = sum((shard.core_seconds for shard in shards), shard_writer.take_core_seconds()) / 3600
+    hours = requests.core_seconds / 3600
     return _json(
         {
             "job": publication.job,
@@ -721,7 +721,7 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], s
             "worker_bytes": _peak_memory(),  # of the process that publishes
             "bytes": sum(sum(c.num_bytes) for c in columns.values()),
             "examples_per_second": round(examples / max(seconds, 1e-9), 1),
-            "storage": requests._asdict(),
+            "storage": {name: count for name, count in requests._asdict().items() if name != "core_seconds"},
             "core_hours": round(hours, 6),
             "cost": round(cost_of(hours, requests.reads, requests.writes), 6),
             "python": platform.python_version(),

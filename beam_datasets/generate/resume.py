@@ -307,9 +307,7 @@ class ShardRecords:
         for directory in self.earlier:
             try:
                 content = json.loads(storage.read_bytes(storage.join(directory, name)))
-                found = [
-                    WrittenShard(**{**shard, "requests": storage.Requests(), "core_seconds": 0.0}) for shard in content
-                ]
+                found = [WrittenShard(**{**shard, "requests": storage.Requests()}) for shard in content]
                 if all(map(_is_whole, found)):
                     folder = storage.dirname(destination.group_path(plan.group(number)))
                     return [_taken(shard, storage.join(folder, storage.basename(shard.path))) for shard in found]

@@ -9,9 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import os
-import threading
-import time
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -54,7 +51,6 @@ class WrittenShard:
         crc32c: CRC-32C of the file.
         index_crc32c: CRC-32C of the index file.
         requests: what was read and written for it, and by its process for others since that last counted.
-        core_seconds: processor time of that process, counted likewise.
     """
 
     split: str
@@ -67,7 +63,6 @@ class WrittenShard:
     crc32c: int
     index_crc32c: int
     requests: storage.Requests = field(default=storage.Requests(), compare=False)
-    core_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,35 +215,12 @@ def join_groups(
     if len({file.shard for file in files}) > 1:
         return files
     requests = sum_requests(file.requests for file in files)
-    seconds = sum(file.core_seconds for file in files)
-    return [replace(join_parts(files, num_shards, destination), requests=requests, core_seconds=seconds)]
+    return [replace(join_parts(files, num_shards, destination), requests=requests)]
 
 
 def sum_requests(requests: Iterable[storage.Requests]) -> storage.Requests:
     """Returns the sums."""
     return functools.reduce(storage.Requests.plus, requests, storage.Requests())
-
-
-_taken_seconds = 0.0
-_lock = threading.Lock()
-
-
-def _begin_anew() -> None:
-    """In a process that was forked, the clock begins anew; a thread of the other one may have held the lock."""
-    global _taken_seconds, _lock
-    _taken_seconds, _lock = 0.0, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
-
-
-def take_core_seconds() -> float:
-    """Returns the processor time that this process has used since the last call."""
-    global _taken_seconds
-    with _lock:
-        before, _taken_seconds = _taken_seconds, time.process_time()
-        return _taken_seconds - before
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -156,7 +157,7 @@ def check_range(path: str, start: int, stop: int, size: int) -> None:
         )
 
 
-# ---------------------------------------------------------- counts of what this process reads and writes
+# ------------------------------------------- counts of what this process reads and writes, and its processor time
 
 
 class Requests(NamedTuple):
@@ -167,26 +168,28 @@ class Requests(NamedTuple):
         bytes_read: by all of them.
         writes: number of writes.
         bytes_written: by all of them.
+        core_seconds: processor time of the process meanwhile.
     """
 
     reads: int = 0
     bytes_read: int = 0
     writes: int = 0
     bytes_written: int = 0
+    core_seconds: float = 0.0
 
     def plus(self, other: Requests) -> Requests:
         """Returns the sums."""
-        return Requests(*map(sum, zip(self, other, strict=True)))
+        return Requests(*map(sum, zip(self, other, strict=True)))  # type: ignore[arg-type]  # the sum of ints is one
 
 
-_counted = [0, 0, 0, 0]
+_counted, _taken_seconds = [0, 0, 0, 0], 0.0
 _lock = threading.Lock()
 
 
 def _begin_anew() -> None:
     """Forgets, in a process that was forked, what the other one has counted; a thread may have held the lock."""
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _taken_seconds
+    _lock, _taken_seconds = threading.Lock(), 0.0
     _counted[:] = 0, 0, 0, 0
 
 
@@ -195,9 +198,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def take_requests() -> Requests:
-    """Returns what this process has read and written since the last call."""
+    """Returns what this process has read and written since the last call, and the processor time that it has used."""
+    global _taken_seconds
     with _lock:
-        taken = Requests(*_counted)
+        before, _taken_seconds = _taken_seconds, time.process_time()
+        taken = Requests(*_counted)._replace(core_seconds=_taken_seconds - before)
         _counted[:] = 0, 0, 0, 0
     return taken
 
