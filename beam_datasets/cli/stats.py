@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
-from beam_datasets.cli.printing import cut, plural, say, table
+from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
@@ -78,7 +78,7 @@ def run(args: Sequence[str]) -> int:
         found = _compute(request, known, beam_options)
         place = _save(found, request, known)
     if known.html:
-        storage.write_bytes(known.html, page(found, embedded_images(found)).encode())
+        storage.write_bytes(known.html, printable(page(found, embedded_images(found))).encode())
     if known.json:
         sys.stdout.write(json_text(found))
         return 0

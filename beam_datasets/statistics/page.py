@@ -354,13 +354,15 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
 
 def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
     """Returns the shares of a histogram's numbers in other bars, as if each of its bars were even."""
-    own, counts = np.array(histogram["edges"], float), np.array(histogram["counts"], float)
+    base = edges[0] if _is_whole(edges) else 0  # floats do not tell large integers apart
+    own, common = (np.array([edge - base for edge in each], float) for each in (histogram["edges"], edges))
+    counts = np.array(histogram["counts"], float)
     total = max(counts.sum() + histogram["below"] + histogram["above"], 1)
     if own[0] == own[-1]:
-        shares: list[float] = (np.histogram([own[0]], np.array(edges, float))[0] * (counts.sum() / total)).tolist()
+        shares: list[float] = (np.histogram([own[0]], common)[0] * (counts.sum() / total)).tolist()
         return shares
     cumulated = np.concatenate([[0.0], np.cumsum(counts)]) / total
-    between: list[float] = np.diff(np.interp(np.array(edges, float), own, cumulated)).tolist()
+    between: list[float] = np.diff(np.interp(common, own, cumulated)).tolist()
     return between
 
 

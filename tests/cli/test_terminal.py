@@ -99,6 +99,14 @@ def test_tables_are_aligned_and_cut_in_a_terminal(monkeypatch):
     assert table(["feature", "values"], rows).splitlines()[2] == whole[2]  # names to be typed are not cut
 
 
+def test_the_page_of_statistics_shows_it_as_escapes(evil):
+    file = evil / "page.html"
+    assert main(["stats", "made", "--no_save", "--html", str(file), "--data_dir", str(evil)]) == 0
+    text = file.read_text()
+    assert not controls(text)
+    assert rf"<h2>name{printable(EVIL)}</h2>" in text
+
+
 # ------------------------------------------------------------------------------------------ streams that are not UTF-8
 
 WORDS = "é 日本 😀"

@@ -258,6 +258,16 @@ def test_large_integers_are_whole(tmp_path, dtype):
     assert f"<title>{edges[0]:,} to {edges[1] - 1:,}: {counts[0]:,}</title>" in html
 
 
+def test_slices_of_large_integers_are_compared_exactly(tmp_path):
+    """Integers that one float stands for are in bars of their own, and differ."""
+    directory = dataset_of(tmp_path, {"n": np.int64}, [{"n": 2**62 + i // 50} for i in range(200)])
+    html = page(compute(directory, ["train[:50]", "train[50:]"]))
+    assert "largest difference of cumulative shares 100.0%" in html
+    bars = re.findall(r"<title>([\d,]+): ([\d.]+%) of (.*?)</title>", html)
+    expected = [("100.00%", "train[:50]"), *[("33.33%", "train[50:]")] * 3]
+    assert bars == [(f"{2**62 + i:,}", *share) for i, share in enumerate(expected)]
+
+
 def test_an_empty_slice_has_no_shares():
     """B7: of an empty slice, no label makes up 100%."""
     found = compute(DATA / "spec_multi" / "small" / "1.0.0", ["train[:0]"])
