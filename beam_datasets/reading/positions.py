@@ -71,9 +71,9 @@ class Share:
             then taken one by one in turn, so that no worker has more than one more than another. None for blocks up to
             the end.
 
-    >>> Share(1, 3).positions(0, 4).tolist(), Share(1, 3, block=2).positions(0, 4).tolist()
+    >>> Share(1, 3).at(np.arange(4)).tolist(), Share(1, 3, block=2).at(np.arange(4)).tolist()
     ([1, 4, 7, 10], [2, 3, 8, 9])
-    >>> Share(1, 3, block=2, end=10).positions(0, 3).tolist()
+    >>> Share(1, 3, block=2, end=10).at(np.arange(3)).tolist()
     [2, 3, 7]
     """
 
@@ -137,14 +137,6 @@ class Share:
             last = nths >= self._whole
             positions[last] = self._last.at(nths[last] - self._whole)
         return positions
-
-    def position(self, nth: int) -> int:
-        """Returns the stream position of the worker's nth example, from 0."""
-        return int(self.at(np.array([nth]))[0])
-
-    def positions(self, first: int, stop: int) -> Ints:
-        """Returns the stream positions of the worker's examples [first, stop), ascending."""
-        return self.at(np.arange(first, stop, dtype=np.int64))
 
     def spans(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
         """Returns the ranges of stream positions that are ranges of the worker's examples, as starts and counts."""

@@ -23,9 +23,7 @@ def test_shares_are_what_dealing_gives(start, length, count, block):
     for worker, hand in enumerate(dealt(start, start + length, count, block)):
         share = Share(worker, count, start, block)
         assert share.count(start + length) == len(hand)
-        assert share.positions(0, len(hand)).tolist() == hand
-        assert [share.position(nth) for nth in range(len(hand))] == hand
-        assert share.positions(len(hand) // 2, len(hand)).tolist() == hand[len(hand) // 2 :]
+        assert share.at(np.arange(len(hand))).tolist() == hand
 
 
 def test_numbers_are_ints_or_refused():

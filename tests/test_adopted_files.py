@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_datasets.adopting import BareFiles, find_files
 from beam_datasets.errors import InputError
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.reading.bare_files import BareFiles, find_files
 
 
 @pytest.fixture
