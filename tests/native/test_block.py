@@ -189,27 +189,6 @@ def test_records_that_are_parsed_in_place() -> None:
         core.parse(schema, (record,))
 
 
-def test_what_cannot_be_taken() -> None:
-    data, places = framed([b"a", b"b"])
-    one = np.zeros(1, np.int64)
-    for at, stop, runs in ((-1, 1, one), (0, 2, one), (0, 2, np.zeros(2, np.int64))):
-        with pytest.raises(ValueError, match="runs"):
-            core.RecordBlock().take({}, runs, one.copy(), one.copy(), at, stop, 9, 9)
-    frozen = np.zeros(1, np.int64)
-    frozen.flags.writeable = False
-    for firsts, counts in ((frozen, one), (one, frozen), (one.astype(np.int32), one), (one, None)):
-        with pytest.raises((TypeError, ValueError, BufferError)):
-            core.RecordBlock().take({}, one, firsts, counts, 0, 1, 9, 9)
-    with pytest.raises(ValueError, match="PyCapsule"):
-        take(core.RecordBlock(), {0: "no chunk"}, [(0, 0, 1)])
-    with pytest.raises(TypeError):
-        take(core.RecordBlock(), None, [(0, 0, 1)])
-    with pytest.raises(ValueError, match="int64"):
-        core.chunk(data, places.astype(np.int32), 0)
-    with pytest.raises(ValueError, match="last record ends"):
-        core.chunk(data, [], 0)
-
-
 @pytest.mark.parametrize("lie", [-1, 2**40, -(2**63), 2**63 - 1, 3])
 def test_offsets_and_numbers_that_lie(lie: int) -> None:
     data, places = framed([b"a", b"b"])

@@ -184,18 +184,6 @@ def test_the_owner_lives_as_long_as_something_is_wanted(tmp_path: Path) -> None:
     assert list(block) == [b"one", b"two", b"three"]
 
 
-def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
-    path, places = counted(str(tmp_path), [b"one", b"two"])
-    for first, stop, chunk_bytes in ((-1, 2, 9), (0, 3, 9), (1, 1, 9), (0, 2, 0), (0, 2, -1), (2**62, 2**63 - 1, 1)):
-        with pytest.raises(ValueError, match="records in chunks of"):
-            run_of(path, places, first, stop, chunk_bytes)
-    for offsets in (b"", b"1234567"):
-        with pytest.raises(ValueError, match="records in chunks of"):
-            core.run(None, 0, offsets, 0, 1, 1)
-    with pytest.raises(TypeError):
-        core.run(None, 0, None, 0, 1, 1)
-
-
 @pytest.mark.usefixtures("alone")
 def test_others_run_while_it_reads(tmp_path: Path) -> None:
     count = 200_000  # it may take a while until the other thread gets a core

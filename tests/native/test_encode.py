@@ -229,44 +229,6 @@ def test_an_encoder_goes_with_what_it_holds() -> None:
     assert (sys.getrefcount(part), sys.getrefcount(fallback)) == (before[0] + 1, before[1])
 
 
-FIELD = (5, False, False, "a", bytes, b"x", 0, 2**64 - 1, "i", 8, b"l", (-1,))
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        None,
-        (),
-        FIELD[:-1],
-        (-1, *FIELD[1:]),
-        (8, *FIELD[1:]),
-        (2**40, *FIELD[1:]),
-        (*FIELD[:3], b"a", *FIELD[4:]),
-        (*FIELD[:5], "x", *FIELD[6:]),
-        (*FIELD[:6], 2**64, *FIELD[7:]),
-        (*FIELD[:8], "f", *FIELD[9:]),
-        (*FIELD[:8], "x", *FIELD[9:]),
-        (*FIELD[:8], "ii", *FIELD[9:]),
-        (*FIELD[:9], 3, *FIELD[10:]),
-        (6, *FIELD[1:8], "f", 2, *FIELD[10:]),
-        (*FIELD[:10], "l", *FIELD[11:]),
-        (*FIELD[:11], [1]),
-        (*FIELD[:11], (1,) * 9),
-        (*FIELD[:11], ("a",)),
-        (*FIELD[:11], (2**70,)),
-    ],
-)
-def test_wrong_templates(field: Any) -> None:
-    with pytest.raises((TypeError, ValueError, OverflowError, SystemError)):
-        core.encoder([FIELD, field], bytes, native_encoding._TYPES, False)  # type: ignore[union-attr]
-
-
-def test_wrong_arguments() -> None:
-    for args in [(), (1,), ([], bytes, (), False), ([], bytes, (np.ndarray, [], (), ()), False), ((), bytes, (), 1)]:
-        with pytest.raises(TypeError):
-            core.encoder(*args)  # type: ignore[union-attr]
-
-
 def test_parts_and_fallbacks_must_return_bytes() -> None:
     field = (0, False, False, "a", str, b"x", 0, 0, "i", 8, b"l", ())
     encode = core.encoder([field], str, native_encoding._TYPES, False)  # type: ignore[union-attr]

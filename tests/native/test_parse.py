@@ -118,35 +118,6 @@ def test_what_parse_returns() -> None:
     assert (lists[0], np.frombuffer(lists[1], np.int64).tolist()) == ([b"y", b"z"], [2, -1])
 
 
-WRONG = (None, 1, "x", b"x", (), [], {}, [()], ((),), ((1, 2, 3, 4),), object())
-
-
-def test_wrong_arguments_are_an_error() -> None:
-    good = core.schema(((26, 1, False, (b"x",)),))
-    for wrong in WRONG:
-        if wrong != ():
-            with pytest.raises((TypeError, ValueError)):
-                core.schema(wrong)
-        with pytest.raises((TypeError, ValueError)):
-            core.parse(wrong, [])
-        if wrong != []:
-            with pytest.raises(TypeError):
-                core.parse(good, wrong)
-    for kind in (-1, 0, 1, 10, 18, 26, 2**31, 2**70, "x"):
-        for count in (-(2**70), -3, -2, -1, 0, 1, 2, 2**40, 2**70, None):
-            for names in ((), (b"a",), (b"a", b"b"), (b"a", b"a"), ("a",), [b"a"], None):
-                try:
-                    schema = core.schema(((kind, count, True, names),))
-                except (TypeError, ValueError, OverflowError):
-                    continue
-                records = [b"", example.serialize({"a": [1], "b": [2]})]
-                assert core.parse(schema, records) is None or kind in (10, 18, 26)
-    with pytest.raises(BufferError):
-        core.parse(good, [memoryview(bytes(20))[::2]])
-    with pytest.raises((MemoryError, ValueError)):
-        core.parse(core.schema(((26, 2**31 - 1, True, tuple(b"%d" % i for i in range(1000))),)), [b""] * 100_000)
-
-
 def test_what_was_taken_is_given_back() -> None:
     record = bytearray(example.serialize({"x": [1]}))
     for records in ([record], [record, record[:-1]], [record, "x"]):
@@ -173,34 +144,6 @@ def test_examples_are_put_together() -> None:
         assert make(([7, 8],), (None,), 0, 2) == [7, 8]
         assert make((), (), {}, 2) == [{}, {}]
     assert nest == {"a": 3, "b": {"c": 0, "d": {}, "e": {"f": 2}}}
-
-
-def fails(found: Any) -> Any:
-    raise KeyError(found)
-
-
-@pytest.mark.parametrize(
-    "arguments, error",
-    [
-        ((([1],), (None,), 0), TypeError),
-        (([1], (None,), 0, 1), TypeError),
-        ((([1],), (None, None), 0, 1), TypeError),
-        ((([1],), (None,), 1, 1), IndexError),
-        ((([1],), (None,), 0, 2), IndexError),
-        ((([1],), (None,), -1, 1), IndexError),
-        ((([1],), (None,), 0, -1), ValueError),
-        ((([1],), (None,), 0, None), TypeError),
-        ((([1],), (None,), 0, 2**62), MemoryError),
-        ((([1],), (None,), {"a": "b"}, 1), TypeError),
-        ((([1],), (None,), {5: 0}, 1), TypeError),
-        (((1,), (None,), 0, 1), TypeError),
-        ((([1],), (fails,), 0, 1), KeyError),
-        ((([1],), (5,), 0, 1), TypeError),
-    ],
-)
-def test_arguments_of_which_no_example_is_made(arguments: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        core.examples(*arguments)
 
 
 def test_a_nest_without_end() -> None:

@@ -75,33 +75,6 @@ def test_large_buffers_go_without_the_gil() -> None:
     assert core.unframe(data, places_of(records), True) == records[:-1]
 
 
-@pytest.mark.parametrize(
-    "offsets", [np.arange(3, dtype=np.int32), np.zeros(3), np.zeros((2, 2), np.int64), b"12345678"]
-)
-def test_offsets_of_another_kind(offsets: Any) -> None:
-    with pytest.raises(ValueError, match="offsets must be a one-dimensional array of int64"):
-        core.unframe(b"", offsets, True)
-
-
-def test_arguments_of_another_kind() -> None:
-    for wrong in (["0", "1"], [0.5], [None]):
-        with pytest.raises(TypeError):
-            core.unframe(b"", wrong, True)
-    for wrong in (None, "01", 5, {1, 2}):
-        with pytest.raises(TypeError):
-            core.unframe(b"", wrong, True)
-    with pytest.raises((BufferError, ValueError)):
-        core.unframe(b"", np.arange(6)[::2], True)
-    for buffer in (None, "text", 3):
-        with pytest.raises(TypeError):
-            core.unframe(buffer, [0, 1], True)
-        with pytest.raises(TypeError):
-            core.scan(buffer, True)
-    assert core.unframe(framed([b"a"] * 3), [2**63 - 1, -(2**63), 2**63 - 1], True) == []
-    assert core.unframe(b"", [], True) == core.unframe(b"", [0], True) == []
-    assert core.scan(memoryview(b"").toreadonly(), True) == bytes(8)
-
-
 def test_a_list_that_changes_while_it_is_read() -> None:
     places: list[Any] = [0, 16]
 

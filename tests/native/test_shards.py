@@ -145,20 +145,6 @@ def test_reading_many_records_is_interrupted(tmp_path: Path) -> None:
         os.close(file)
 
 
-def test_arguments_of_other_types(descriptor: int) -> None:
-    for arguments in [(descriptor, PLACES), (descriptor, PLACES, 1, 2), ("a", PLACES, 1), (descriptor, 5, 1)]:
-        for function in (core.read_record, core.read_records):
-            with pytest.raises(TypeError):
-                function(*arguments)
-    with pytest.raises(TypeError):
-        core.read_record(descriptor, PLACES, "a")
-    with pytest.raises(ValueError, match="records must be"):
-        core.read_records(descriptor, PLACES, np.array([1.0]))
-    assert core.read_record(descriptor, PLACES, 2**70) is None
-    assert core.read_record(descriptor, b"", 0) is None
-    assert core.read_record(descriptor, b"123", 0) is None
-
-
 def test_a_shard_reads_alike_with_the_module_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
     broken = bytearray(DATA)
