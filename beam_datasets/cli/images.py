@@ -24,21 +24,11 @@ def to_image(array: NDArray[Any]) -> Any:
     Raises:
         MissingDependencyError: Pillow is not installed.
     """
-    Image = pillow()
+    with needs("pictures need Pillow", "image"):
+        from PIL import Image
     pixels = _to_bytes(array)
     image = Image.fromarray(pixels if 2 <= pixels.shape[-1] <= 4 else pixels[..., 0]).convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-
-
-def pillow() -> Any:
-    """Returns the module `PIL.Image`.
-
-    Raises:
-        MissingDependencyError: Pillow is not installed.
-    """
-    with needs("pictures need Pillow", "image"):
-        from PIL import Image
-    return Image
 
 
 def _to_bytes(image: NDArray[Any]) -> NDArray[Any]:

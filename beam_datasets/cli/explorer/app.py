@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, media
-from beam_datasets.cli.explorer.summaries import Summaries
+from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.statistics.page import content, script, style
@@ -46,7 +46,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         token: expected as `?token=` of the first URL, and as a cookie from then on. '' requires none; the host of a
             request must then be this machine, which prevents DNS rebinding.
     """
-    web, summaries = flask(), Summaries()
+    web = flask()
     app = web.Flask(__name__, static_folder=None)
     app.jinja_options = {"finalize": pages.escaped}
     app.jinja_env.globals.update(MAX_SHOWN=MAX_SHOWN)
@@ -136,7 +136,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         several = len({name for name, _ in named}) > 1
         found = {}
         for (published, expression), (name, _) in zip(chosen, named):
-            found[f"{name} {expression}" if several else expression] = summaries.of(published.dataset_dir, expression)
+            found[f"{name} {expression}" if several else expression] = summary_of(published.dataset_dir, expression)
         ready = [summary.wait(_WAIT) for summary in found.values()]  # of all, as each waits for the one before
         at = {label: {"name": name, "slice": expression} for label, (name, expression) in zip(found, named)}
         first = next(iter(at.values()))

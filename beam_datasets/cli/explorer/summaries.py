@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 RANGE_BYTES = 4 << 20  # between two steps of progress
 PATIENCE = 60.0  # seconds after which nobody waits
 MAX_KEPT = 32
+_TURN = threading.Lock()
 
 
 class Summary:
@@ -27,42 +29,39 @@ class Summary:
         done: examples read.
         total: examples of the slice.
         found: the statistics, {'examples': number, 'features': ...}; None before they are computed.
-        error: why they cannot be computed; '' before.
     """
 
-    def __init__(self, directory: str, expression: str, turn: threading.Lock) -> None:
-        self.done, self.total, self.error = 0, 0, ""
-        self.found: dict[str, Any] | None = None
-        self.asked = time.monotonic()
-        self._name, self._turn = expression, turn
-        request = prepare(directory, [expression])
+    def __init__(self, directory: str, expression: str) -> None:
+        self._name, self._request = expression, prepare(directory, [expression])
+        self._lock, self._thread, self._error = threading.Lock(), threading.Thread(), ""
+        self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
         saved = read_saved(prepare(directory))
-        if saved is not None and expression in saved.slices:
-            self.found = saved.slices[expression]
-            return
-        self.total = sum(run.run.take for run in request.runs())
-        self._thread = threading.Thread(target=self._run, args=(request,), daemon=True)
-        self._thread.start()
+        self.found: dict[str, Any] | None = None if saved is None else saved.slices.get(expression)
 
     def wait(self, seconds: float) -> bool:
         """Waits for the statistics, for some seconds, and returns whether they are there.
 
         Raises:
-            BeamDatasetsError: they cannot be computed.
+            BeamDatasetsError: they cannot be computed; the next call tries again.
         """
         self.asked = time.monotonic()
+        with self._lock:
+            if self.found is None and not self._thread.is_alive():
+                self.done, self._error = 0, ""
+                self._thread = threading.Thread(target=self._run, daemon=True)
+                self._thread.start()
         if self.found is None:
             self._thread.join(seconds)
-        if self.error:
-            raise BeamDatasetsError(self.error)
+        if self._error:
+            raise BeamDatasetsError(self._error)
         return self.found is not None
 
-    def _run(self, request: Request) -> None:
+    def _run(self) -> None:
         try:
-            with self._turn:
-                self.found = conclude(merge(self._parts(request)), request).slices[self._name]
+            with _TURN:
+                self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
         except Exception as error:  # it is shown where it is asked for
-            self.error = str(error)
+            self._error = str(error)
 
     def _parts(self, request: Request) -> Iterator[Gathered]:
         for run in request.runs():
@@ -73,20 +72,4 @@ class Summary:
                 self.done += part.run.take
 
 
-class Summaries:
-    """The statistics that pages asked for, the last ones."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Summary] = {}
-        self._turn, self._lock = threading.Lock(), threading.Lock()
-
-    def of(self, directory: str, expression: str) -> Summary:
-        """Returns the statistics of a slice, and starts to compute them if they are new or failed."""
-        with self._lock:
-            found = self._kept.pop((directory, expression), None)
-            if found is None or found.error:
-                found = Summary(directory, expression, self._turn)
-            self._kept[directory, expression] = found
-            while len(self._kept) > MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-            return found
+summary_of = lru_cache(MAX_KEPT)(Summary)
