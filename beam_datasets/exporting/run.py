@@ -20,7 +20,7 @@ from beam_datasets.exporting.writing import Block, Decoder, Output
 from beam_datasets.features.class_label import parse_names
 from beam_datasets.formats import example
 from beam_datasets.generate import publish, runs
-from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE
+from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.runs import EXPORT_FILE
 from beam_datasets.generate.shard_writer import new_dir
@@ -74,17 +74,7 @@ def staging(plan: ExportPlan) -> Iterator[None]:
 
 def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `progress` is called about twice a second with how many bytes were written so far."""
-    return watch(plan.run.staging_dir, None, progress and (lambda _: progress(staged_bytes(plan))))
-
-
-def staged_bytes(plan: ExportPlan) -> int:
-    """Returns how many bytes of the export are in the staging directory, unfinished too; 0 on an object store."""
-    found, others = 0, (OWNER_FILE, storage.basename(plan.run.worker_log))
-    with contextlib.suppress(OSError):  # files are renamed while this runs
-        for name in [] if plan.run.is_remote else storage.list_dir(plan.run.staging_dir):
-            if name not in others:
-                found += storage.size(storage.join(plan.run.staging_dir, name))
-    return found
+    return watch(plan.run.staging_dir, None, progress and (lambda made: progress(made.bytes_written)))
 
 
 # ------------------------------------------------------------------------------------------------------------- a file

@@ -31,7 +31,7 @@ class Progress:
         examples_encoded: examples that were encoded; 0 where payload travels inline.
         bytes_encoded: size of their framed records in bytes; of what was prepared to be copied, too.
         shards_written: shards that stand in the staging directory; 0 where that is on an object store.
-        bytes_written: size of those shards in bytes, and of what is there of others.
+        bytes_written: size in bytes of all staged files but indexes and metadata, also of unfinished ones.
     """
 
     examples_encoded: int
@@ -46,9 +46,9 @@ def measure(staging_dir: str, spill_dir: str | None) -> Progress:
     examples, size = _encoded(spill_dir or "", names)
     staged = _names(staging_dir)
     shards = [name for name in staged if ".tfrecord-" in name and not name.endswith(".index")]
-    unfinished = [name for name in staged if name.startswith(storage.TEMPORARY_PREFIX)]
+    written = [name for name in staged if not name.endswith((".index", ".json", ".log"))]
     size += _size(spill_dir, [name for name in names if name.endswith(".records")])
-    return Progress(examples, size, len(shards), _size(staging_dir, [*shards, *unfinished]))
+    return Progress(examples, size, len(shards), _size(staging_dir, written))
 
 
 def _encoded(spill_dir: str, names: list[str]) -> tuple[int, int]:

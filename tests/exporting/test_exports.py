@@ -22,9 +22,10 @@ from beam_datasets import features as F
 from beam_datasets.beam import export as beam_export
 from beam_datasets.exporting.jsonl import JsonLines
 from beam_datasets.exporting.plan import FORMATS
-from beam_datasets.exporting.run import finish, run_in_process, staged_bytes, staging, write_shard
+from beam_datasets.exporting.run import finish, run_in_process, staging, write_shard
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs
+from beam_datasets.generate.progress import measure
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
@@ -110,7 +111,7 @@ def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
         [staged] = tmp_path.iterdir()
         assert staged.name.startswith("incomplete.")
         assert json.loads((staged / "owner.json").read_text())["job"] == plan.run.job
-        assert staged_bytes(plan) == sum(file.num_bytes for file in written)
+        assert measure(plan.run.staging_dir, None).bytes_written == sum(file.num_bytes for file in written)
         (staged / ".tmp-of a killed attempt").write_text("x")
         again = write_shard(plan, *shards[1])  # an engine may do it twice
         assert again == written[1]
