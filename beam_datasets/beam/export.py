@@ -10,11 +10,13 @@ from apache_beam.metrics import Metrics
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
 from beam_datasets.exporting.plan import ExportPlan, ExportRequest
-from beam_datasets.exporting.run import WrittenFile, finish, staging, watching, write_shard
+from beam_datasets.exporting.run import finish, staging, watching, write_shard
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
+
+    from beam_datasets.generate.shard_writer import WrittenShard
 
     NameOrDir = str | os.PathLike[str]
 
@@ -112,8 +114,8 @@ class _Write(beam.DoFn):
         self._examples = Metrics.counter("beam_datasets", "examples_written")
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
 
-    def process(self, shard: tuple[str, int]) -> Iterator[WrittenFile]:
+    def process(self, shard: tuple[str, int]) -> Iterator[WrittenShard]:
         written = write_shard(self._plan, *shard)
         self._examples.inc(written.num_examples)
-        self._bytes.inc(written.num_bytes)
+        self._bytes.inc(written.file_bytes)
         yield written

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import features as feature_trees
@@ -23,7 +23,7 @@ from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.runs import EXPORT_FILE
-from beam_datasets.generate.shard_writer import new_dir
+from beam_datasets.generate.shard_writer import WrittenShard, new_dir
 from beam_datasets.materializing.plan import check_unchanged, record_names
 from beam_datasets.reading.decoding import Decode, Map, Raw
 from beam_datasets.reading.ranges import read_blocks
@@ -80,28 +80,7 @@ def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contex
 # ------------------------------------------------------------------------------------------------------------- a file
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file that is in the staging directory.
-
-    Attributes:
-        split: the split's name.
-        shard: number of the shard in the split.
-        path: where it is staged; its last part is the final name.
-        num_examples: in it.
-        num_bytes: its size.
-        crc32c: CRC-32C of it.
-    """
-
-    split: str
-    shard: int
-    path: str
-    num_examples: int
-    num_bytes: int
-    crc32c: int
-
-
-def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenFile:
+def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     """Writes a shard into the staging directory; done again, or twice at once, it writes the same.
 
     Raises:
@@ -131,7 +110,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenFile:
             raise LostExamplesError(
                 f"{filename}: {index - start} examples were written of {stop - start}. Run it again."
             )
-    return WrittenFile(split, shard, path, stop - start, out.num_bytes, out.crc32c)
+    return WrittenShard(split, shard, 0, path, stop - start, out.num_bytes, out.num_bytes, out.crc32c, 0)
 
 
 def _step(plan: ExportPlan) -> Step:
@@ -144,7 +123,7 @@ def _step(plan: ExportPlan) -> Step:
 # ------------------------------------------------------------------------------------------------------------- publish
 
 
-def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
+def finish(plan: ExportPlan, written: Sequence[WrittenShard]) -> str:
     """Makes an export visible and returns its directory; done again by the same run it only removes what is staged.
 
     Raises:
@@ -159,7 +138,7 @@ def finish(plan: ExportPlan, written: Sequence[WrittenFile]) -> str:
         storage.remove_tree(plan.run.staging_dir)  # an engine that ran all again has staged all again
         return plan.directory
     check_unchanged(plan.sources, plan.lineage)
-    chosen = {file.path: (file.num_bytes, file.crc32c) for split in files.values() for file in split}
+    chosen = {file.path: (file.file_bytes, file.crc32c) for split in files.values() for file in split}
     try:
         staged = publish.stage(plan.run, texts, chosen)
         if plan.run.is_remote:
@@ -183,7 +162,7 @@ def _is_done(plan: ExportPlan, texts: Mapping[str, bytes]) -> bool:
     return storage.exists(path) and storage.read_bytes(path) == texts[EXPORT_FILE]
 
 
-def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, bytes]:
+def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> dict[str, bytes]:
     """Returns {file name: content} of what describes the export."""
     texts = {EXPORT_FILE: _json(_description(plan, files))}
     if isinstance(plan.format, ArrayRecord):  # the files that TensorFlow Datasets reads
@@ -197,7 +176,7 @@ def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> d
     return {name: text.encode() for name, text in texts.items()}
 
 
-def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, Any]:
+def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> dict[str, Any]:
     tree = plan.info.features
     lineage = {name: replace(split, keys=None) for name, split in plan.lineage.splits.items()}
     return {
@@ -207,7 +186,7 @@ def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenFile]]) -
             name: {
                 "filenames": [storage.basename(file.path) for file in split],
                 "num_examples": [file.num_examples for file in split],
-                "num_bytes": [file.num_bytes for file in split],
+                "num_bytes": [file.file_bytes for file in split],
                 "crc32c": [f"{file.crc32c:08x}" for file in split],
             }
             for name, split in files.items()

@@ -658,12 +658,12 @@ def is_published_by(job: str, dataset_dir: str) -> bool:
     return bool(json.loads(storage.read_bytes(path)).get("job") == job)
 
 
-def complete_split(split: PlannedSplit, shards: Iterable[Any]) -> list[Any]:
+def complete_split(split: PlannedSplit, shards: Iterable[WrittenShard]) -> list[WrittenShard]:
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
 
     Args:
         split: what was planned.
-        shards: what was written of all splits: objects with `split`, `shard` and `num_examples`.
+        shards: what was written of all splits.
 
     Raises:
         LostExamplesError: they do not hold just the examples that were planned.

@@ -46,10 +46,10 @@ class WrittenShard:
         part: index of the part.
         path: the file; its index is beside it under `<path>.index`.
         num_examples: records in the file.
-        num_bytes: size of the records in bytes, without framing.
+        num_bytes: size of the records in bytes, without framing; of an export, of the file.
         file_bytes: size of the file in bytes.
         crc32c: CRC-32C of the file.
-        index_crc32c: CRC-32C of the index file.
+        index_crc32c: CRC-32C of the index file; 0 for a file of an export, which has none.
         requests: what was read and written for it, and by its process for others since that last counted.
     """
 
