@@ -38,7 +38,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # Packages whose types an earlier one names under `if TYPE_CHECKING:`.
-TYPES = {("adapters", "reading")}
+TYPES = {("adapters", "reading"), ("beam", "builders")}
 
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import numpy as np
@@ -27,40 +27,17 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
+    from beam_datasets.builders import DatasetBuilder
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication
-    from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.inputs import Inputs
 
 
 _OF_BEAM = (beam.PCollection, beam.PTransform)
 
 
-class Builder(Protocol):
-    """What is needed of a dataset's builder; it is pickled for the workers."""
-
-    @property
-    def info(self) -> DatasetInfo:
-        """The dataset's description."""
-
-    @property
-    def dataset_dir(self) -> str:
-        """The version's directory."""
-
-    @property
-    def download_size(self) -> int:
-        """Bytes of the sources that `split_generators` has downloaded."""
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether its directory is deleted also after a run that fails, so that none can be resumed."""
-
-    def split_generators(self, pipeline: Any) -> Mapping[str, Any]:
-        """Returns {split: PTransform, PCollection, iterable of (key, example), or callable that returns one}."""
-
-
 def generate(
-    builder: Builder,
+    builder: DatasetBuilder,
     *,
     num_shards: int | Mapping[str, int] | None = None,
     min_shard_size: int | None = None,
@@ -84,7 +61,7 @@ def generate(
     """Generates the builder's dataset and returns the published directory.
 
     Args:
-        builder: the dataset's builder.
+        builder: the dataset's builder; it is pickled for the workers.
         num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
@@ -169,7 +146,7 @@ def generate(
     return publication.dataset_dir
 
 
-def _resumed(builder: Builder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
+def _resumed(builder: DatasetBuilder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
     """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
     target = storage.url(publication.dataset_dir)
     own = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
@@ -180,7 +157,7 @@ def _resumed(builder: Builder, publication: Publication, resume: bool | str) -> 
 
 
 def _examples(
-    builder: Builder, pipeline: beam.Pipeline, sources: Mapping[str, Any], directories: Sequence[str]
+    builder: DatasetBuilder, pipeline: beam.Pipeline, sources: Mapping[str, Any], directories: Sequence[str]
 ) -> tuple[dict[str, beam.PCollection], dict[str, UnitReader]]:
     """Returns the input of `WriteExamples`, and the readers of those that are sources of units; iterables are one unit.
 
@@ -205,7 +182,7 @@ def _examples(
     return examples, readers
 
 
-def units_of(builder: Builder, sources: Mapping[str, Any]) -> dict[str, SourceUnits]:
+def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, SourceUnits]:
     """Returns the sources that consist of units, or of one, as an iterable does; those of Beam have none."""
     own = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
     return {
@@ -216,7 +193,7 @@ def units_of(builder: Builder, sources: Mapping[str, Any]) -> dict[str, SourceUn
     }
 
 
-def _read_iterable(split: str, builder: Builder, _: Any) -> Iterator[tuple[Any, Any]]:
+def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
     source = builder.split_generators(engines.unused_pipeline())[split]
     examples: Iterable[tuple[Any, Any]] = source() if callable(source) else source
