@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.cli.printing import printable, text_width
+from beam_datasets.cli.printing import cut, printable, text_width
 from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import innermost
@@ -67,7 +67,7 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
     if isinstance(value, (bytes, str)):
         return _text(value, width)
     if isinstance(value, NestedDataset):
-        first = f", the first {_cut(str(value[0]), width)}" if len(value) else ""
+        first = f", the first {cut(str(value[0]), width)}" if len(value) else ""
         return f"{len(value):,} items{first}"
     if isinstance(value, RaggedArray):
         return _ragged(value, feature, width)
@@ -75,7 +75,7 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
         return _array(np.asarray(value), feature, width)
     if isinstance(value, list):
         return _items(value, feature, width)
-    return "none" if value is None else _cut(str(value), width)
+    return "none" if value is None else cut(str(value), width)
 
 
 def _text(value: bytes | str, width: int) -> str:
@@ -91,10 +91,6 @@ def _text(value: bytes | str, width: int) -> str:
     while len(shown) > 1 and text_width(repr(shown)) + len(counted) > max(width, _LEAST):
         shown = shown[:-1]
     return repr(shown) + counted
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(width - 4, _LEAST)].rstrip() + " ..."
 
 
 def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
@@ -136,12 +132,12 @@ def _items(values: list[Any], feature: FeatureConnector | None, width: int) -> s
     each = max(_LEAST, width // max(1, min(len(values), _SHOWN)) - 2)
     shown = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
     more = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
-    return _cut(f"[{shown}", width - len(more)) + more
+    return cut(f"[{shown}", max(width - len(more), _LEAST)) + more
 
 
 def _ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
     flat = value.flat_values
     if len(flat) <= _SHOWN and not isinstance(feature, ClassLabel):
-        return _cut(str(value.to_list()), width)
+        return cut(str(value.to_list()), width)
     items = "" if isinstance(flat, list) or flat.dtype.hasobject else _range(flat, feature)
     return f"{len(value):,} rows of {len(flat):,} items, {value.dtype}{items}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import catalog, storage
 from beam_datasets.adapters.framework import framework
-from beam_datasets.cli.explorer.app import LOOPBACK, flask, make_app
+from beam_datasets.cli.explorer.app import LOOPBACK, make_app
 from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say
@@ -36,7 +36,6 @@ dataset [NAME_OR_DIR]  a dataset, or a directory of datasets; default: all of --
 def run(args: Sequence[str]) -> int:
     """Serves the pages until it is interrupted."""
     known = COMMAND.parse(args)
-    flask()
     serving = framework("werkzeug.serving", needed_by="beam-datasets explore", name="Werkzeug", extra="explore")
     token = secrets.token_urlsafe(24) if known.token or known.host not in LOOPBACK else ""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # its line for each request would show the token

@@ -26,7 +26,7 @@ from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff
 from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
 from beam_datasets.features import ClassLabel
-from beam_datasets.statistics.page import content, script, style
+from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
 from beam_datasets.statistics.summary import prepare
 
@@ -102,8 +102,8 @@ def run(args: Sequence[str]) -> int:
             row["error"] = str(error)
             site.damage[name] = [str(error)]
     site.show("index.html", "index", found)
-    site.write("page.css", style())
-    site.write("page.js", script())
+    for name in ("page.css", "page.js"):
+        site.write(name, asset(name))
     site.write("catalog.json", json.dumps({"format": 1, "datasets": entries}, indent=1))
     say(f"{plural(len(entries), 'version')} in {storage.join(site.target, 'index.html')}")
     for name, errors in site.damage.items():

@@ -30,14 +30,9 @@ _NOISE = 1.95  # the two-sample Kolmogorov-Smirnov test at 0.1%
 _EVEN, _MIN_IDS = 0.05, 20
 
 
-def style() -> str:
-    """Returns the style sheet of the pages."""
-    return resources.files(__package__).joinpath("page.css").read_text("utf-8")
-
-
-def script() -> str:
-    """Returns the script of the pages: it sorts tables, scales bars and filters rows."""
-    return resources.files(__package__).joinpath("page.js").read_text("utf-8")
+def asset(name: str) -> str:
+    """Returns the style sheet of the pages, `page.css`; or `page.js`, which sorts tables, scales bars, filters rows."""
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> str:
@@ -47,14 +42,14 @@ def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]]
         statistics: of slices of a dataset.
         images: path of a feature -> URL and description of some of its images.
     """
-    title, code = escape(statistics.dataset), script()
+    title, code, style = escape(statistics.dataset), asset("page.js"), asset("page.css")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     unknown = escape(", ".join(statistics.unknown))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style()}</style></head><body>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head><body>\n'
         f'<main><h1>{title}</h1><p class="note">digest {escape(statistics.digest)}</p>\n'
         f"{f'<p>Left out, as their class is not known: {unknown}</p>' if unknown else ''}\n"
         f"{content(statistics.slices, images=images)}</main><script>{code}</script></body></html>\n"
@@ -66,7 +61,7 @@ def content(
     example_url: Callable[[str, int], str] | None = None,
     images: Mapping[str, Sequence[tuple[str, str]]] | None = None,
 ) -> str:
-    """Returns slices side by side as HTML without styles of its own, which needs those of `style()`.
+    """Returns slices side by side as HTML without styles of its own, which needs those of `page.css`.
 
     Args:
         slices: name -> {'examples': number, 'features': path -> statistics}, as in `Statistics`; they may be of several

@@ -12,7 +12,7 @@ from beam_datasets.cli.explorer.media import MAX_SHOWN, media
 from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
-from beam_datasets.statistics.page import content, script, style
+from beam_datasets.statistics.page import asset, content
 
 if TYPE_CHECKING:
     from beam_datasets.cli.explorer.pages import Catalogue
@@ -29,15 +29,6 @@ _HEADERS = {
 }
 
 
-def flask() -> Any:
-    """Returns Flask.
-
-    Raises:
-        MissingDependencyError: it is not installed.
-    """
-    return framework("flask", needed_by="beam-datasets explore", name="Flask", extra="explore")
-
-
 def make_app(catalogue: Catalogue, token: str = "") -> Any:
     """Returns the WSGI application. It reads, and changes nothing.
 
@@ -45,8 +36,11 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         catalogue: the datasets.
         token: expected as `?token=` of the first URL, and as a cookie from then on. '' requires none; the host of a
             request must then be this machine, which prevents DNS rebinding.
+
+    Raises:
+        MissingDependencyError: Flask is not installed.
     """
-    web = flask()
+    web = framework("flask", needed_by="beam-datasets explore", name="Flask", extra="explore")
     app = web.Flask(__name__, static_folder=None)
     app.jinja_options = {"finalize": pages.escaped}
     app.jinja_env.globals.update(MAX_SHOWN=MAX_SHOWN)
@@ -159,12 +153,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             values["content"] = pages.escaped(body)
         return show("statistics", values)
 
-    @app.get("/page.css", endpoint="style")  # type: ignore[untyped-decorator]
-    def style_sheet() -> Any:
-        return web.Response(style(), mimetype="text/css")
-
-    @app.get("/page.js")  # type: ignore[untyped-decorator]
-    def code() -> Any:
-        return web.Response(script(), mimetype="text/javascript")
-
+    for endpoint, name, kind in (("style", "page.css", "text/css"), ("code", "page.js", "text/javascript")):
+        answer = web.Response(asset(name), mimetype=kind)
+        app.add_url_rule(f"/{name}", endpoint, lambda answer=answer: answer)
     return app
