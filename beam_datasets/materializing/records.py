@@ -32,7 +32,7 @@ from beam_datasets.generate.blocks import MAX_COPIED_BYTES, collector, make_bloc
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-from beam_datasets.reading.session import Session
+from beam_datasets.reading.runs import Session
 from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.operations import Partials
-    from beam_datasets.reading.session import Session
+    from beam_datasets.reading.runs import Session
 
 
 class DatasetIterator(BlockIterator, Iterator[Any]):

@@ -16,7 +16,7 @@ import numpy as np
 
 from beam_datasets.reading.blocks import Damaged, damaged_in
 from beam_datasets.reading.operations import ENDLESS, Operation, Repeat, collected, doubled, limited, positions_of
-from beam_datasets.reading.session import Session
+from beam_datasets.reading.runs import Session
 from beam_datasets.reading.shuffle import block_orders
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from beam_datasets.reading.blocks import Items
-    from beam_datasets.reading.session import Session
+    from beam_datasets.reading.runs import Session
 
     Ints = NDArray[np.int64]
 

@@ -156,17 +156,6 @@ class Shard:
             return None
         return _run(self, descriptor, self._places, first, stop, chunk_bytes)
 
-    def read(self, first: int, stop: int) -> list[bytes]:
-        """Returns the data of the records [first, stop), read in one piece and checked.
-
-        Raises:
-            CorruptRecordError: one of them is damaged.
-        """
-        places = self.offsets[first : stop + 1].astype(np.int64)
-        start = int(places[0])
-        buffer = self.reader.read(start, int(places[-1]))
-        return tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
-
     def read_one(self, record: int) -> bytes:
         """Returns the data of one record, checked.
 

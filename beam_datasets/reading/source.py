@@ -19,8 +19,7 @@ from beam_datasets.reading.blocks import Damaged, intact, joined, sizes
 from beam_datasets.reading.config import chosen_files, shuffled_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
-from beam_datasets.reading.session import Session
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, Session, ranges_of, read_visits
 from beam_datasets.reading.threads import usable_cores
 
 if TYPE_CHECKING:
