@@ -222,9 +222,7 @@ def _good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
 def _good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
     if core is None:
         return framing.good_records(view, offsets, check)
-    if isinstance(offsets, np.ndarray):
-        offsets = np.ascontiguousarray(offsets, np.int64)
-    records: list[bytes] = core.unframe(view, offsets, check)
+    records: list[bytes] = core.unframe(view, np.ascontiguousarray(offsets, np.int64), check)
     return records
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer, Self
 
-_Ints: TypeAlias = NDArray[np.int64] | Sequence[int]
+_Ints: TypeAlias = NDArray[np.int64]
 
 INTERFACE: int
 

@@ -28,7 +28,7 @@ int iterator_add(PyObject *module);
 /* Bytes from which on work is done without the GIL. */
 #define LARGE (64 << 10)
 
-/* Integers of Python: an array of int64, or a list or tuple. */
+/* An array of int64. */
 typedef struct {
     int64_t *values;
     Py_ssize_t n;

@@ -193,7 +193,7 @@ def test_records_that_are_parsed_in_place() -> None:
 def test_offsets_and_numbers_that_lie(lie: int) -> None:
     data, places = framed([b"a", b"b"])
     for offsets in ([0, lie], [lie, 17]):
-        assert take(core.RecordBlock(), {0: core.chunk(data, offsets, 0)}, [(0, 0, 1)]) == (0, [0, 0, 1])
+        assert take(core.RecordBlock(), {0: core.chunk(data, np.array(offsets), 0)}, [(0, 0, 1)]) == (0, [0, 0, 1])
     assert take(core.RecordBlock(), {0: core.chunk(data, places, 0)}, [(0, lie, 1)]) == (0, [0, lie, 1])
     for first in (-1, -(2**63), 2**63 - 1):
         with pytest.raises(ValueError, match="first is"):

@@ -66,7 +66,7 @@ def test_an_example_that_cannot_be_encoded_leaves_nothing():
                 outcomes.append(repr(error))
         assert outcomes[0] == outcomes[1]
     assert len(sizes()) == 2 * 4
-    assert ordered([1, 0]) == slow_ordered(np.array([1, 0]))
+    assert ordered(np.array([1, 0])) == slow_ordered(np.array([1, 0]))
 
 
 def test_what_is_not_there_and_what_is_in_use_are_errors():
@@ -74,12 +74,12 @@ def test_what_is_not_there_and_what_is_in_use_are_errors():
     append(b"one")
     for numbers in ([1], [-1], [0, 2**62]):
         with pytest.raises(ValueError, match="of 1, or too many"):
-            ordered(numbers)
+            ordered(np.array(numbers))
     with pytest.raises(TypeError):
         append("no bytes")
     with pytest.raises(TypeError):
         ordered(None)
-    assert ordered([0]) == blocks.tfrecord.frame(b"one")
+    assert ordered(np.array([0])) == blocks.tfrecord.frame(b"one")
     for number, argument in ((0, b""), (2, []), (3, True)):
         again: list[Any] = []
         again += core.collector(lambda _, own=again, n=number, value=argument: own[n](value), 9)
@@ -93,7 +93,7 @@ def test_a_record_that_is_too_large_is_not_kept():
     append, sizes, ordered, _ = core.collector(bytes, 5)
     assert [append(size) for size in (3, 6, 5)] == [3, 6, 5]
     assert np.frombuffer(sizes(), "<u4").tolist() == [19, 21]
-    assert ordered([0, 1]) == blocks.tfrecord.frame(bytes(3)) + blocks.tfrecord.frame(bytes(5))
+    assert ordered(np.array([0, 1])) == blocks.tfrecord.frame(bytes(3)) + blocks.tfrecord.frame(bytes(5))
     for most in (-1, 2**31):
         with pytest.raises(ValueError, match="most is"):
             core.collector(bytes, most)

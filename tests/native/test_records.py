@@ -19,7 +19,7 @@ RECORDS = st.lists(st.binary(max_size=300), max_size=40)
 SMALL = [b"", b"a", b"hello", bytes(200), b"x" * 60]
 LIES = st.one_of(
     st.integers(-40, 1500),
-    st.sampled_from([2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64, 2**70, -(2**62), -(2**63), -(2**70)]),
+    st.sampled_from([2**31, 2**32, 2**62, 2**63 - 1, -(2**62), -(2**63)]),
 )
 BEYOND = [2**62, 2**63 - 1, -(2**62), -(2**63), -1, 400]
 
@@ -62,9 +62,7 @@ def test_offsets_that_lie(records: list[bytes], places: list[int], check: bool) 
         if not good:
             break
         want.append(data[start + 12 : stop - 4])
-    assert core.unframe(data, places, check) == want
-    if all(-(2**63) <= place < 2**63 for place in places):
-        assert core.unframe(data, np.array(places, np.int64), check) == want
+    assert core.unframe(data, np.array(places, np.int64), check) == want
 
 
 def test_large_buffers_go_without_the_gil() -> None:
@@ -73,19 +71,6 @@ def test_large_buffers_go_without_the_gil() -> None:
     assert core.unframe(data, places_of(records), True) == records
     data[-1] ^= 1
     assert core.unframe(data, places_of(records), True) == records[:-1]
-
-
-def test_a_list_that_changes_while_it_is_read() -> None:
-    places: list[Any] = [0, 16]
-
-    class Shrinks:
-        def __index__(self) -> int:
-            places.clear()
-            return 16
-
-    places[1] = Shrinks()
-    assert core.unframe(framed([b""]), places, True) == [b""]
-    assert places == []
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
@@ -115,19 +100,25 @@ def test_stretches_that_lie(argument: int, lie: int) -> None:
     arguments = [[0, 0], [0, 0], [1, 1]]
     arguments[argument][1] = lie
     with pytest.raises(ValueError, match="stretch 1 is"):
-        core.gather([b"abc"], *arguments)
+        core.gather([b"abc"], *map(np.array, arguments))
 
 
 def test_gathers_what_fits_together() -> None:
+    one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
     with pytest.raises(ValueError, match="2 buffer numbers, 1 starts and 2 sizes"):
-        core.gather([b"abc"], [0, 0], [0], [1, 1])
+        core.gather([b"abc"], two, one, two)
     for wrong in (["text"], [None], 5, [b"a", np.arange(6)[::2]]):
         with pytest.raises((TypeError, BufferError, ValueError)):
-            core.gather(wrong, [0], [0], [1])
-    assert core.gather([], [], [], []) == b""
-    assert core.gather((bytearray(b"abc"), np.array([1, 2], np.int8)), [1, 0], [1, 0], [1, 3]) == b"\x02abc"
+            core.gather(wrong, one, one, one)
+    assert core.gather([], one[:0], one[:0], one[:0]) == b""
+    assert (
+        core.gather(
+            (bytearray(b"abc"), np.array([1, 2], np.int8)), np.array([1, 0]), np.array([1, 0]), np.array([1, 3])
+        )
+        == b"\x02abc"
+    )
     with pytest.raises(ValueError, match="not inside it"):
-        core.gather([], [0], [0], [0])
+        core.gather([], one, one, one)
 
 
 # --------------------------------------------------------------------------------------------------------- sort keys

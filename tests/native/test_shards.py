@@ -81,8 +81,8 @@ def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_records_are_read_until_one_is_not_there(descriptor: int, wanted: list[int]) -> None:
     there = [0 <= record < len(RECORDS) for record in wanted]
     good = wanted[: [*there, False].index(False)]
-    for form in (wanted, np.array(wanted, np.int64)):
-        assert core.read_records(descriptor, PLACES, form) == [RECORDS[record] for record in good]
+    found = core.read_records(descriptor, PLACES, np.array(wanted, np.int64))
+    assert found == [RECORDS[record] for record in good]
     for record, found in zip(wanted, there):
         assert core.read_record(descriptor, PLACES, record) == (RECORDS[record] if found else None)
 
@@ -93,12 +93,12 @@ def test_offsets_that_lie(descriptor: int, places: list[int]) -> None:
     right = dict(zip(itertools.pairwise(truth), RECORDS))
     wanted = [right.get(pair) for pair in itertools.pairwise(places)]
     assert [core.read_record(descriptor, offsets, i) for i in range(len(wanted))] == wanted
-    found = core.read_records(descriptor, offsets, list(range(len(wanted))))
+    found = core.read_records(descriptor, offsets, np.arange(len(wanted)))
     assert found == wanted[: [*wanted, None].index(None)]
 
 
 def test_each_damage_of_a_record_is_seen(tmp_path: Path) -> None:
-    path, numbers = tmp_path / "f", list(range(5))
+    path, numbers = tmp_path / "f", np.arange(5)
     small, places = b"".join(map(tfrecord.frame, RECORDS[:3])), PLACES[:4]
     for place in range(len(small)):
         bad = int(np.searchsorted(places, place, "right")) - 1
@@ -117,7 +117,7 @@ def test_each_damage_of_a_record_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [-1, 2**31 - 1, 2**40, -(2**40)])
 def test_a_file_that_is_not_open(wrong: int) -> None:
     assert core.read_record(wrong, PLACES, 0) is None
-    assert core.read_records(wrong, PLACES, [0, 1]) == []
+    assert core.read_records(wrong, PLACES, np.arange(2)) == []
 
 
 def test_reading_many_records_is_interrupted(tmp_path: Path) -> None:
