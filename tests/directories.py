@@ -13,6 +13,6 @@ def digests(directory: str | Path) -> dict[str, str]:
     return {name: hashlib.sha256(storage.read_bytes(storage.join(root, name))).hexdigest() for name in names}
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Returns {path relative to the folder: bytes} of all files below it."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def contents(folder: str | Path) -> dict[str, bytes]:
+    """Returns {path relative to the folder: bytes} of all files below it, on a disk or in a store."""
+    return {name: storage.read_bytes(storage.join(folder, name)) for name in storage.file_sizes(folder)}

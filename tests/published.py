@@ -51,11 +51,6 @@ def publish_dataset(data_dir: Path, *, ordered: bool = False) -> Path:
     return Path(builder.dataset_dir)
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    """The files of a directory."""
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
 def restore(directory: Path, files: dict[str, bytes]) -> None:
     """Gives a directory the content that it had."""
     for path in directory.iterdir():

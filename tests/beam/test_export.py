@@ -12,14 +12,11 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.beam import Export
 from beam_datasets.exporting.plan import FORMATS
+from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY
 from tests.exporting.conftest import export as export_here
 from tests.reading.conftest import write_dataset
 from tests.servers import portable_engine
-
-
-def contents(directory: str | Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from beam_datasets.beam.main import main
 from beam_datasets.beam.verify import _conclude, run
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.verifying import conclude, examine
-from tests.published import contents, restore
+from tests.directories import contents
+from tests.published import restore
 from tests.verifying import test_corruptions as corruptions
 
 

@@ -14,8 +14,8 @@ from beam_datasets.errors import install_command
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text, saved_path
 from beam_datasets.statistics.summary import prepare
+from tests.directories import contents
 from tests.exporting.conftest import dataset_of
-from tests.published import contents
 
 
 def test_a_table(copy, run):

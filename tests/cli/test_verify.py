@@ -7,7 +7,7 @@ import random
 import pytest
 
 from beam_datasets.cli.printing import bytes_bar
-from tests.published import contents
+from tests.directories import contents
 from tests.verifying import test_corruptions as corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"

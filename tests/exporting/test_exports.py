@@ -26,6 +26,7 @@ from beam_datasets.exporting.run import finish, run_in_process, staging, write_s
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.progress import measure
+from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
 from tests.reading.conftest import write_dataset
 from tests.reading.test_cost import Storage
@@ -131,10 +132,6 @@ def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A directory that is not there yet, on a disk and on an object store."""
     return f"memory://{uuid.uuid4().hex}/out" if request.param == "objects" else str(tmp_path / "out")
-
-
-def contents(directory: str) -> dict[str, bytes]:
-    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.list_dir(directory)}
 
 
 def run(plan: Any, meanwhile: Any = None) -> str:

@@ -16,6 +16,7 @@ from beam_datasets.generate import histogram, plan, publish, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
+from tests.directories import contents
 
 
 @pytest.fixture(params=["local", "objects"])
@@ -44,10 +45,6 @@ def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan
     routed = plan.route(block, made.split("train"))
     groups = [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
     return made, [shard for group in groups for shard in group]
-
-
-def contents(directory: str) -> dict[str, bytes]:
-    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.list_dir(directory)}
 
 
 def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):

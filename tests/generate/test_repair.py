@@ -19,7 +19,8 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFou
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.repair import copy_file
 from beam_datasets.metadata.manifest import Manifest
-from tests.published import contents, publish_dataset, restore
+from tests.directories import contents
+from tests.published import publish_dataset, restore
 from tests.verifying import test_corruptions as corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"

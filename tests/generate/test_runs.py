@@ -15,7 +15,8 @@ from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.verifying import verify
-from tests.generate.test_publish import announced, contents, staged
+from tests.directories import contents
+from tests.generate.test_publish import announced, staged
 
 pytest.importorskip("obstore")
 

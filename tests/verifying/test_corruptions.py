@@ -14,7 +14,8 @@ import beam_datasets as bd
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.manifest import Manifest
-from tests.published import contents, edit_json, restore
+from tests.directories import contents
+from tests.published import edit_json, restore
 
 SPEC_DATASETS = sorted(path.parent for path in (Path(__file__).parents[1] / "data" / "tfds").rglob("dataset_info.json"))
 

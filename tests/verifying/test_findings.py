@@ -16,7 +16,8 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.verifying import Finding, Lost, Report, scan
-from tests.published import contents, edit_json, restore
+from tests.directories import contents
+from tests.published import edit_json, restore
 from tests.verifying import test_corruptions as corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"

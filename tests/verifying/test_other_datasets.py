@@ -16,7 +16,8 @@ from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.metadata.manifest import Manifest
-from tests.published import contents, edit_json, restore
+from tests.directories import contents
+from tests.published import edit_json, restore
 
 EXPRESSION = "train=test+train[40:]+train[:20]"
 

@@ -16,7 +16,8 @@ from beam_datasets.features.compiler import compile_encoder
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.verifying import examine, scan
-from tests.published import contents, restore
+from tests.directories import contents
+from tests.published import restore
 from tests.verifying import test_corruptions as corruptions
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.published import contents
+from tests.directories import contents
 
 SHARD = "ds-train.tfrecord-00003-of-00004"
 FILES = (SHARD, f"{SHARD}.index", "dataset_info.json", "manifest.json", "features.json")
