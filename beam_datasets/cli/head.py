@@ -65,8 +65,7 @@ def run(args: Sequence[str]) -> int:
     shown = dataset.map(lambda example: list(feature_lines(example, features, width)))
     for i in range(min(known.count, len(dataset))):
         say(f"\nexample {i}")
-        for line in shown[i]:
-            say(f"  {line}")
+        say("\n".join(f"  {line}" for line in shown[i]))
         if known.images:
             for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")

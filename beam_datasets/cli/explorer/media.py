@@ -105,11 +105,9 @@ def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
 def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
     if isinstance(value, bytes):
         return value, _TYPES.get(ending_of(value), "application/octet-stream")
-    rate = leaf.sample_rate or _DEFAULT_RATE
-    samples = np.asarray(value)[: rate * _MAX_SECONDS]
-    highest = float(np.abs(samples.astype(np.float64)).max(initial=0))
-    unit = 1.0 if samples.dtype.kind == "f" else 32768.0
-    scaled = samples.astype(np.float64) / max(highest, unit)
+    rate, unit = leaf.sample_rate or _DEFAULT_RATE, 1.0 if np.asarray(value).dtype.kind == "f" else 32768.0
+    samples = np.asarray(value)[: rate * _MAX_SECONDS].astype(np.float64)
+    scaled = samples / max(float(np.abs(samples).max(initial=0)), unit)
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(samples.shape[1] if samples.ndim > 1 else 1)

@@ -144,12 +144,12 @@ def _lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
     """Returns the facts of a lineage, and its sources with theirs."""
     sources = []
     for source in lineage.datasets:
-        path = f"the lineage of {source.full_name}"
-        deeper = None if source.source is None else _lineage(Lineage.from_json(source.source, path=path), catalogue)
-        node = {"name": source.full_name, "digest": source.digest, "lineage": deeper, "known": False}
+        inner = source.source and Lineage.from_json(source.source, path=f"the lineage of {source.full_name}")
+        known = False
         with contextlib.suppress(BeamDatasetsError, ValueError):
-            node["known"] = bool(catalogue.open(source.full_name))
-        sources.append(node)
+            known = bool(catalogue.open(source.full_name))
+        node = {"name": source.full_name, "digest": source.digest, "known": known}
+        sources.append(node | {"lineage": inner and _lineage(inner, catalogue)})
     return {"facts": list(lineage_facts(lineage)), "sources": sources}
 
 
@@ -206,31 +206,27 @@ def rows_page(
     }
 
 
-def _cells(example: Any, features: Any, width: int) -> list[dict[str, Any]]:
-    """Returns the values of an example: the text of each, or the images or sounds that it is."""
+def _cells(example: Any, features: Any, width: int, *, whole: bool = False) -> list[dict[str, Any]]:
+    """Returns the values of an example: the text of each, `whole` or cut, or the images or sounds that it is."""
     cells = []
     for path, value, leaf in leaves_with_features(example, features):
         media = media_of(value, leaf)
         text = value_text(value, leaf, width) if media is None else f"{len(media):,}" if len(media) > 4 else ""
         cells.append({"path": path, "text": text, "media": media, "sound": isinstance(leaf, SOUNDS)})
+        cells[-1] |= _whole(value, leaf) if whole and media is None else {}
     return cells
 
 
 def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -> dict[str, Any]:
     """Returns one example whole: texts up to `MAX_TEXT` characters, sequences up to 100 items."""
     published = catalogue.open(name)
-    dataset, features = read(published, expression), published.info.features
-    example = dataset[index]
-    cells = _cells(example, features, 1000)
-    for cell, (_, value, leaf) in zip(cells, leaves_with_features(example, features)):
-        if cell["media"] is None:
-            cell |= _whole(value, leaf)
+    dataset = read(published, expression)
     return {
         "name": published.info.display_name,
         "slice": expression,
         "index": index,
         "total": len(dataset),
-        "cells": cells,
+        "cells": _cells(dataset[index], published.info.features, 1000, whole=True),
         "code": catalogue.load_code(published, expression, rows=str(index)),
     }
 

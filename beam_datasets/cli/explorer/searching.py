@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import multiprocessing
 import signal
 import threading
 import time
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.materializing.where import Where
 from beam_datasets.reading.opening import builder_from_directory
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 MAX_BYTES, MAX_WAIT = 2 << 30, 10.0  # of memory, and seconds for an answer
 MAX_START = 60.0  # seconds until the process is ready
@@ -26,8 +28,7 @@ class Searcher:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pool: Any = None
-        atexit.register(self._end)
+        self._worker: tuple[Any, Connection] | None = None
 
     def __call__(self, directory: str, expression: str, where: str, *limits: float) -> tuple[list[int], int]:
         """Returns what `search` does, to which it passes the arguments.
@@ -36,32 +37,51 @@ class Searcher:
             BeamDatasetsError: the condition is unusable, or needs more memory or time than there is.
         """
         with self._lock:
+            process, pipe = self._worker = self._worker or _start()
             try:
-                if self._pool is None:
-                    self._pool = multiprocessing.get_context("spawn").Pool(1, _limit)
-                    self._pool.apply_async(int).get(MAX_START)  # until it is ready
-                found = self._pool.apply_async(search, (directory, expression, where, *limits)).get(MAX_WAIT)
-            except (multiprocessing.TimeoutError, BeamDatasetsError) as error:  # one that was killed does not answer
-                if isinstance(error, BeamDatasetsError) and "Out of Memory Error" not in str(error):
-                    raise
-                self._end()
+                pipe.send((directory, expression, where, *limits))
+                answer: Any = pipe.recv() if pipe.poll(MAX_WAIT) else None
+            except (EOFError, OSError):  # it has ended
+                answer = None
+            if answer is None:
+                process.kill()
+                self._worker = None
                 limit = f"{MAX_BYTES >> 30} GiB of memory or {MAX_WAIT:g} s"
-                raise BeamDatasetsError(f"where={where!r}: stopped, because it takes more than {limit}.") from None
-        indices, stop = found
+                answer = BeamDatasetsError(f"where={where!r}: stopped, because it takes more than {limit}.")
+        if isinstance(answer, BeamDatasetsError):
+            raise answer
+        indices, stop = answer
         return indices, stop
 
-    def _end(self) -> None:
-        if self._pool is not None:
-            self._pool.terminate()
-            self._pool = None
+
+def _start() -> tuple[Any, Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    with contextlib.suppress(EOFError):
+        if ours.poll(MAX_START):
+            ours.recv()  # it is ready
+    return process, ours
 
 
-def _limit() -> None:
+def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
     with contextlib.suppress(ImportError):  # on Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+    answer: Any = "ready"
+    with contextlib.suppress(EOFError):  # that process has ended
+        while True:
+            pipe.send(answer)
+            question = pipe.recv()
+            try:
+                answer = search(*question)
+            except BeamDatasetsError as error:
+                text = str(error)  # which can be sent, as not all errors can
+                answer = None if "Out of Memory Error" in text else BeamDatasetsError(text)
 
 
 def search(
