@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.explorer import pages
-from beam_datasets.cli.explorer.media import MAX_SHOWN, media
+from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, leaf_at, media
 from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports
 _WAIT = 1.5  # seconds until a page shows progress instead
-_PIXELS = {"small": 96, "large": 768}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -110,15 +109,19 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.get("/media")  # type: ignore[untyped-decorator]
     def file() -> Any:
-        published, pixels = catalogue.open(argument("name")), _PIXELS.get(argument("size"), _PIXELS["small"])
+        published, pixels = catalogue.open(argument("name")), 768 if argument("size") == "large" else SMALL
         data, kind = media(published, argument("slice"), number("index"), argument("path"), number("item"), pixels)
         headers = {"Content-Disposition": "attachment"} if kind == "application/octet-stream" else {}
         return web.Response(data, mimetype=kind, headers=headers)
 
     @app.get("/text")  # type: ignore[untyped-decorator]
     def text() -> Any:
-        data = pages.text_of(catalogue, argument("name"), argument("slice"), number("index"), argument("path"))
-        return web.Response(data, mimetype="text/plain")
+        published = catalogue.open(argument("name"))
+        example = pages.read(published, argument("slice"))[number("index")]
+        value, _ = leaf_at(example, published.info.features, argument("path"))
+        if not isinstance(value, (bytes, str)):
+            raise DatasetNotFoundError(f"{argument('path')!r}: expected a text of the example, got none")
+        return web.Response(value, mimetype="text/plain")
 
     @app.get("/statistics")  # type: ignore[untyped-decorator]
     def statistics() -> Any:

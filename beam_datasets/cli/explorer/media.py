@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PICTURES, SOUNDS = (Image, Video), (Audio,)
 MAX_PIXELS = 30_000_000  # that are decoded for a small image
-MAX_SHOWN = 4  # images of a value
+MAX_SHOWN, SMALL = 4, 96  # images of a value; pixels of the longer side of a small one
 _MAX_SECONDS, _DEFAULT_RATE = 600, 16_000
 _TYPES = {"wav": "audio/wav", "flac": "audio/flac", "mp3": "audio/mpeg", "ogg": "audio/ogg"}
 

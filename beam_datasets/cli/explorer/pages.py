@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
-from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, leaf_at, media_of, stored_features
+from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
 from beam_datasets.cli.explorer.searching import Searcher
 from beam_datasets.cli.listing import lineage_facts, list_dataset, listed, totals
 from beam_datasets.cli.printing import printable, size_text
@@ -242,19 +242,6 @@ def _whole(value: Any, leaf: Any) -> dict[str, Any]:
     if isinstance(value, (list, NestedDataset, np.ndarray)) and np.ndim(value):
         return {"whole": "\n".join(value_text(item, leaf, 1000) for item in value[:_MAX_ITEMS]), "more": 0}
     return {}
-
-
-def text_of(catalogue: Catalogue, name: str, expression: str, index: int, path: str) -> bytes:
-    """Returns a text as it is stored.
-
-    Raises:
-        DatasetNotFoundError: the example has no such text.
-    """
-    published = catalogue.open(name)
-    value, _ = leaf_at(read(published, expression)[index], published.info.features, path)
-    if not isinstance(value, (bytes, str)):
-        raise DatasetNotFoundError(f"{name}: example {index} has no text {path!r}")
-    return value if isinstance(value, bytes) else value.encode()
 
 
 def sample_images(
