@@ -21,6 +21,7 @@ from beam_datasets.cli import main
 from beam_datasets.cli.explore import find
 from beam_datasets.cli.explorer import app, pages, searching
 from beam_datasets.cli.explorer.pages import Catalogue, rows_page
+from beam_datasets.errors import BeamDatasetsError
 from tests.hostile import IMAGE, LONG, SCRIPT, explorer, publish
 from tests.processes import started
 
@@ -134,6 +135,16 @@ def test_a_condition_has_limited_memory_and_time(url, monkeypatch, where, limits
     assert b"stopped, because it takes more than" in body
     monkeypatch.undo()
     assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
+
+
+def test_a_process_that_starts_late_answers_no_other_question(data, monkeypatch):
+    search, place = searching.Searcher(), (str(data / NAME.replace(":", "/")), "train")
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "MAX_START", 0)
+        with pytest.raises(BeamDatasetsError, match="stopped"):
+            search(*place, "true", 0, 9, 9, 1e9)
+    assert search(*place, "false", 0, 9, 9, 1e9) == ([], 9)
+    assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ def _start() -> tuple[Any, Connection]:
     with contextlib.suppress(EOFError):
         if ours.poll(MAX_START):
             ours.recv()  # it is ready
+        else:
+            process.kill()  # else what it sends later would be taken for the answer to a question
     return process, ours
 
 
