@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import resource
 import signal
 import threading
 import time
@@ -70,10 +71,7 @@ def _start() -> tuple[Any, Connection]:
 
 def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    with contextlib.suppress(ImportError):  # on Windows
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
     answer: Any = "ready"
     with contextlib.suppress(EOFError):  # that process has ended
         while True:
