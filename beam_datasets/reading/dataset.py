@@ -205,7 +205,7 @@ class Dataset(Frameworks):
         seed = integer("seed", seed)
         if window is not None:
             return self._with(Window(self._operation, seed, integer("window", window, at_least=1)))
-        if self._operation.length == ENDLESS:
+        if self._operation.length >= ENDLESS:
             raise ValueError(
                 "an endless dataset has no whole range to shuffle: shuffle() before repeat(), or a window."
             )

@@ -211,6 +211,12 @@ def test_endless(builder: Any, window: int | None) -> None:
     assert len(list(itertools.islice(dataset(builder).repeat().shuffle(1, window=10), ENOUGH))) == ENOUGH
 
 
+@pytest.mark.parametrize("times", [None, 2**61, 2**62])
+def test_what_does_not_end_has_no_whole_range_to_shuffle(builder: Any, times: int | None) -> None:
+    with pytest.raises(ValueError, match="whole range"):
+        dataset(builder).repeat(times).shuffle(1)
+
+
 def test_a_state_moves_to_other_workers_and_batches(builder: Any) -> None:
     base = dataset(builder).shuffle(1)
     whole = list(base)
