@@ -101,7 +101,7 @@ def run_list(args: Sequence[str]) -> int:
                 ]
                 for row, each in zip(rows, found)
             ]
-        say(table(header, rows, left=(0, 5, 6, 7), short=(7,)[: known.versions]))
+        say(table(header, rows, left=(0, 5, 6, 7), short=(7,) if known.versions else ()))
     return 0
 
 

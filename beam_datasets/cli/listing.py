@@ -46,7 +46,7 @@ def _splits_json(info: DatasetInfo) -> dict[str, Any]:
 def lineage_facts(lineage: Lineage) -> Iterator[str]:
     """Yields how a materialized dataset was made of its sources."""
     for name, split in lineage.splits.items():
-        if lineage.appended is None or split.expression != name:  # the counts tell that something was deleted
+        if lineage.appended is None or split.expression != name:  # the counts show what was deleted
             yield f"{name} = {split.expression}"
     for name, counts in (lineage.appended or {}).items():
         yield f"{name}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}"

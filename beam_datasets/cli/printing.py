@@ -84,7 +84,7 @@ def text_width(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Returns a text whose end is replaced by `...` if it takes more columns, 4 or more.
+    """Returns a text of at most `width` columns, 4 or more; the end of a longer one is replaced by `...`.
 
     >>> cut("elephant", 8), cut("elephants", 8), cut("日本日本日本", 8)
     ('elephant', 'eleph...', '日本...')

@@ -349,7 +349,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
 
 def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
     """Returns the shares of a histogram's numbers in other bars, as if each of its bars were even."""
-    base = edges[0] if _is_whole(edges) else 0  # floats do not tell large integers apart
+    base = edges[0] if _is_whole(edges) else 0  # different large integers are equal as floats
     own, common = (np.array([edge - base for edge in each], float) for each in (histogram["edges"], edges))
     counts = np.array(histogram["counts"], float)
     total = max(counts.sum() + histogram["below"] + histogram["above"], 1)
