@@ -349,7 +349,7 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     else:
         splits = _by_split(_matches(pattern), split)
     if not splits:
-        raise InputError("no patterns are given, so there are no files to adopt.")
+        raise InputError("expected patterns of the files to adopt, got none.")
     for name, files in splits.items():
         check_split_name(name, reserved=RESERVED_SPLITS)
         _check_complete(name, files)

@@ -476,7 +476,7 @@ class DatasetBuilder:
             pipeline: the Beam pipeline; on a worker, where only the iterables are of use, one that is never run.
 
         Raises:
-            BeamDatasetsError: there is no split, or one has an unusable name.
+            BeamDatasetsError: no split is given, or one has an unusable name.
         """
         sources = self._sources(pipeline)
         if self._trial_examples is None:

@@ -186,7 +186,7 @@ def find_published(
     if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
         return storage.with_options(text, storage_options) if storage_options else text
     root, there = root_dir(data_dir, storage_options), os.path.isdir(text)
-    no_path = f" There is no directory {text}.{versions_near(text)}" if text.count("/") > 1 and not there else ""
+    no_path = f" The directory {text} does not exist.{versions_near(text)}" if text.count("/") > 1 and not there else ""
     try:
         wanted = DatasetName.parse_path(text)
     except ValueError as error:
@@ -250,7 +250,9 @@ def published_instead(name: str, root: str) -> str:
     """Returns for an error what is published of a dataset, where one version of it is not."""
     try:
         there = ", ".join(list_published(name, root))
-        return f"published versions: {there or 'none'}" if storage.is_dir(root) else f"there is no directory {root}"
+        if not storage.is_dir(root):
+            return f"the directory {root} does not exist"
+        return f"published versions: {there or 'none'}"
     except StorageError:
         return "what else is published there cannot be listed"
 

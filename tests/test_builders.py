@@ -300,7 +300,7 @@ def test_reading_what_is_not_published(tmp_path):
         place.write_text("{}")
     with pytest.raises(DatasetNotFoundError, match=r"published versions: spec_multi/small:1\.0\.0\."):
         Multi(data_dir=tmp_path, config="big-2.x").as_dataset()
-    with pytest.raises(DatasetNotFoundError, match="where it is; there is no directory .*/nowhere"):
+    with pytest.raises(DatasetNotFoundError, match="where it is; the directory .*/nowhere does not exist"):
         Plain(data_dir=tmp_path / "nowhere").as_dataset()
 
 

@@ -152,7 +152,7 @@ def _run(args: list[str]) -> int:
     chosen = parser.parse_args(args)
     if chosen.command not in COMMANDS:
         near = did_you_mean(chosen.command, COMMANDS)
-        raise UsageError(f"there is no command {chosen.command!r}; there are {', '.join(COMMANDS)}.{near}")
+        raise UsageError(f"unknown command {chosen.command!r}; expected {', '.join(COMMANDS)}.{near}")
     module, function = COMMANDS[chosen.command]
     code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(chosen.arguments)
     return code

@@ -304,7 +304,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.")
     raise UsageError(
-        f"there is no option {first.partition('=')[0]}, neither here nor in Beam."
+        f"unknown option {first.partition('=')[0]}: neither this command nor Beam has it."
         f"{near_option(first, parser, beam)} See {parser.prog} --help; arguments "
         "after a lone -- go to Beam unchecked."
     )

@@ -83,7 +83,7 @@ def _by_name(name: str) -> type[DatasetBuilder]:
         return _builder_of(_load_file(builder_file(name)), None)
     known = {*registered, *known_names()}
     raise UsageError(
-        f"there is no dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{did_you_mean(name, known)} "
+        f"unknown dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{did_you_mean(name, known)} "
         "A file is given by its path: path/to/my_dataset.py"
     )
 
@@ -143,7 +143,7 @@ def _load_file(path: str) -> ModuleType:
     """Returns the module of a file, imported by its name so that workers can import it too."""
     file = os.path.abspath(path)
     if not os.path.isfile(file):
-        raise UsageError(f"there is no file {path}")
+        raise UsageError(f"the file {path} does not exist")
     folder, name = os.path.dirname(file), os.path.basename(file)[:-3]
     while os.path.exists(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)

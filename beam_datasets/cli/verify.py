@@ -74,7 +74,7 @@ def run(args: Sequence[str]) -> int:
 def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """Checks that the options go together."""
     if rest and not known.beam:
-        parser.error(f"there is no option {rest[0]}; options of Beam need --beam")
+        parser.error(f"unknown option {rest[0]}; options of Beam need --beam")
     needs = {
         "--from": (known.copy, "--repair"),
         "--from_storage_options": (known.from_storage_options, "--repair"),

@@ -196,7 +196,7 @@ def _fitting(feature: FeatureConnector, expected: FeatureConnector, path: str) -
 def _children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
     """Returns a feature that has features of these names."""
     if not isinstance(feature, FeaturesDict):
-        raise ValueError(f"{path}: there are no features below {feature!r}, but {what} names {sorted(names)}")
+        raise ValueError(f"{path}: {feature!r} contains no features, but {what} names {sorted(names)}")
     unknown = sorted(set(names) - set(feature))
     if unknown:
         raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; the features are {sorted(feature)}")

@@ -268,7 +268,7 @@ class Text(Tensor):
         super().__init__(shape=(), dtype=STRING, doc=doc, optional=optional)
 
     def maybe_build_from_corpus(self, corpus: Any) -> None:
-        """Does nothing: there is no encoder to be built. Builders of TFDS call it."""
+        """Does nothing: features need not build an encoder. Builders of TFDS call it."""
 
     @property
     def may_be_missing(self) -> bool:

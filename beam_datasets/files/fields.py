@@ -207,7 +207,7 @@ def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[s
         values_at: path -> the distinct values, as text.
 
     Raises:
-        InputError: there are no values, or more than MAX_LABELS.
+        InputError: the number of values is 0, or above MAX_LABELS.
     """
     if field.item is not None:
         return replace(field, item=with_labels(field.item, path, values_at))

@@ -86,7 +86,7 @@ class Index:
         if not problem and self._keys is not None:
             problem = _keys_problem(self._keys, len(self), self._unsorted)
         if not problem and ordered and keys is None:
-            problem = "the keys cannot be ordered integers where there are no keys"
+            problem = "ordered=True needs keys that are integers, got no keys"
         if problem:
             raise ValueError(problem)
 

@@ -108,7 +108,7 @@ def repair(
         copy_storage_options: of the store of the copy; None for those of the dataset if it is in the same bucket.
 
     Raises:
-        DatasetNotFoundError: there is no dataset, or the directory of the copy does not contain one.
+        DatasetNotFoundError: the dataset does not exist, or the directory of the copy does not contain one.
         PathNotFoundError: the directory of the copy does not exist.
         MetadataError: the copy is of another dataset.
         StorageError: a file cannot be written.

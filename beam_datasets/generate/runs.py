@@ -235,7 +235,7 @@ def is_complete(target: str) -> bool:
 
 
 def holder(target: str) -> Holder | None:
-    """Returns the run with the highest reservation; None if there is no reservation.
+    """Returns the run with the highest reservation; None if no run has reserved it.
 
     Raises:
         StorageError: a record is damaged.

@@ -657,7 +657,7 @@ def union(one: Any, other: Any, name: str = "") -> Any:
         kinds = [each for each in loose if type(each) is not Text] or loose
         if not difference(kinds[0], kinds[-1]):
             return kinds[0]
-    raise BeamDatasetsError(f"{difference(one, other, name)}, so there are no features for both.")
+    raise BeamDatasetsError(f"{difference(one, other, name)}. No feature can store both.")
 
 
 def _optional(feature: Any, name: str) -> Any:

@@ -143,7 +143,7 @@ class Records:
 
     Attributes:
         file: which records.
-        shard: the shard, which closes its file when it is no longer used.
+        shard: the shard, which closes its file after its last use.
         offsets: where each record begins in the shard, and where the last one ends, in bytes.
         keys: their sort keys, (n, 16); None if they have none.
         ordered: whether the keys are ordered integers.
@@ -296,7 +296,7 @@ class Filter:
             known = [key for key, value in vars(function).items() if callable(value) and not key.startswith("_")]
             if not hasattr(function, step):
                 raise BeamDatasetsError(
-                    f"filter {text!r}: there is no {step!r} in {where}; it has {', '.join(known) or 'no functions'}."
+                    f"filter {text!r}: {where} does not contain {step!r}; it has {', '.join(known) or 'no functions'}."
                     f"{did_you_mean(step, known)}"
                 )
             function = getattr(function, step)
@@ -308,7 +308,7 @@ class Filter:
 def _load_file(path: str, text: str) -> ModuleType:
     """Returns the module of a file. It is not registered, so that its functions are pickled with their code."""
     if not os.path.isfile(path):
-        raise BeamDatasetsError(f"filter {text!r}: there is no file {path}.")
+        raise BeamDatasetsError(f"filter {text!r}: the file {path} does not exist.")
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], os.path.abspath(path))
     if spec is None or spec.loader is None:
         raise BeamDatasetsError(f"filter {text!r}: {path} cannot be imported.")

@@ -129,7 +129,7 @@ class Sources:
         data_dirs: roots of datasets, in the order in which they are searched for a name.
         labels: label -> name or directory.
         options: of the sources' stores; see `storage.with_options_if_remote`.
-        beside: a path whose options are used for sources in the same bucket, if there are no others.
+        beside: a path whose options are used for sources in the same bucket, if no others are given.
         opened: the datasets, in the order in which they were first named.
     """
 

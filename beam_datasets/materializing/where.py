@@ -128,7 +128,7 @@ class Where:
         for name, node in refs.items():
             pointed = _pointed(self.expression, node["query_location"] - len(before))
             if name not in known and (not has_parameters or name == _PLACE):
-                raise self._error(f"there is no feature {name!r}.{did_you_mean(name, features)}\n{pointed}", columns)
+                raise self._error(f"unknown feature {name!r}.{did_you_mean(name, features)}\n{pointed}", columns)
             if name in known and known[name] not in columns:
                 feature = features[known[name]]
                 raise self._error(f"feature {known[name]!r}, {feature!r}, has no column\n{pointed}", columns)

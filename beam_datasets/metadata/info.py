@@ -661,7 +661,7 @@ def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, 
             value_at(known, name)
         except (KeyError, TypeError):
             text = (
-                f"supervised_keys is {keys!r}, but there is no feature {name!r}; the features are "
+                f"supervised_keys is {keys!r}, but the dataset has no feature {name!r}; the features are "
                 f"{', '.join(known) or 'none'}.{did_you_mean(name, known)}"
             )
             raise (ValueError(text) if path is None else MetadataError(f"{path}: {text}")) from None

@@ -311,7 +311,7 @@ def split_for_jax_process(
         drop_remainder: see `even_splits`.
 
     Raises:
-        IndexError: there is no process of this index.
+        IndexError: no process has this index.
         MissingDependencyError: JAX is to be asked, and is not installed.
     """
     if process_index is None or process_count is None:
@@ -418,7 +418,7 @@ class SplitInfo:
         name: such as 'train'.
         shard_lengths: how many examples each shard has.
         num_bytes: of all serialized examples, without what the file format adds.
-        filename_template: how the shards are called; None if there are no files.
+        filename_template: how the shards are called; None without files.
         directory: where the shards lie.
         statistics: of the features, as a metadata file had them; nothing here computes any.
 

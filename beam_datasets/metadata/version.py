@@ -198,7 +198,7 @@ def choose_version(
 
     Args:
         requested: a version; a pattern, which means the highest that matches; 'latest' for the highest of all; None
-            for the canonical one, and the highest if there is no canonical one.
+            for the canonical one, and the highest if none is canonical.
         available: the versions there are.
         canonical: the version that the dataset's code is at.
         of: whose versions they are, for the error.

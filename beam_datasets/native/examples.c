@@ -51,7 +51,7 @@ static PyObject *placed(const Place **next, PyObject *values, Py_ssize_t i) {
     return example;
 }
 
-/* Adds the values that a function makes of a column, or the column itself if there is no function; 0, or -1. */
+/* Adds the values that a function makes of a column, or the column itself without a function; 0, or -1. */
 static int add(PyObject *values, PyObject *column, PyObject *make) {
     PyObject *made = make == Py_None ? Py_NewRef(column) : PyObject_CallFunctionObjArgs(make, column, NULL);
     if (made == NULL) return -1;

@@ -183,7 +183,7 @@ class Dataset(Frameworks):
             ValueError: `map()` or `batch()` came before.
         """
         if len(self._steps) != 1 or isinstance(self._steps[0], (Map, Batch)):
-            raise ValueError("raw() comes before map() and batch(): there are no records behind them.")
+            raise ValueError("raw() must come before map() and batch(), whose results are not records.")
         return self._with(steps=(Raw(getattr(self._steps[0], "with_ids", False)),))
 
     @explained("it is shuffle(seed=..., window=...), where tf.data's buffer size is the window")

@@ -116,7 +116,7 @@ class Decode(Step):
         return lambda items: list(map(pick, decode(items)))
 
     def compile_batch(self, pad: bool, fill: Any = KEEP) -> Function:
-        """Returns the function from a list of records to their batch; there are no ids."""
+        """Returns the function from a list of records to their batch, without ids."""
         decode = compile_batch_decoder(self.features, decoders=self.decoders, pad=pad, fill=fill)
         if self.supervised_keys is None:
             return decode

@@ -57,7 +57,7 @@ def mix(
 
     Raises:
         TypeError: an argument has another type.
-        ValueError: there are no sources or more than 1024, one is empty or has `parallel()`, a weight is not above 0,
+        ValueError: the number of sources is 0 or above 1024, one is empty or has `parallel()`, a weight is not above 0,
             names are not unique, or the features of two sources differ. Features are not compared if a source has a
             `map()`.
     """

@@ -146,7 +146,7 @@ Link: TypeAlias = "Mapped | Filtered | Cut | Grouping"
 class Stream(ForTorch):
     """Examples of a `Dataset` after `filter()`, `batch_by_length()` or `pack()`. It is immutable, as a Dataset is.
 
-    The number of items is not known before they are read, so there is no `len` and no `ds[i]`. `shuffle`, `shard` and
+    The number of items is not known before they are read, so it has neither `len` nor `ds[i]`. `shuffle`, `shard` and
     `repeat` behind filters alone are applied to the dataset before them: which examples pass does not depend on their
     order. Behind batches, `repeat` begins new batches in each epoch.
 

@@ -293,7 +293,7 @@ def _read(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
 
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
-    """Returns the list of each time step; no list if there are no steps."""
+    """Returns the list of each time step; no list without steps."""
     rows = [_read(dtype, key, step) for step in steps or ()]
     return [[] if row is None else row for row in rows]
 

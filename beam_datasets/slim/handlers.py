@@ -432,7 +432,7 @@ class NumBoxesSequence(ItemHandler):
             check_consistency: whether it is an error if another one has other numbers.
 
         Raises:
-            ValueError: there is no key.
+            ValueError: the key is missing.
         """
         if not keys:
             raise ValueError("NumBoxesSequence needs one key at least, got none")

@@ -55,7 +55,7 @@ def is_on(path: str) -> bool:
 
 
 def cached(reader: Reader) -> Reader:
-    """Returns a reader of the same file that uses the cache; the same reader if there is no cache.
+    """Returns a reader of the same file that uses the cache; the same reader without a cache.
 
     Raises:
         ValueError: $BEAM_DATASETS_CACHE_BYTES is not a number.

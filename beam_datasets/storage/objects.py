@@ -156,7 +156,7 @@ def list_dir(path: str) -> list[str]:
 
 
 def make_dirs(path: str) -> None:
-    """Does nothing: there are no directories."""
+    """Does nothing: object stores do not have directories."""
 
 
 def read_bytes(path: str) -> bytes:
@@ -411,4 +411,4 @@ def _translated(path: str, error: Exception, options: StoreOptions) -> StorageEr
 def _reason(error: BaseException) -> str:
     """Returns an error's text without the dump of Rust values that follows it."""
     text = str(error).partition("\n\nDebug source:")[0]
-    return "there is no bucket of this name" if "NoSuchBucket" in text else text
+    return "the bucket does not exist" if "NoSuchBucket" in text else text

@@ -182,8 +182,8 @@ class Expected:
             if self.indexed:
                 self._find(MANIFEST_FILE, "manifest", "the file does not exist, though the shards have indexes")
             self.not_known.append(
-                "checksums of files, as there is no manifest.json: a record has its own, but a file that was replaced "
-                "by a whole one of as many records looks the same, and so do small files that still make sense"
+                "checksums of files, because manifest.json is missing: a record has its own, but a file that was "
+                "replaced by a whole one of as many records looks the same, and so do small files that still make sense"
             )
             return
         try:

@@ -132,7 +132,7 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether there are no findings."""
+        """Whether nothing was found."""
         return not self.findings
 
     @property

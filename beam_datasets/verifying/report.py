@@ -76,7 +76,7 @@ def verify(
         storage_options: of a URL's store; see `beam_datasets.builder`.
 
     Raises:
-        DatasetNotFoundError: there is no dataset.
+        DatasetNotFoundError: the dataset does not exist.
         MetadataError: the shards have another format than TFRecord.
         ValueError: `jobs` is less than 1, or there are options for a local path.
     """

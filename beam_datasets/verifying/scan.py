@@ -104,7 +104,7 @@ class ShardFacts:
         crc32c: of the file; None if a record is damaged.
         num_records: records whose place is known, including damaged ones.
         damages: in the order of the file.
-        index: what its index contains; None if there is no index.
+        index: what its index contains; None without an index.
     """
 
     problem: str | None = None

@@ -51,7 +51,7 @@ def test_plan_append_and_again(data, run):
         (["--from=more", "--version=1.1.0"], 1, "expected version 2.0.0 or higher"),
         (["--from=more", "--version=1.x"], 2, "'1.x' is not a version"),
         (["--from=nope"], 1, "nope"),
-        (["--from=nope.py"], 2, "there is no file nope.py"),
+        (["--from=nope.py"], 2, "the file nope.py does not exist"),
         (["--from=jsonl", "--split=train=logs/*"], 2, "or splits (--splits train='data/train*')"),
         (["--from=jsonl", "--pattern=logs", "--splits=train=logs/*"], 2, "give shares (--splits train=80% --splits te"),
     ],

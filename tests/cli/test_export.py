@@ -51,7 +51,7 @@ TO = ["--format", "jsonl", "--to", "{}/out"]
         (["inter", *SOURCE[1:], *TO], 1, "no dataset 'inter'"),
         ([*SOURCE, *TO, "--split", "trian"], 1, "Did you mean 'train'?"),
         ([*SOURCE, *TO, "--num_shards", "many"], 2, "write --num_shards 8"),
-        ([*SOURCE, *TO, "--fromat", "x"], 2, "there is no option --fromat"),
+        ([*SOURCE, *TO, "--fromat", "x"], 2, "unknown option --fromat"),
         ([*SOURCE, *TO, "--to", "{}"], 1, "nothing that is there is overwritten"),
         (
             [*SOURCE, *TO, "--format", "webdataset"],

@@ -110,7 +110,7 @@ def test_imports_registers_what_a_dataset_needs(tmp_path, run):
     assert "bd_shouts.Shout(...) [not registered: --imports the module that registers it]" in out
     code, _, err = run("head", directory, "--imports", tmp_path / "bd_nothing.py")
     assert code == 2
-    assert "there is no file" in err
+    assert "bd_nothing.py does not exist" in err
     code, out, _ = run("head", directory, f"--imports={tmp_path / 'bd_shouts.py'}")
     assert code == 0
     assert re.findall("text: '(.*)'", out) == ["", "X", "XX"]
@@ -259,7 +259,7 @@ def test_who_reads_the_output_may_stop(count, pets):
         (["slices", "{pets}"], 2, "required: SLICE"),
         (["slices", "{pets}", "train[:99]"], 1, "train has 20 examples"),
         (["slices", "{pets}", "train[10%:20]"], 1, "mixes units"),
-        (["show", "{pets}"], 2, "there is no command 'show'"),
+        (["show", "{pets}"], 2, "unknown command 'show'"),
     ],
 )
 def test_errors(args, code, problem, pets, run, tmp_path):
@@ -354,7 +354,7 @@ def test_a_name_that_is_not_published_may_have_been_a_path(tmp_path, run):
     assert f"no dataset 'pets' is published in {tmp_path}" in run("info", "pets/1.0.0", "--data_dir", tmp_path)[2]
     err = run("info", "data/pets/1.0.0", "--data_dir", tmp_path)[2]
     assert f"no dataset 'data' is published in {tmp_path}" in err
-    assert "There is no directory data/pets/1.0.0." in err
+    assert "The directory data/pets/1.0.0 does not exist." in err
 
 
 # ------------------------------------------------------------------------------------------------------- info and list

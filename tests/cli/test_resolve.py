@@ -84,8 +84,8 @@ def test_file_whose_name_is_taken(tmp_path):
 @pytest.mark.parametrize(
     "text, problem",
     [
-        ("digts", r"no dataset 'digts'; known are .*Did you mean 'digits'"),
-        ("nowhere.py", "no file nowhere.py"),
+        ("digts", r"unknown dataset 'digts'; known are .*Did you mean 'digits'"),
+        ("nowhere.py", "the file nowhere.py does not exist"),
         ("a b", "is not a dataset name"),
         ("pipelines.digits/a/b", "expected .*version.* got '/a/b'"),
     ],

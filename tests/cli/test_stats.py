@@ -170,7 +170,7 @@ def test_a_page(tmp_path, run):
         (["--html", "/dev/null"], 2, "where no file can be written: /dev/null: it is not a regular file"),
         (["--again", "--report", "nope/r.json"], 2, "nope: the directory does not exist; make it first"),
         (["--again", "--report", "."], 2, "report is '.', where no file can be written"),
-        (["--wrong"], 2, "there is no option --wrong"),
+        (["--wrong"], 2, "unknown option --wrong"),
         (["--num_workers", "0", "--again"], 2, "num_workers"),
     ],
 )

@@ -129,8 +129,8 @@ def test_half_of_a_surrogate_pair(copy, run):
         (["{}", "--beam", "--repair"], 2, "leave out --beam"),
         (["{}", "--beam", "--jobs", "2"], 2, "--jobs is 2; leave it out with --beam"),
         (["{}", "--jobs", "0"], 2, "--jobs is 0; expected how many shards"),
-        (["{}", "--jbos", "2"], 2, "no option --jbos; options of Beam need --beam"),
-        (["{}", "--beam", "--jbos", "2"], 2, "no option --jbos, neither here nor in Beam"),
+        (["{}", "--jbos", "2"], 2, "unknown option --jbos; options of Beam need --beam"),
+        (["{}", "--beam", "--jbos", "2"], 2, "unknown option --jbos: neither this command nor Beam has it"),
     ],
     ids=str,
 )

@@ -260,7 +260,7 @@ def test_a_job_written_to_a_file_is_not_waited_for(dataflow: Cloud) -> None:
         (["--dataset=digits", "--data_dir={data}"], {"temp_location": None, "staging_location": None}, "--temp_locat"),
         (["--dataset=digits", "--data_dir={data}"], {"temp_location": "/tmp"}, "temp_location is '/tmp'.*gs://"),
         (["--dataset=digits", "--data_dir={data}"], {"region": None}, "needs --region"),
-        (["--dataset=nothing", "--data_dir={data}"], {}, "there is no dataset 'nothing'"),
+        (["--dataset=nothing", "--data_dir={data}"], {}, "unknown dataset 'nothing'"),
         (["--dataset=digits", "--data_dir={data}"], {"template_location": "gs://b/digits"}, "Use a Flex Template"),
     ],
     ids=["data_dir", "temp_location", "local temp_location", "region", "dataset", "template"],

@@ -482,7 +482,7 @@ def test_errors_name_the_url_and_show_no_secret(
     missing = store.url.replace("datasets", "no-such-bucket")
     asked = [
         (rf"in {store.url}(~\d+)?/none", lambda: bd.load("numbers", data_dir=f"{store.url}/none", **given)),
-        (f"^{missing}.*no bucket", lambda: build(missing, num_workers=1, **given)),
+        (f"^{missing}.*bucket does not exist", lambda: build(missing, num_workers=1, **given)),
     ]
     if "endpoint" in store.options:  # of the other kind the key is in one piece with its address
         wrong = {**store.options, "endpoint": "http://127.0.0.1:1", "retry_config": {"max_retries": 0}}

@@ -62,5 +62,5 @@ def test_what_a_file_raises_passes_through_and_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(RuntimeError, match="^no$"):
         Filter.of(f"{file}:keep")
     assert "broken" not in sys.modules
-    with pytest.raises(BeamDatasetsError, match="there is no file"):
+    with pytest.raises(BeamDatasetsError, match="does not exist"):
         Filter.of(f"{tmp_path}/nothing.py:keep")

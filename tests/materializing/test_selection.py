@@ -152,7 +152,7 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one", {"features": ["txet"]}, BeamDatasetsError, "one.2.0.0 has no feature 'txet'; .*Did you mean 'text'"),
         ("one", {"features": []}, BeamDatasetsError, "no feature of one"),
         ("one", {"filter": "nothing:keep"}, BeamDatasetsError, "cannot find module 'nothing'"),
-        ("one", {"filter": "json:laods"}, BeamDatasetsError, "there is no 'laods' in json; .*Did you mean 'loads'"),
+        ("one", {"filter": "json:laods"}, BeamDatasetsError, "json does not contain 'laods'; .*Did you mean 'loads'"),
         ("one", {"to": "one:1.0.0"}, BeamDatasetsError, "version 1.0.0 is lower than 2.0.0"),
         ("one", {"to": "made:1.*.*"}, BeamDatasetsError, "pattern for a version"),
         ("one", {"to": "made:1.0"}, ValueError, "'made:1.0' is not a dataset name"),

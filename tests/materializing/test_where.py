@@ -96,7 +96,7 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
         ("n > 1; select 2", "syntax error"),
         (
             "lanel = 'dog'",
-            r"no feature 'lanel'.*label.*\nlanel = 'dog'\n\^ character 1\n.*features: box, grid, label,",
+            r"unknown feature 'lanel'.*label.*\nlanel = 'dog'\n\^ character 1\n.*features: box, grid, label,",
         ),
         ("text > 3", "(?s)Cannot compare values of type VARCHAR.*\\^"),
         ("n > 'x'", "(?s)Could not convert string 'x'.*\\^"),
@@ -105,11 +105,11 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
         ("count(*) > 1", "aggregates"),
         ("n in (select 3)", "got a subquery"),
         ("random() < 0.5", r"random\(\) does not depend on the example alone"),
-        ("current_date > '2020-01-01'", "no feature 'current_date'"),
+        ("current_date > '2020-01-01'", "unknown feature 'current_date'"),
         ("label = 'dgo' or n > 3", r"'dgo' is not a label: expected one of cat, dog\..*'dog'"),
         ("n > 3 and label not in ('cat', 'x')", "'x' is not a label: expected one of cat, dog"),
         ("image is null", "feature 'image', .* has no column"),
-        ('"#" > 3', "no feature '#'"),
+        ('"#" > 3', "unknown feature '#'"),
     ],
 )
 def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: str, words: str) -> None:
