@@ -6,6 +6,7 @@ The stages only wire; what they do stands in beam_datasets.generate as plain fun
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
-from apache_beam.typehints import KV
+from apache_beam.typehints import KV, with_input_types, with_output_types
 
 from beam_datasets import storage
 from beam_datasets.arguments import integer
-from beam_datasets.beam import coders as coders  # which registers them
+from beam_datasets.beam import coders
 from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
@@ -52,6 +53,7 @@ COUNTING_FANOUT = 32  # workers that merge the counts of one split before one me
 ONE_MACHINE = MergeLimits(few_reads=100_000, max_levels=1)  # its disk reads short ranges fast
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
+SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
 _RUNS = "runs"
 
 
@@ -182,9 +184,15 @@ def write_blocks(
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
-    merge = beam.CombinePerKey(histograms.merge, max_bins(sharding, engine))
-    spread = merge.with_hot_key_fanout(COUNTING_FANOUT if engine.many_machines else None)  # a split is one key
-    counted = counts | "CountKeys" >> spread.with_output_types(COUNTS)
+    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
+    if engine.many_machines:
+        counts = (
+            counts
+            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
+            | "CountParts" >> merge
+            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
+        )
+    counted = counts | "CountKeys" >> merge
     seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(
         seed | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding, engine.merge_limits)
@@ -270,8 +278,69 @@ def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
 
 
+@with_input_types(histograms.Histogram)
+@with_output_types(histograms.Histogram)
+class _MergeHistograms(beam.CombineFn):
+    """The histograms of a split's blocks -> the one of the split."""
+
+    def __init__(self, max_bins: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._max_bins = max_bins
+
+    def get_accumulator_coder(self) -> beam.coders.Coder:
+        return beam.coders.ListCoder(coders.HistogramCoder())
+
+    def create_accumulator(self) -> list[histograms.Histogram]:
+        return []
+
+    def add_input(
+        self, accumulator: list[histograms.Histogram], element: histograms.Histogram
+    ) -> list[histograms.Histogram]:
+        accumulator.append(element)
+        if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
+            return self.compact(accumulator)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[histograms.Histogram]]) -> list[histograms.Histogram]:
+        merged: list[histograms.Histogram] = []
+        for accumulator in accumulators:
+            for part in accumulator:
+                merged = self.add_input(merged, part)
+        return merged
+
+    def compact(self, accumulator: list[histograms.Histogram]) -> list[histograms.Histogram]:
+        return [self._merge(accumulator)]
+
+    def extract_output(self, accumulator: list[histograms.Histogram]) -> histograms.Histogram:
+        return self._merge(accumulator)
+
+    def _merge(self, parts: list[histograms.Histogram]) -> histograms.Histogram:
+        return histograms.merge(parts, self._max_bins)
+
+
+class _SpreadCounts(beam.DoFn):
+    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
+
+    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def start_bundle(self) -> None:
+        self._number = random.randrange(COUNTING_FANOUT)
+
+    def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
+        split, counts = element
+        yield (split, self._number), counts
+
+
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
     return split, dataclasses.replace(histograms.merge([]), libraries=counts.libraries, num_blocks=counts.num_blocks)
+
+
+def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
+    return key[0], counts
 
 
 class _CountDistinct(beam.PTransform):
