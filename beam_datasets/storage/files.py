@@ -205,7 +205,8 @@ def copy(source: PathLike, target: PathLike) -> None:
         one.copy(source, target)
         return
     with one.open_reader(source) as reader, other.open_writer(target) as writer:
-        writer.write(reader.chunks())
+        for chunk in reader.chunks():
+            writer.write([chunk])
 
 
 def usage(path: PathLike) -> Usage:

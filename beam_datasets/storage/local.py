@@ -260,7 +260,8 @@ def _create_in_place(path: str, data: Buffer) -> None:
 def copy(source: str, target: str) -> None:
     """Copies a file."""
     with open_reader(source) as reader, open_writer(target) as writer:
-        writer.write(reader.chunks())
+        for chunk in reader.chunks():
+            writer.write([chunk])
 
 
 def usage(path: str) -> Usage:

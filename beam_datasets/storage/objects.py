@@ -195,7 +195,8 @@ def copy(source: str, target: str) -> None:
     obstore, store, key = _at(source)
     if size(source) > _MAX_COPY_BYTES:
         with open_reader(source) as reader, open_writer(target) as writer:
-            writer.write(reader.chunks())
+            for chunk in reader.chunks():
+                writer.write([chunk])
         return
     count_write(0)
     _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=True))
