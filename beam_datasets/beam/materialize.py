@@ -25,7 +25,6 @@ from beam_datasets.beam.write import (
     write_blocks,
 )
 from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import histogram_of
 from beam_datasets.generate.shard_writer import Destination
 from beam_datasets.materializing import run as running
@@ -95,7 +94,7 @@ class Materialize(beam.PTransform):
         engine = engines.begins_on(begin, self, self._shared_disk)
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
         reserve(begin.pipeline, publication)
-        publication = publishing.stage_inputs(publication, self._job.inputs)
+        publication = replace(publication, inputs_of=self._job.inputs_of)
         return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
 
 
@@ -119,7 +118,7 @@ def run(
     publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
 
     def build(pipeline: beam.Pipeline) -> None:
-        made = publishing.stage_inputs(publication, job.inputs)
+        made = replace(publication, inputs_of=job.inputs_of)
         pipeline | _Flow(job, made, engine.transport(publication.spill_dir, block_size))
 
     run_publishing(engine, publication, build, progress)

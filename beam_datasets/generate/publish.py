@@ -76,6 +76,7 @@ class Publication:
         shard_records: of shards that such runs have staged, and this one stages; None if there are none.
         is_awaited: the launcher waits for the end of the job, and deletes intermediate files then; else Publish does.
         inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
+        inputs_of: directory of a published version, whose inputs.json this one gets, too; None if there is none.
     """
 
     info: DatasetInfo
@@ -92,6 +93,7 @@ class Publication:
     shard_records: ShardRecords | None = None
     is_awaited: bool = False
     inputs: tuple[str, int, int] | None = None
+    inputs_of: str | None = None
 
     @property
     def name(self) -> str:
@@ -412,6 +414,8 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         source=publication.source,
     )
     texts |= {RUN_FILE: _run_report(publication, columns, shards), MANIFEST_FILE: manifest.to_text().encode()}
+    if publication.inputs_of is not None and (inputs := read_inputs(publication.inputs_of)):
+        texts[INPUTS_FILE] = inputs.to_text().encode()
     written: dict[str, tuple[int | None, int]]
     written = {shard.path: (shard.file_bytes, shard.crc32c) for shard in shards}
     written |= {f"{shard.path}.index": (None, shard.index_crc32c) for shard in shards}
@@ -607,8 +611,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
             for name in (shard.path, f"{shard.path}.index"):
                 runs.take(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
-        publication = stage_inputs(publication, read_inputs(result))
-        directory = publish(publication, _KeptPlan(columns), staged)
+        directory = publish(replace(publication, inputs_of=result), _KeptPlan(columns), staged)
     storage.remove_tree(root)
     return directory
 

@@ -14,7 +14,6 @@ from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.sequence import below, difference, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
-from beam_datasets.generate.publish import read_inputs
 from beam_datasets.materializing.copying import plan_copy
 from beam_datasets.materializing.records import RANGE_BYTES, Filter, Opener, RecordRanges, Transform, salt_of
 from beam_datasets.materializing.selection import (
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.copying import CopyPlan
     from beam_datasets.materializing.records import Prepared
     from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
-    from beam_datasets.metadata.inputs import Inputs
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 MANY_RANGES = 1 << 14
@@ -72,9 +70,9 @@ class Job:
     is_whole: bool = False
 
     @property
-    def inputs(self) -> Inputs | None:
-        """The files that the dataset was built from, if it has all of their rows."""
-        return read_inputs(self.sources[0]) if self.is_whole else None
+    def inputs_of(self) -> str | None:
+        """The version whose input files are those of the dataset, because it has all of their rows."""
+        return self.sources[0] if self.is_whole else None
 
     @cached_property
     def repeats(self) -> dict[str, Repeats]:

@@ -105,7 +105,7 @@ def run_in_process(
     publication = announce(job, ThisProcess(), IN_PROCESS, payload, spill_dir)
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
-        publication = publishing.stage_inputs(publication, job.inputs)
+        publication = replace(publication, inputs_of=job.inputs_of)
         made: tuple[Publication, publishing.AnyPlan, list[WrittenShard]]
         made = (
             _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))

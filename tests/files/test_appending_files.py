@@ -9,11 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
 from beam_datasets import storage
+from beam_datasets.beam.materialize import Materialize
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
@@ -122,6 +125,16 @@ def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
     for data in ("part", "data", "copy"):
         with pytest.warns(UserWarning, match="all are taken"), pytest.raises(DuplicateKeyError):
             append(tmp_path / data)
+
+
+def test_a_pipeline_that_is_not_run_leaves_nothing_and_one_that_is_run_knows_the_files(tmp_path):
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
+    made = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
+    pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
+    pipeline | Materialize(made, to="ds", data_dir=tmp_path / "out")
+    assert not list(tmp_path.glob("out/**/*"))
+    pipeline.run().wait_until_finish()
+    assert (tmp_path / "out/ds/1.0.0/inputs.json").read_bytes() == Path(made, "inputs.json").read_bytes()
 
 
 def test_files_are_appended_to_the_version_that_they_were_compared_with(tmp_path, monkeypatch):
