@@ -240,10 +240,10 @@ class Cluster:
         return overview
 
     def running_stages(self) -> list[str]:
-        """Returns the names of what runs now; fused stages have one name that contains those of all."""
+        """Returns the names of what runs or starts now; fused stages have one name that contains those of all."""
         jobs = [job["id"] for job in self._ask("jobs")["jobs"] if job["status"] == "RUNNING"]
         stages = [stage for job in jobs for stage in self._ask(f"jobs/{job}")["vertices"]]
-        return [stage["name"] for stage in stages if stage["status"] == "RUNNING"]
+        return [stage["name"] for stage in stages if stage["status"] in ("DEPLOYING", "INITIALIZING", "RUNNING")]
 
     def _ask(self, path: str) -> Any:
         from urllib.request import urlopen

@@ -53,7 +53,7 @@ def kill_in(cluster: flink.Cluster, stage: str, process: subprocess.Popen[str]) 
     """Kills a TaskManager while a stage runs."""
     while not any(stage in name for name in cluster.running_stages()):
         assert process.poll() is None, end(process)
-        time.sleep(0.05)
+        time.sleep(0.01)
     cluster.kill("taskmanager")
 
 
