@@ -15,6 +15,7 @@ from PIL import Image
 import beam_datasets as bd
 from beam_datasets.cli import main
 from beam_datasets.cli.explorer.pages import Catalogue
+from beam_datasets.cli.explorer.summaries import summary_of
 from tests.hostile import SCRIPT, explorer
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
@@ -215,6 +216,7 @@ def test_lineage_and_sounds(page, url):
 
 @pytest.mark.slow
 def test_ten_million_examples(page, large):
+    summary_of.cache_clear()  # else the statistics are there at once in the second colour scheme
     with explorer(Catalogue(str(large))) as url:
         for path in ("/dataset?name=many:1.0.0", "/rows?name=many:1.0.0", "/rows?name=many:1.0.0&start=9999990"):
             page.goto(url + path)

@@ -42,7 +42,8 @@ SETTINGS = {
     "cluster.uncaught-exception-handling": "FAIL",
     # A lost TaskManager is detected after two of these, and its work is repeated on another one.
     "heartbeat.interval": 3_000,
-    "slot.request.timeout": 20_000,
+    "slot.request.timeout": 10_000,
+    "web.refresh-interval": 50,  # milliseconds; by default, what the cluster says of its jobs is up to 3 s old
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": 3,
     "restart-strategy.fixed-delay.delay": "10 s",
@@ -240,10 +241,10 @@ class Cluster:
         return overview
 
     def running_stages(self) -> list[str]:
-        """Returns the names of what runs or starts now; fused stages have one name that contains those of all."""
+        """Returns the names of what runs now; fused stages have one name that contains those of all."""
         jobs = [job["id"] for job in self._ask("jobs")["jobs"] if job["status"] == "RUNNING"]
         stages = [stage for job in jobs for stage in self._ask(f"jobs/{job}")["vertices"]]
-        return [stage["name"] for stage in stages if stage["status"] in ("DEPLOYING", "INITIALIZING", "RUNNING")]
+        return [stage["name"] for stage in stages if stage["status"] == "RUNNING"]
 
     def _ask(self, path: str) -> Any:
         from urllib.request import urlopen

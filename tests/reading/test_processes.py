@@ -73,8 +73,13 @@ def nothing_left_behind() -> Any:
     before = held()
     yield
     gc.collect()
-    assert not multiprocessing.active_children()
+    assert not workers()
     assert held() == before
+
+
+def workers() -> list[Any]:
+    """Returns the processes of `parallel`; those of other tests have other names."""
+    return [process for process in multiprocessing.active_children() if process.name == "beam_datasets-worker"]
 
 
 def held() -> list[str]:
@@ -142,7 +147,7 @@ def test_an_error_has_the_traceback_of_the_worker(dataset: Any) -> None:
 def test_a_killed_worker_is_an_error(dataset: Any) -> None:
     iterator = iter(dataset.repeat().map(delayed).parallel(processes=2))
     next(iterator)
-    victim = multiprocessing.active_children()[1]
+    victim = workers()[1]
     os.kill(victim.pid or 0, signal.SIGKILL)
     with pytest.raises(WorkerError, match=f"worker process {victim.pid} ended with exit code -9"):
         deque(iterator, 0)  # a list would ask for memory for all epochs
@@ -157,7 +162,7 @@ def test_a_killed_worker_is_an_error(dataset: Any) -> None:
 def test_workers_end_with_the_iterator(dataset: Any, end: str) -> None:
     iterator = iter(dataset.repeat().map(slow).parallel(processes=2))
     list(itertools.islice(iterator, 3))
-    processes = multiprocessing.active_children()
+    processes = workers()
     assert len(processes) == 2
     if end == "close":
         iterator.close()
