@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from beam_datasets.materializing.appending import AppendPlan, MergedSplit
+    from beam_datasets.materializing.appending import AppendPlan
+    from beam_datasets.materializing.merging import MergedSplit
 
 COMMAND = Command(
     "append",
@@ -60,12 +61,17 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
     settings={"--from": {"dest": "new"}},
 )
 _PASSED_ON = ("new_splits", "version", "on_duplicate", "share_shards", "union_features")
+_KEYS = {
+    True: "deleted keys",
+    False: "keys to delete of new examples, which are left out",
+    None: "keys to delete that were not found",
+}
 SHOWN = 20  # keys of a list
 
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.materializing.appending import built, plan_append, run_append
+    from beam_datasets.materializing.appending import AppendOptions, built, plan_append, run_append
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
@@ -75,17 +81,17 @@ def run(args: Sequence[str]) -> int:
     known = parser.parse_args(args)
     if not (known.new or known.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
-    options: dict[str, Any] = {name: getattr(known, name) for name in SOURCES_NAMES}
-    options |= {name: value for name in _PASSED_ON if (value := getattr(known, name)) is not None}
+    given: dict[str, Any] = {name: getattr(known, name) for name in SOURCES_NAMES}
+    given |= {name: value for name in _PASSED_ON if (value := getattr(known, name)) is not None}
     started = time.monotonic()
     with as_usage_errors("append"):
         keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
         new = [_builder(builders[text], known) if text in builders else text for text in texts]
-        options |= {"delete": keys, "num_shards": count}
+        options = AppendOptions(**given, delete=keys, num_shards=count)
         with built(known.dataset, new, options, take_changed=known.take_changed) as (parent, sources, notes):
             for note in notes:
                 say(note)
-            plan = plan_append(parent, sources, **options)
+            plan = plan_append(parent, sources, options)
             say(_to_come(plan))
             if known.dry_run or not plan.has_changes:
                 unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."
@@ -135,12 +141,8 @@ def _to_come(plan: AppendPlan) -> str:
     lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]
     lines += [f"appended: {dataset.full_name}" for dataset in plan.lineage.datasets[1:]]
     lines.append(table(["split", *kinds, "examples", "size", "shards"], rows))
-    for words, keys in (
-        ("deleted keys", plan.deleted),
-        ("keys to delete of new examples, which are left out", plan.left_out),
-        ("keys to delete that were not found", plan.not_found),
-    ):
-        if keys:
+    for place, words in _KEYS.items():
+        if keys := [key for key, found in plan.deletions if found is place]:
             more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
             lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{more}")
     return "\n".join(lines)

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import apache_beam as beam
@@ -15,7 +14,6 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
-from beam_datasets import storage
 from beam_datasets.beam.materialize import Materialize
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError
 from beam_datasets.files.csv import Csv
@@ -23,8 +21,6 @@ from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.splits import SplitBy
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
-from tests.directories import digests
-from tests.engines.object_stores import object_store, use
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
@@ -75,35 +71,6 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     with pytest.raises(BeamDatasetsError, match=r"3\.csv, line 2: .*bird"):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    with object_store("s3", tmp_path) as running:
-        use(running, monkeypatch)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", running.env["AWS_ENDPOINT"])  # for Beam's file system
-        monkeypatch.setenv("AWS_DEFAULT_REGION", running.env["AWS_REGION"])
-        yield running
-
-
-def test_the_same_files_anywhere_make_the_same_versions(tmp_path, store):
-    def version_of(place):
-        """Builds the first file in a place, and appends the second; returns the version's directory."""
-        data = tmp_path / str(len(made))
-        files = {"name": "ds", "pattern": f"{place}/*.csv", "key": "id", "data_dir": data}
-        for name in ("1.csv", "2.csv"):
-            storage.write_bytes(f"{place}/{name}", f"id,n\n{name}a,1\n{name}b,2\n".encode())
-            done = bd.append("ds", Csv(**files), data_dir=data) if data.exists() else Csv(**files).build(num_workers=1)
-        assert bd.append("ds", Csv(**files), data_dir=data) == done  # the file of version 1, too, is known
-        return done
-
-    made = []
-    for place in (tmp_path / "here", tmp_path / "there", f"{store.url}/logs"):
-        storage.make_dirs(str(place))
-        made.append(version_of(place))
-        time.sleep(0.01)  # the files of each place have another time
-    assert len({bd.builder_from_directory(each).digest for each in made}) == 1
-    assert len({json.dumps(digests(each)) for each in made}) == 1
 
 
 def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):

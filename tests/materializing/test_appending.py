@@ -25,7 +25,7 @@ from beam_datasets.errors import (
     SplitError,
 )
 from beam_datasets.generate import merge
-from beam_datasets.materializing import appending, records
+from beam_datasets.materializing import appending, merging, records
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.run import run_in_process
 from tests.cases import cases
@@ -44,9 +44,9 @@ def ranges_of(num_records, files):
     Runs of so many bytes are written from where they were read.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appending, "RANGE_RECORDS", num_records)
-        patch.setattr(appending, "RANGE_FILES", files)
-        patch.setattr(appending, "MAX_OPEN_SHARDS", num_records)
+        patch.setattr(merging, "RANGE_RECORDS", num_records)
+        patch.setattr(merging, "RANGE_FILES", files)
+        patch.setattr(merging, "MAX_OPEN_SHARDS", num_records)
         patch.setattr(merge, "MIN_RUN_BYTES", num_records)
         yield
 
@@ -56,6 +56,10 @@ ranges = st.sampled_from([(3, 2), (1, 1), (1 << 16, 4)])
 
 def shards(draw, examples):
     return draw(st.integers(1, min(6, len(examples))))
+
+
+def planned(new, source="ds", **options):
+    return appending.plan_append(source, new, appending.AppendOptions(**options))
 
 
 def check_division(data, examples, ordered, rng):
@@ -98,9 +102,8 @@ def check_changes(data, old, new, delete, on_duplicate, ordered):
         generate(root, {"train": new}, name="more", num_shards=shards(data.draw, new), ordered=ordered)
 
         def append():
-            plan = appending.plan_append(
-                "ds", ["more"], on_duplicate=on_duplicate, delete=[str(key) for key in delete], data_dir=root
-            )
+            listed = [str(key) for key in delete]
+            plan = planned(["more"], on_duplicate=on_duplicate, delete=listed, data_dir=root)
             return plan, appending.run_append(plan) if plan.has_changes else str(parent)
 
         fails = common if on_duplicate == "error" else differing if on_duplicate == "skip_identical" else ()
@@ -118,11 +121,11 @@ def check_changes(data, old, new, delete, on_duplicate, ordered):
         plan, directory = append()
         added = len(new.keys() - old.keys() - delete)
         replaced = len(differing) if on_duplicate == "replace" else 0
-        counts = appending.Counts(added, replaced, len(delete & old.keys()), len(new) - added - replaced)
+        counts = merging.Counts(added, replaced, len(delete & old.keys()), len(new) - added - replaced)
         assert plan.splits[0].counts == counts
-        assert set(plan.deleted) == {str(key) for key in delete & old.keys()}
-        assert set(plan.left_out) == {str(key) for key in delete & (new.keys() - old.keys())}
-        assert set(plan.not_found) == {str(key) for key in delete - old.keys() - new.keys()}
+        assert dict(plan.deletions) == {
+            str(key): True if key in old else False if key in new else None for key in delete
+        }
         whole = generate(f"{root}/whole", {"train": expected}, ordered=ordered)
         if old == expected:
             assert directory == str(parent)
@@ -267,7 +270,7 @@ def test_what_cannot_be_appended(tmp_path):
     with pytest.raises(AlreadyPublishedError):
         bd.append("ds:1.0.0", More(), data_dir=tmp_path)
     with pytest.raises(AlreadyPublishedError):
-        appending.plan_append("ds:1.0.0", ["more"], data_dir=tmp_path)
+        planned(["more"], "ds:1.0.0", data_dir=tmp_path)
     assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == ["1.0.0", "2.0.0"]
 
 
@@ -287,7 +290,7 @@ def test_a_damaged_record_is_named_and_nothing_is_published(tmp_path):
 def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_published(tmp_path, key):
     generate(tmp_path, {"train": {n: n for n in range(9)}})
     more = generate(tmp_path, {"train": {9: 9}}, name="more")
-    plan = appending.plan_append("ds", ["more"], data_dir=tmp_path, on_duplicate="keep_old")
+    plan = planned(["more"], data_dir=tmp_path, on_duplicate="keep_old")
     job = plan_job("ds", split="train=train+more:train", to="copy", data_dir=tmp_path, reshuffle="x")
     shutil.rmtree(more)
     generate(tmp_path, {"train": {key: 2}}, name="more")
@@ -309,8 +312,8 @@ def test_few_shards_of_many_sources_are_open_at_once(tmp_path, monkeypatch):
             most.append(len(alive))
 
     monkeypatch.setattr(records, "Shard", Counted)
-    monkeypatch.setattr(appending, "MAX_OPEN_SHARDS", 3)
-    monkeypatch.setattr(appending, "_num_threads", lambda: 1)
+    monkeypatch.setattr(merging, "MAX_OPEN_SHARDS", 3)
+    monkeypatch.setattr(merging, "_num_threads", lambda: 1)
     examples = [{n: n for n in range(i * 9, i * 9 + 9)} for i in range(10)]
     made = [generate(tmp_path, {"train": some}, name=f"d{i}", num_shards=3) for i, some in enumerate(examples)]
     directory = bd.append(made[0], made[1:])
@@ -366,7 +369,7 @@ def test_of_shuffled_splits_those_without_changes_are_shared(tmp_path):
     for root in (str(tmp_path), f"memory://{uuid.uuid4().hex}/data"):
         generate(root, days, num_shards=2)
         generate(root, {"day_2": {77: 77}, "day_3": {1: 1}}, name="more")
-        plan = appending.plan_append("ds", ["more"], data_dir=root, share_shards=True, new_splits=True)
+        plan = planned(["more"], data_dir=root, share_shards=True, new_splits=True)
         assert [(split.split, len(split.shared)) for split in plan.splits] == [
             ("day_0", 2), ("day_1", 2), ("day_2", 0), ("day_3", 0)
         ]  # fmt: skip

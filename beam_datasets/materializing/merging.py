@@ -1,0 +1,486 @@
+"""Merging the runs of a split: a published version and new examples, by their sort keys, without decoding records.
+
+Sources are runs of shards whose sort keys ascend: one run of the published version, then those of what is appended. The
+keys of all runs are cut into ranges of up to about `RANGE_RECORDS` of each. What a range keeps follows from its keys
+(and, of repeated ones, from their records), so it is counted first, and worked out again when a shard is written:
+memory holds a few ranges and the index of each shard that is being written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from beam_datasets import storage
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
+from beam_datasets.formats import tfrecord
+from beam_datasets.formats.index import Index
+from beam_datasets.generate.blocks import key_array, sort_order
+from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
+from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.runs import take
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
+from beam_datasets.materializing.records import Opener, Records
+from beam_datasets.materializing.run import MAX_THREADS
+from beam_datasets.materializing.selection import keys_of
+from beam_datasets.metadata.shards import shard_ends
+from beam_datasets.reading.shards import INDEX_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.materializing.selection import SortedRun
+
+RANGE_RECORDS = 1 << 16
+RANGE_FILES = 4
+"""A range has at most so many records of a file, and records of about so many files, of each run."""
+
+RANGES_COUNTED = 16
+"""Consecutive ranges that one thread counts, so that it opens each index once."""
+
+MAX_OPEN_SHARDS = 128
+"""Local shards of ranges that all threads keep open, and as many again for the ranges that follow; each shard needs up
+to two file descriptors, and a process often has 1024."""
+
+
+class Counts(NamedTuple):
+    """What happens to the examples of a split.
+
+    Attributes:
+        added: new examples with keys that the published version lacks.
+        replaced: published examples in whose place a new one with the same key and another record is written.
+        deleted: published examples whose keys are to be deleted.
+        skipped: new examples that are not written: their keys exist, or are to be deleted.
+    """
+
+    added: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    skipped: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """Returns the sums."""
+        return Counts(*map(sum, zip(self, other)))
+
+
+class _RangeCount(NamedTuple):
+    """What is known of a range once it is counted: `num_bytes` are framed, `found` are the keys to delete that it has.
+
+    A key has whether a published example has it.
+    """
+
+    num_examples: int
+    num_bytes: int
+    counts: Counts
+    found: dict[bytes, bool]
+
+
+class _ShardBlock:
+    """Records of a shard as a block of a `Merge`; one that does not keep the shard open opens it for each read."""
+
+    def __init__(self, records: Records, *, keeps_open: bool) -> None:
+        self._shard = records.shard if keeps_open else None
+        if not keeps_open:  # a view of the keys would keep the index open
+            keys = None if records.keys is None else records.keys.copy()
+            records = replace(records, keys=keys, shard=None)  # type: ignore[arg-type]
+        self.records, self._start = records, int(records.offsets[0])
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Returns framed records, which lie in bytes [start, stop) of the block, checked.
+
+        Raises:
+            CorruptRecordError: one is damaged; it names file, byte and record.
+        """
+        records, (low, high) = self.records, (self._start + start, self._start + stop)
+        if self._shard is not None:
+            buffer = self._shard.reader.read(low, high)
+        else:
+            with storage.open_reader(records.file.filename) as reader:
+                buffer = reader.read(low, high)
+        first, last = np.searchsorted(records.offsets, [low, high]).tolist()
+        records.check(first, records.offsets[first : last + 1] - low, buffer)
+        return bytes(buffer)
+
+
+@dataclass(frozen=True)
+class KeyRanges:
+    """The runs of a split, cut into ranges of keys.
+
+    Attributes:
+        runs: what is merged, the published run first.
+        has_published: whether the first run is published; not of a split that is new.
+        on_duplicate: one of `ON_DUPLICATE`.
+        delete: sort keys to delete, ascending, as 16 bytes each.
+        cuts: (ranges + 1, runs) where each range begins in each run, in examples.
+    """
+
+    runs: tuple[SortedRun, ...]
+    has_published: bool
+    on_duplicate: str
+    delete: NDArray[np.bytes_]
+    cuts: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        runs: Sequence[SortedRun],
+        has_published: bool,
+        on_duplicate: str,
+        delete: Iterable[bytes],
+        *,
+        cut_at_shards: bool = False,
+    ) -> KeyRanges:
+        """Cuts runs into ranges, also at each shard of the published run if `cut_at_shards`; reads their indexes.
+
+        Raises:
+            MetadataError: an index is damaged or missing.
+        """
+        cuts = [_pivots(run, cut_at_shards and not place) for place, run in enumerate(runs)]
+        pivots = np.unique(np.concatenate([np.empty(0, "S16"), *cuts]))
+        columns = [_places(run, pivots) for run in runs]
+        listed = np.array(sorted(set(delete)), "S16")
+        return cls(tuple(runs), has_published, on_duplicate, listed, np.stack(columns, axis=1))
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a run is in an object store."""
+        return any(storage.is_remote(run.files.filename(0)) for run in self.runs)
+
+    def count(self, numbers: range) -> list[_RangeCount]:
+        """Returns what is known of consecutive ranges; reads records whose keys are repeated, if they are compared.
+
+        Raises:
+            DuplicateKeyError: a key is repeated, and that is an error.
+            CorruptRecordError: a record that is compared is damaged.
+        """
+        openers = [Opener() for _ in self.runs]
+        with self.reading() as for_all:
+            return [self.resolve(number, openers, for_all, is_counted=True)[1] for number in numbers]
+
+    @contextlib.contextmanager
+    def reading(self) -> Any:
+        """Provides `map`; for object stores, one that reads on several threads."""
+        if not self.is_remote:
+            yield map
+            return
+        with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+            yield pool.map
+
+    def resolve(
+        self, number: int, openers: Sequence[Opener], for_all: Any, *, is_counted: bool = False
+    ) -> tuple[Merge, _RangeCount]:
+        """Returns what is written of a range, in order, and how much that is.
+
+        Args:
+            number: of the range.
+            openers: of each run's shards.
+            for_all: see `reading`.
+            is_counted: whether records of repeated keys are compared; without, `replaced` is not known.
+        """
+        blocks, run_of = self._open(number, openers)
+        merge = _merge(blocks, for_all, ON_DISK if not self.is_remote else IN_STORE)
+        origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
+        published = (origin == 0) & self.has_published
+        num_new = len(merge) - int(published.sum())
+        found, listed = self._listed(merge, published)
+        deleted = int((listed & published).sum())
+        merge, origin, published = replace(merge, order=merge.order[~listed]), origin[~listed], published[~listed]
+        repeats = merge.repeats()
+        is_first = np.ones(len(merge), np.bool_)
+        is_first[repeats] = False
+        added, replaced = int((is_first & ~published).sum()), 0
+        if len(repeats):
+            firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
+            lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
+            if self.on_duplicate == "error":
+                raise self._duplicate(number, merge, int(firsts[0]), int(repeats[0]), "")
+            if self.on_duplicate == "replace" and is_counted:
+                chosen = lasts & published[firsts]
+                replaced = sum(_differ(merge, firsts[chosen], repeats[chosen]))
+            elif self.on_duplicate == "skip_identical" and is_counted:
+                for first, rank, differs in zip(firsts, repeats, _differ(merge, firsts, repeats)):
+                    if differs:
+                        raise self._duplicate(number, merge, int(first), int(rank), ", and differ")
+            keep = np.ones(len(merge), np.bool_)
+            keep[repeats - (self.on_duplicate == "replace")] = False
+            merge = replace(merge, order=merge.order[keep])
+        counts = Counts(added, replaced, deleted, num_new - added - replaced)
+        return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, found)
+
+    def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
+        """Returns the records of a range, shard by shard, and the run of each."""
+        blocks: list[_ShardBlock] = []
+        run_of, most = [], max(1, MAX_OPEN_SHARDS // _num_threads())
+        for place, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
+            start, stop = self.cuts[number : number + 2, place].tolist()
+            is_remote = storage.is_remote(run.files.filename(0))
+            if place >= most and not is_remote:
+                opener = Opener()
+            for file in run.files.part(start, stop):
+                records = opener.open(file, keyed=True)
+                blocks.append(_ShardBlock(records, keeps_open=is_remote or len(blocks) < most))
+                run_of.append(place)
+        return blocks, run_of
+
+    def _listed(self, merge: Merge, published: NDArray[np.bool_]) -> tuple[dict[bytes, bool], NDArray[np.bool_]]:
+        """Returns the keys to delete that a merge has, and whether each of its ranks has one of them."""
+        listed = np.zeros(len(merge), np.bool_)
+        if not len(self.delete) or not len(merge):
+            return {}, listed
+        keys = merge.ordered_keys().view("S16").ravel()
+        low, high = np.searchsorted(self.delete, keys[[0, -1]], side="left").tolist()
+        wanted = self.delete[low : high + 1]
+        starts, stops = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
+        found = {}
+        for key, start, stop in zip(wanted.tolist(), starts.tolist(), stops.tolist()):
+            listed[start:stop] = True
+            if start < stop:
+                found[key.ljust(16, b"\0")] = bool(published[start:stop].any())
+        return found, listed
+
+    def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
+        ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
+        shown = []
+        for rank in (first, second):
+            place = int(merge.order[rank])
+            run_number = int(np.searchsorted(ends, place, side="right"))
+            run = self.runs[run_number]
+            index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - place)
+            shown.append((f"{run.name}:{run.split}[{index}:{index + 1}]", show(_framed(merge, place)[12:-4])))
+        high, low = merge.keys[merge.order[first]].tolist()
+        key = high << 64 | low
+        ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
+        text = f"the key {key - (1 << 127)}" if ordered else f"the same key (its hash is {key:032x})"
+        equal = "" if more else ", skip records that are equal (skip_identical)"
+        return DuplicateKeyError(
+            f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first "
+            f"(--on_duplicate keep_old) or the last (replace){equal}, or give the new example another key. "
+            "The two examples:" + "".join(f"\n  {example}" for _, example in shown)
+        )
+
+
+def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
+    """Returns keys of a run at which ranges are cut; if `at_shards`, so that each has records of one shard at most."""
+    found = []
+    for number, file in enumerate(run.files):
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take]
+        first = 0 if at_shards or (number and number % RANGE_FILES == 0) else RANGE_RECORDS
+        found.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
+    if at_shards:  # what comes after the last shard belongs to no shard
+        after = int.from_bytes(keys[-1].tobytes(), "big") + 1
+        found.append(np.array([min(after, 2**128 - 1).to_bytes(16, "big")], "S16"))
+    return np.concatenate(found)
+
+
+def _places(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Returns how many keys of a run are before each pivot; first 0, and last how many there are."""
+    places = np.zeros(len(pivots) + 2, np.int64)
+    done = before = 0
+    for file in run.files:
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
+        stop = int(np.searchsorted(pivots, keys[-1], side="right"))
+        places[done + 1 : stop + 1] = before + np.searchsorted(keys, pivots[done:stop], side="left")
+        done, before = stop, before + len(keys)
+    places[done + 1 :] = before
+    return places
+
+
+def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge:
+    """Returns the merge of records; of equal keys, the block that comes first is first."""
+    parts = [block.records for block in blocks]
+    keys = key_array(b"".join([records.keys.tobytes() for records in parts if records.keys is not None]))
+    sizes = [np.diff(records.offsets) for records in parts]
+    return Merge(
+        blocks,
+        keys,
+        np.concatenate([np.empty(0, np.int64), *sizes]).astype(np.uint32),
+        np.repeat(np.arange(len(blocks), dtype=np.int32), [len(some) for some in sizes]),
+        np.concatenate([np.empty(0, np.int64), *(records.offsets[:-1] - records.offsets[0] for records in parts)]),
+        sort_order(keys),
+        read_size,
+        for_all,
+    )
+
+
+def _differ(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
+    """Returns of pairs of ranks whether their records differ."""
+
+    def differ(one: int, other: int) -> bool:
+        return bool(merge.sizes[one] != merge.sizes[other]) or _framed(merge, one) != _framed(merge, other)
+
+    return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
+
+
+def _framed(merge: Merge, place: int) -> bytes:
+    start = int(merge.starts[place])
+    data: bytes = merge.blocks[int(merge.block_of[place])].read(start, start + int(merge.sizes[place]))
+    return data
+
+
+@dataclass(frozen=True)
+class MergedSplit:
+    """What is written of a split.
+
+    Attributes:
+        split: its name.
+        ranges: what it is merged of.
+        lengths: (ranges,) examples that each range keeps.
+        num_bytes: framed size of the split in bytes.
+        borders: where each shard begins, in examples, and where the last one ends.
+        counts: how it differs from the published version.
+        shared: number of a shard -> the published shard that it is.
+    """
+
+    split: str
+    ranges: KeyRanges
+    lengths: NDArray[np.int64]
+    num_bytes: int
+    borders: tuple[int, ...]
+    counts: Counts
+    shared: Mapping[int, WrittenShard]
+
+    @property
+    def num_examples(self) -> int:
+        """Examples of the split."""
+        return self.borders[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the examples, as dataset_info.json has them: without framing."""
+        return self.num_bytes - tfrecord.OVERHEAD * self.num_examples
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the split."""
+        return len(self.borders) - 1
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    def write_shard(self, shard: int, destination: Destination) -> WrittenShard:
+        """Writes a shard and its index, or links or copies those of a published one. Done again it writes the same.
+
+        Raises:
+            CorruptRecordError: a record of a source is damaged; it names file, byte and record.
+            LostExamplesError: a range keeps another number of examples than planned.
+            StorageError: a file cannot be read or written.
+        """
+        path = destination.path(self.split, shard, self.num_shards)
+        if published := self.shared.get(shard):
+            for suffix in ("", INDEX_SUFFIX):
+                take(published.path + suffix, path + suffix)
+            return replace(published, path=path)
+        first, stop = self.borders[shard : shard + 2]
+        ranges = range(*np.searchsorted(self._starts, [first, stop], side="left").tolist())
+        ranges = range(ranges.start - (self._starts[ranges.start] > first), ranges.stop)
+        openers = [Opener() for _ in self.ranges.runs]
+        checksum, sizes, keys = 0, [np.zeros(1, np.uint32)], []
+        with self.ranges.reading() as for_all, storage.open_writer(path) as writer:
+            for number in ranges:
+                merge, _ = self.ranges.resolve(number, openers, for_all)
+                if len(merge) != self.lengths[number]:
+                    raise LostExamplesError(
+                        f"split {self.split!r}: expected {self.lengths[number]} examples in a range of keys, got "
+                        f"{len(merge)}: a source was changed after this was planned. Nothing was published; run it "
+                        "again."
+                    )
+                before = int(self._starts[number])
+                merge = merge.slice(max(first - before, 0), stop - before)
+                sizes.append(merge.sizes[merge.order])
+                keys.append(merge.ordered_keys())
+                checksum = write_chunks(writer, merge.chunks(), checksum)
+        index = Index(
+            np.cumsum(np.concatenate(sizes), dtype=np.uint64), np.concatenate(keys), ordered=destination.ordered
+        )
+        content = index.to_bytes()
+        storage.write_bytes(path + INDEX_SUFFIX, content)
+        count, size = len(index), index.shard_size
+        num_bytes = size - tfrecord.OVERHEAD * count
+        return WrittenShard(self.split, shard, 0, path, count, num_bytes, size, checksum, tfrecord.crc32c(content))
+
+
+def merge_split(
+    name: str, ranges: KeyRanges, sharding: ShardingOptions, published: Sequence[WrittenShard]
+) -> tuple[MergedSplit, dict[bytes, bool]]:
+    """Returns what is written of a split, and the keys to delete that it has; see `_RangeCount`.
+
+    Args:
+        name: of the split.
+        ranges: of its keys, cut at shards if there are any to share.
+        sharding: what decides its shards.
+        published: the published shards that may be shared.
+    """
+    groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
+    with threads() as pool:
+        counted = [one for some in pool.map(ranges.count, groups) for one in some]
+    lengths = np.array([one.num_examples for one in counted], np.int64)
+    if not lengths.sum():
+        raise BeamDatasetsError(f"split {name!r}: all examples would be deleted; a published split needs at least one.")
+    num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
+    for one in counted:
+        counts = counts.plus(one.counts)
+    found = {key: is_published for one in counted for key, is_published in one.found.items()}
+    borders, shared = _shards(name, ranges, sharding, published, counted)
+    return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), found
+
+
+def _shards(
+    name: str,
+    ranges: KeyRanges,
+    sharding: ShardingOptions,
+    published: Sequence[WrittenShard],
+    counted: Sequence[_RangeCount],
+) -> tuple[list[int], dict[int, WrittenShard]]:
+    """Returns where the shards of a split begin and the last one ends, and those that are published ones.
+
+    What lies between shards that are shared is cut evenly. Of splits that are shuffled all shards are shared, or none.
+    """
+    changes = [bool(one.counts.added or one.counts.replaced or one.counts.deleted) for one in counted]
+    ordered = ranges.runs[0].rules[0].split is None and not ranges.runs[0].rules[0].salts
+    kept: list[tuple[int, int, WrittenShard]] = []  # with the ranges that have records of it
+    start = 0
+    for shard in published if ordered or not any(changes) else ():
+        first = int(np.searchsorted(ranges.cuts[:, 0], start, side="right")) - 1
+        start += shard.num_examples
+        stop = int(np.searchsorted(ranges.cuts[:, 0], start))
+        if not any(changes[first:stop]):
+            kept.append((first, stop, shard))
+    if kept and any(changes[kept[-1][1] :]) and kept[-1][2].num_bytes < sharding.min_shard_size:
+        kept.pop()  # else there would be a small shard for each day
+    borders, shared, done = [0], {}, 0
+    for first, stop, known in [*kept, (len(ranges), len(ranges), None)]:
+        between = counted[done:first]
+        if count := sum(one.num_examples for one in between):
+            number = choose_shards(name, count, sum(one.num_bytes for one in between), sharding)
+            borders += [borders[-1] + end for end in shard_ends(count, number)]
+        if known is not None:
+            shared[len(borders) - 1] = replace(known, shard=len(borders) - 1)
+            borders.append(borders[-1] + known.num_examples)
+        done = stop
+    return borders, shared
+
+
+def _num_threads() -> int:
+    return min(os.cpu_count() or 1, MAX_THREADS)
+
+
+@contextlib.contextmanager
+def threads() -> Any:
+    """Provides threads: reading, checksums, sorting, gathering and writing release the interpreter lock."""
+    pool = ThreadPoolExecutor(_num_threads(), "beam_datasets-append")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
